@@ -1,0 +1,228 @@
+//! How a connection begins.
+//!
+//! Each side sends a [`Preamble`] of 16 bytes and then a body (postcard) of the length given in it: the client a
+//! [`Hello`], the server a [`Welcome`] or a [`Refusal`]. The preamble and the meaning of a refusal stay as they are in
+//! all versions of the protocol, so that two that do not fit can say so to each other.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::SessionId;
+use crate::types::Status;
+use crate::{VERSION, codec, limits};
+
+/// The first eight bytes of every connection.
+pub const MAGIC: [u8; 8] = *b"ROPEWAY\n";
+
+/// Bytes of an encoded [`Preamble`].
+pub const PREAMBLE_LEN: usize = 16;
+
+/// What the body behind a preamble is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Opening {
+    /// The client's [`Hello`].
+    Hello = 0,
+    /// The server's [`Welcome`].
+    Welcome = 1,
+    /// The server's [`Refusal`].
+    Refusal = 2,
+}
+
+/// The first bytes of each direction: [`MAGIC`], then version (u16), opening (u16) and length of the body (u32), little-endian.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Preamble {
+    /// The sender's protocol version.
+    pub version: u16,
+    /// What follows.
+    pub opening: Opening,
+    /// Its length in bytes.
+    pub len: u32,
+}
+
+/// Why a handshake came to nothing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum HandshakeError {
+    /// The peer does not speak Ropeway's protocol at all.
+    NotRopeway,
+    /// The peer speaks another version of it.
+    Version {
+        /// The peer's.
+        theirs: u16,
+    },
+    /// The peer announced more than allowed.
+    TooLong {
+        /// Bytes announced.
+        len: u32,
+        /// Bytes allowed.
+        limit: usize,
+    },
+    /// The body does not decode, or is not the one expected.
+    Malformed,
+    /// The server refused, and says why.
+    Refused(String),
+}
+
+impl fmt::Display for HandshakeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotRopeway => write!(f, "what answers there is not a Ropeway server"),
+            Self::Version { theirs } => write!(
+                f,
+                "it speaks version {theirs} of the protocol and this side version {VERSION}; install the same release of Ropeway on both"
+            ),
+            Self::TooLong { len, limit } => write!(f, "it announced {len} bytes of handshake, over the limit of {limit}"),
+            Self::Malformed => write!(f, "its handshake does not decode"),
+            Self::Refused(text) => write!(f, "it refused: {text}"),
+        }
+    }
+}
+
+impl std::error::Error for HandshakeError {}
+
+impl Preamble {
+    /// The preamble as it travels.
+    pub fn to_bytes(self) -> [u8; PREAMBLE_LEN] {
+        let mut out = [0; PREAMBLE_LEN];
+        out[..8].copy_from_slice(&MAGIC);
+        out[8..10].copy_from_slice(&self.version.to_le_bytes());
+        out[10..12].copy_from_slice(&(self.opening as u16).to_le_bytes());
+        out[12..].copy_from_slice(&self.len.to_le_bytes());
+        out
+    }
+
+    /// Reads a preamble, whatever its version.
+    ///
+    /// # Errors
+    /// [`HandshakeError::NotRopeway`], [`HandshakeError::Malformed`], [`HandshakeError::TooLong`].
+    pub fn from_bytes(bytes: &[u8; PREAMBLE_LEN]) -> Result<Self, HandshakeError> {
+        let [m0, m1, m2, m3, m4, m5, m6, m7, v0, v1, o0, o1, l0, l1, l2, l3] = *bytes;
+        if [m0, m1, m2, m3, m4, m5, m6, m7] != MAGIC {
+            return Err(HandshakeError::NotRopeway);
+        }
+        let (opening, limit) = match u16::from_le_bytes([o0, o1]) {
+            0 => (Opening::Hello, limits::MAX_HELLO),
+            1 => (Opening::Welcome, limits::MAX_WELCOME),
+            2 => (Opening::Refusal, limits::MAX_HELLO),
+            _ => return Err(HandshakeError::Malformed),
+        };
+        let len = u32::from_le_bytes([l0, l1, l2, l3]);
+        if len as usize > limit {
+            return Err(HandshakeError::TooLong { len, limit });
+        }
+        Ok(Self { version: u16::from_le_bytes([v0, v1]), opening, len })
+    }
+}
+
+/// What a connection is for. All of a session's connections use the daemon's one port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Purpose {
+    /// A new session's commands.
+    Commands,
+}
+
+/// What the client says of itself.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Hello {
+    /// Optional parts of the protocol that the client can use; see [`features`].
+    pub features: u64,
+    /// What the connection is for.
+    pub purpose: Purpose,
+    /// The client's release of Ropeway, for logs.
+    pub release: String,
+    /// Program name, for logs.
+    pub program: String,
+    /// Process id on its machine, for logs.
+    pub pid: u32,
+    /// Proof of identity; empty for none. Reserved.
+    pub credential: Vec<u8>,
+}
+
+/// What the server says of itself.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Welcome {
+    /// Optional parts of the protocol that both will use: a subset of the client's.
+    pub features: u64,
+    /// The session's name.
+    pub session: SessionId,
+    /// The server's release of Ropeway.
+    pub release: String,
+    /// The server's host name.
+    pub host: String,
+    /// Its native platforms with their devices. Indices into this and into `devices` name them in messages.
+    pub platforms: Vec<PlatformInfo>,
+}
+
+/// Why the server will not serve.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Refusal {
+    /// One sentence for a person.
+    pub text: String,
+}
+
+/// Bits of [`Hello::features`]. None are defined yet.
+pub mod features {
+    /// What this release can use.
+    pub const SUPPORTED: u64 = 0;
+}
+
+/// A property as the native query returned it: the query's number, and the bytes or the error.
+pub type Property = (u32, Result<Vec<u8>, Status>);
+
+/// A native platform.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct PlatformInfo {
+    /// clGetPlatformInfo.
+    pub properties: Vec<Property>,
+    /// Its devices, in native order.
+    pub devices: Vec<DeviceInfo>,
+}
+
+/// A native device.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct DeviceInfo {
+    /// clGetDeviceInfo.
+    pub properties: Vec<Property>,
+}
+
+/// A hello, welcome or refusal as it travels: preamble and body.
+pub fn encode_opening<T: Serialize>(opening: Opening, body: &T) -> Vec<u8> {
+    let body = postcard::to_stdvec(body).expect("an opening encodes into memory");
+    let len = u32::try_from(body.len()).expect("an opening is shorter than 4 GiB");
+    let mut out = Preamble { version: VERSION, opening, len }.to_bytes().to_vec();
+    out.extend_from_slice(&body);
+    out
+}
+
+/// Reads a client's hello, whose preamble has been read.
+///
+/// # Errors
+/// [`HandshakeError::Version`] or [`HandshakeError::Malformed`].
+pub fn decode_hello(preamble: Preamble, body: &[u8]) -> Result<Hello, HandshakeError> {
+    check_version(preamble)?;
+    match preamble.opening {
+        Opening::Hello => codec::decode(body).map_err(|_| HandshakeError::Malformed),
+        _ => Err(HandshakeError::Malformed),
+    }
+}
+
+/// Reads a server's answer, whose preamble has been read.
+///
+/// # Errors
+/// [`HandshakeError::Refused`] with the server's words, [`HandshakeError::Version`] or [`HandshakeError::Malformed`].
+pub fn decode_welcome(preamble: Preamble, body: &[u8]) -> Result<Welcome, HandshakeError> {
+    // A refusal is read whatever the version: it may be about the version.
+    if preamble.opening == Opening::Refusal {
+        let refusal: Refusal = codec::decode(body).map_err(|_| HandshakeError::Malformed)?;
+        return Err(HandshakeError::Refused(refusal.text));
+    }
+    check_version(preamble)?;
+    match preamble.opening {
+        Opening::Welcome => codec::decode(body).map_err(|_| HandshakeError::Malformed),
+        _ => Err(HandshakeError::Malformed),
+    }
+}
+
+fn check_version(preamble: Preamble) -> Result<(), HandshakeError> {
+    if preamble.version == VERSION { Ok(()) } else { Err(HandshakeError::Version { theirs: preamble.version }) }
+}

@@ -1,0 +1,39 @@
+//! Names of objects, chosen by the client.
+//!
+//! Each kind has its own number space for one session; a number is never used twice in it.
+
+use serde::{Deserialize, Serialize};
+
+macro_rules! ids {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub u64);
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                write!(f, concat!(stringify!($name), "({})"), self.0)
+            }
+        }
+    )*};
+}
+
+ids! {
+    /// An OpenCL context.
+    ContextId,
+    /// A command queue.
+    QueueId,
+    /// A buffer (later also images and pipes: one number space for memory objects).
+    BufferId,
+    /// A program.
+    ProgramId,
+    /// A kernel.
+    KernelId,
+    /// An event, of a command or of the user.
+    EventId,
+    /// A transfer of bulk bytes that is larger than one frame, in either direction.
+    TransferId,
+    /// A session: one client process on one server. Chosen by the server, at random.
+    SessionId,
+}

@@ -1,0 +1,161 @@
+//! The message tables: each message of the protocol, declared once.
+//!
+//! A row reads
+//!
+//! ```text
+//! /// What it does.
+//! post 9 method_name: MessageName { field: Type, ... } + tail;
+//! call 9 method_name: MessageName<'a> { field: &'a str } -> ReplyType;
+//! ```
+//!
+//! `post` has no reply, `call` has one, `note` goes from the server to the client. `+ tail` lets bulk bytes follow.
+//! The method is the message's handler in [`Serve`] (worker) or [`Receive`] (client).
+//! After a change here, raise [`crate::VERSION`] and run `make golden`.
+
+use crate::codec::{DecodeError, check_header, decode};
+use crate::content::ContentHash;
+use crate::frame::FrameHeader;
+use crate::ids::{BufferId, ContextId, EventId, KernelId, ProgramId, QueueId, TransferId};
+use crate::table::{Call, CallId, Described, Kind, Note, Post, Tail, messages};
+use crate::types::{
+    ArgValue, BinaryFor, BinaryReply, BuildReply, Command, Completions, EventList, InitialContents, NdRange,
+    OutputStream, Status, Waited,
+};
+
+messages! {
+    /// The server's side: a handler for each message that a client may send.
+    trait Serve;
+    /// Decodes one frame from a client and hands it to its handler.
+    ///
+    /// # Errors
+    /// A [`DecodeError`] for a frame that is not well formed, or what the handler returned.
+    fn dispatch;
+    /// What a client may send, in the order of declaration.
+    const MESSAGES;
+
+    // Contexts and queues.
+
+    /// Makes a context of devices of one native platform.
+    post 1 create_context: CreateContext { context: ContextId, platform: u32, devices: Vec<u32> };
+    /// Drops a context.
+    post 2 release_context: ReleaseContext { context: ContextId };
+    /// Makes a command queue; `properties` is CL_QUEUE_PROPERTIES.
+    post 3 create_queue: CreateQueue { queue: QueueId, context: ContextId, device: u32, properties: u64 };
+    /// Drops a command queue.
+    post 4 release_queue: ReleaseQueue { queue: QueueId };
+    /// Hands all that was enqueued to the device (clFlush).
+    post 5 flush: Flush { queue: QueueId };
+
+    // Memory.
+
+    /// Makes a buffer of `size` bytes; `flags` are the native ones, without those about host memory.
+    post 10 create_buffer: CreateBuffer {
+        buffer: BufferId, context: ContextId, flags: u64, size: u64, initial: InitialContents,
+    } + tail;
+    /// Drops a buffer.
+    post 11 release_buffer: ReleaseBuffer { buffer: BufferId };
+
+    // Programs and kernels.
+
+    /// Makes a program of the source with this hash; the source itself is asked for when it is built.
+    post 20 create_program_with_source: CreateProgramWithSource {
+        program: ProgramId, context: ContextId, source: ContentHash,
+    };
+    /// Makes a program of binaries, or says which of them the server lacks.
+    call 21 create_program_with_binary: CreateProgramWithBinary {
+        program: ProgramId, context: ContextId, binaries: Vec<BinaryFor>,
+    } -> BinaryReply;
+    /// A piece of a source or binary that the server asked for: its `offset`, of `total` bytes in all.
+    post 22 put_content: PutContent { hash: ContentHash, total: u64, offset: u64 } + tail;
+    /// Builds a program for some devices, or says which contents the server lacks.
+    call 23 build_program: BuildProgram<'a> { program: ProgramId, devices: Vec<u32>, options: &'a str } -> BuildReply;
+    /// The binary of a built program for one device. It comes as the answer's transfer would: in `ReadData` notes of `transfer`;
+    /// the answer is its length in bytes.
+    call 24 program_binary: ProgramBinary { program: ProgramId, device: u32, transfer: TransferId } -> u64;
+    /// Drops a program.
+    post 25 release_program: ReleaseProgram { program: ProgramId };
+    /// Makes a kernel of a built program.
+    post 26 create_kernel: CreateKernel<'a> { kernel: KernelId, program: ProgramId, name: &'a str };
+    /// Sets one argument.
+    post 27 set_kernel_arg: SetKernelArg<'a> { kernel: KernelId, index: u32, #[serde(borrow)] value: ArgValue<'a> };
+    /// Drops a kernel.
+    post 28 release_kernel: ReleaseKernel { kernel: KernelId };
+
+    // Commands.
+
+    /// Launches a kernel.
+    post 40 enqueue_kernel: EnqueueKernel { command: Command, kernel: KernelId, range: NdRange };
+    /// Writes the tail into a buffer at `offset` (eager: at most `limits::MAX_EAGER` bytes).
+    post 41 write_buffer: WriteBuffer { command: Command, buffer: BufferId, offset: u64 } + tail;
+    /// Writes `size` bytes into a buffer at `offset`, once they were asked for with `TransferReady`.
+    post 42 write_buffer_transfer: WriteBufferTransfer {
+        command: Command, buffer: BufferId, offset: u64, size: u64, transfer: TransferId,
+    };
+    /// Bytes of a transfer to the server, from `offset` in it. They come in order.
+    post 43 transfer_data: TransferData { transfer: TransferId, offset: u64 } + tail;
+    /// Reads `size` bytes of a buffer at `offset`; they come in `ReadData` notes.
+    post 44 read_buffer: ReadBuffer {
+        command: Command, buffer: BufferId, offset: u64, size: u64, transfer: TransferId,
+    };
+    /// Copies between buffers.
+    post 45 copy_buffer: CopyBuffer {
+        command: Command, source: BufferId, target: BufferId, source_offset: u64, target_offset: u64, size: u64,
+    };
+    /// Fills part of a buffer with a pattern of 1 to 128 bytes.
+    post 46 fill_buffer: FillBuffer<'a> {
+        command: Command, buffer: BufferId, pattern: &'a [u8], offset: u64, size: u64,
+    };
+    /// A marker; it waits for all before it where its wait list is empty.
+    post 47 marker: Marker { command: Command };
+    /// A barrier.
+    post 48 barrier: Barrier { command: Command };
+
+    // Events.
+
+    /// Makes a user event.
+    post 60 create_user_event: CreateUserEvent { event: EventId, context: ContextId };
+    /// Sets a user event's status: 0 or an error.
+    post 61 set_user_event_status: SetUserEventStatus { event: EventId, status: Status };
+    /// The client no longer wants to hear of this event.
+    post 62 release_event: ReleaseEvent { event: EventId };
+    /// Asks for a `Completed` note as soon as the event has ended.
+    post 63 subscribe: Subscribe { event: EventId };
+    /// Waits until a queue is empty (clFinish).
+    call 64 finish: Finish { queue: QueueId } -> Waited;
+    /// Waits for all of these events (clWaitForEvents).
+    call 65 wait_for_events: WaitForEvents { events: EventList } -> Waited;
+
+    // The link.
+
+    /// Answered at once, with as many bytes of tail as asked for: measures latency and bandwidth.
+    call 80 ping: Ping { answer: u32 } + tail -> ();
+    /// The client ends the session of its own will.
+    post 81 goodbye: Goodbye {};
+}
+
+messages! {
+    /// The client's side: a handler for each note that a server may send.
+    trait Receive;
+    /// Decodes one note from a server and hands it to its handler. Replies are the caller's business.
+    ///
+    /// # Errors
+    /// A [`DecodeError`] for a frame that is not well formed, or what the handler returned.
+    fn receive;
+    /// What a server may send unasked, in the order of declaration.
+    const NOTES;
+
+    /// Commands have ended.
+    note 1 completed: Completed { completions: Completions };
+    /// The server has a place for this transfer's bytes: send them.
+    note 2 transfer_ready: TransferReady { transfer: TransferId };
+    /// Bytes of a transfer to the client, from `offset` in it. They come in order; the transfer is over with its last byte.
+    note 3 read_data: ReadData { transfer: TransferId, offset: u64 } + tail;
+    /// A transfer, in either direction, came to nothing: its command ended with this status.
+    note 4 transfer_failed: TransferFailed { transfer: TransferId, status: Status };
+    /// What kernels or the native implementation printed.
+    note 5 output: Output { stream: OutputStream } + tail;
+    /// What the native implementation told its context's callback (pfn_notify of clCreateContext).
+    note 6 context_error: ContextError { context: ContextId, text: String };
+    /// The server ends the session, and why: one sentence for a person.
+    note 7 closing: Closing { reason: String };
+}

@@ -1,0 +1,266 @@
+//! What messages are made of.
+
+use serde::de::{Error as _, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use smallvec::SmallVec;
+
+use crate::content::ContentHash;
+use crate::ids::{BufferId, EventId, QueueId};
+use crate::limits;
+
+/// An OpenCL error code or event status: 0 is success (for an event, complete), less is an error.
+pub type Status = i32;
+
+/// The events that a command waits for, or that a call is about. At most [`limits::MAX_WAITS`].
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+#[serde(transparent)]
+pub struct EventList(#[serde(serialize_with = "as_slice")] pub SmallVec<[EventId; 4]>);
+
+fn as_slice<S: serde::Serializer>(list: &SmallVec<[EventId; 4]>, serializer: S) -> Result<S::Ok, S::Error> {
+    list.as_slice().serialize(serializer)
+}
+
+impl<'de> Deserialize<'de> for EventList {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Events;
+        impl<'de> Visitor<'de> for Events {
+            type Value = EventList;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a list of events")
+            }
+
+            // Grows as elements come, whatever length was announced.
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<EventList, A::Error> {
+                let mut list = SmallVec::new();
+                while let Some(event) = seq.next_element()? {
+                    if list.len() == limits::MAX_WAITS {
+                        return Err(A::Error::custom("too many events"));
+                    }
+                    list.push(event);
+                }
+                Ok(EventList(list))
+            }
+        }
+        deserializer.deserialize_seq(Events)
+    }
+}
+
+impl FromIterator<EventId> for EventList {
+    fn from_iter<I: IntoIterator<Item = EventId>>(events: I) -> Self {
+        Self(events.into_iter().collect())
+    }
+}
+
+/// What every enqueued command has.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Command {
+    /// The queue it is enqueued on.
+    pub queue: QueueId,
+    /// The name of its event, if the application wants one.
+    pub event: Option<EventId>,
+    /// What it waits for.
+    pub waits: EventList,
+}
+
+/// The index space of a kernel launch (OpenCL 3.0 API, section 5.8).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct NdRange {
+    /// Dimensions in use, 1 to 3; further entries of the arrays are 0.
+    pub dims: u8,
+    /// Global work offset; `None` where the application gave none.
+    pub offset: Option<[u64; 3]>,
+    /// Global work size.
+    pub global: [u64; 3],
+    /// Local work size; `None` lets the implementation choose.
+    pub local: Option<[u64; 3]>,
+}
+
+/// The value of a kernel argument.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum ArgValue<'a> {
+    /// A value: as many bytes as the kernel's parameter has.
+    #[serde(borrow)]
+    Bytes(&'a [u8]),
+    /// A buffer, or the null memory object.
+    Buffer(Option<BufferId>),
+    /// So many bytes of local memory.
+    Local(u64),
+}
+
+/// Where a new buffer's first contents come from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum InitialContents {
+    /// Nowhere: they are undefined.
+    Undefined,
+    /// The frame's tail, which is as long as the buffer.
+    Tail,
+    /// `TransferData` frames that follow, in order, with nothing of this buffer in between.
+    Transfer(crate::ids::TransferId),
+}
+
+/// One binary for [`crate::messages::CreateProgramWithBinary`].
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct BinaryFor {
+    /// The device, by its index in its platform.
+    pub device: u32,
+    /// The binary's name in the program cache.
+    pub hash: ContentHash,
+    /// Its length in bytes.
+    pub len: u64,
+}
+
+/// A command that has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct EventDone {
+    /// Whose event.
+    pub event: EventId,
+    /// 0 for complete, less for an error.
+    pub status: Status,
+    /// When it was queued, submitted, started, ended and completed, in nanoseconds of the device's timer; where the queue profiles.
+    pub times: Option<[u64; 5]>,
+}
+
+/// Commands that have ended since the server last said so, as far as the client still holds their events.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Completions {
+    /// One entry for each such event.
+    pub done: Vec<EventDone>,
+}
+
+/// The answer to [`crate::messages::Finish`] and [`crate::messages::WaitForEvents`].
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Waited {
+    /// What the native call returned, or the first error that a command without an event ended with since the last answer.
+    pub status: Status,
+    /// What has ended by now.
+    pub completions: Completions,
+}
+
+/// The answer to [`crate::messages::BuildProgram`].
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum BuildReply {
+    /// The server does not hold these contents; send them with `PutContent` and ask again.
+    NeedContent(Vec<ContentHash>),
+    /// It was built, or not.
+    Built(Built),
+}
+
+/// What came of a build.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Built {
+    /// What the native build call returned.
+    pub status: Status,
+    /// For each device asked for, in that order.
+    pub devices: Vec<DeviceBuild>,
+    /// The kernels, in the native order; empty where nothing was built.
+    pub kernels: Vec<KernelInfo>,
+}
+
+/// A build on one device (clGetProgramBuildInfo).
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct DeviceBuild {
+    /// CL_PROGRAM_BUILD_STATUS.
+    pub status: i32,
+    /// CL_PROGRAM_BUILD_LOG, as the native implementation gave it (without the final NUL).
+    pub log: String,
+    /// CL_PROGRAM_BINARY_TYPE.
+    pub binary_type: u32,
+    /// CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE, in bytes.
+    pub global_variables: u64,
+    /// CL_PROGRAM_BINARY_SIZES' entry for this device, in bytes.
+    pub binary_size: u64,
+}
+
+/// All that can be asked about a kernel (clGetKernelInfo, clGetKernelArgInfo, clGetKernelWorkGroupInfo).
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct KernelInfo {
+    /// CL_KERNEL_FUNCTION_NAME.
+    pub name: String,
+    /// CL_KERNEL_ATTRIBUTES.
+    pub attributes: String,
+    /// One entry for each argument.
+    pub args: Vec<KernelArgInfo>,
+    /// For each device the program is built for, in the order of the build.
+    pub work_group: Vec<WorkGroupInfo>,
+}
+
+/// What a kernel's argument takes; learned from the native implementation's own checks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub enum ArgKind {
+    /// Not known: every value is passed on, and the server finds what is wrong with it.
+    #[default]
+    Unknown,
+    /// A value of so many bytes.
+    Value(u32),
+    /// A buffer, in global or constant memory.
+    Buffer,
+    /// Local memory.
+    Local,
+    /// An image, sampler, queue or pipe.
+    Other,
+}
+
+/// clGetKernelArgInfo of one argument.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct KernelArgInfo {
+    /// What it takes.
+    pub kind: ArgKind,
+    /// The argument's declaration; `None` where the native implementation has no argument information.
+    pub declared: Option<ArgDeclaration>,
+}
+
+/// CL_KERNEL_ARG_*: how an argument was declared.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct ArgDeclaration {
+    /// CL_KERNEL_ARG_ADDRESS_QUALIFIER.
+    pub address: u32,
+    /// CL_KERNEL_ARG_ACCESS_QUALIFIER.
+    pub access: u32,
+    /// CL_KERNEL_ARG_TYPE_QUALIFIER.
+    pub type_qualifier: u64,
+    /// CL_KERNEL_ARG_TYPE_NAME.
+    pub type_name: String,
+    /// CL_KERNEL_ARG_NAME.
+    pub name: String,
+}
+
+/// clGetKernelWorkGroupInfo on one device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct WorkGroupInfo {
+    /// The device, by its index in its platform.
+    pub device: u32,
+    /// CL_KERNEL_WORK_GROUP_SIZE.
+    pub work_group_size: u64,
+    /// CL_KERNEL_COMPILE_WORK_GROUP_SIZE.
+    pub compile_work_group_size: [u64; 3],
+    /// CL_KERNEL_LOCAL_MEM_SIZE, in bytes, without what local arguments take.
+    pub local_mem_size: u64,
+    /// CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE.
+    pub preferred_multiple: u64,
+    /// CL_KERNEL_PRIVATE_MEM_SIZE, in bytes.
+    pub private_mem_size: u64,
+}
+
+/// The answer to [`crate::messages::CreateProgramWithBinary`].
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum BinaryReply {
+    /// The server does not hold these contents; send them with `PutContent` and ask again.
+    NeedContent(Vec<ContentHash>),
+    /// The program was made, or not.
+    Loaded {
+        /// What the native call returned.
+        status: Status,
+        /// CL_SUCCESS or CL_INVALID_BINARY for each binary.
+        each: Vec<Status>,
+    },
+}
+
+/// Which of the worker's two outputs something was printed on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum OutputStream {
+    /// Standard output: what kernels print.
+    Stdout,
+    /// Standard error: what the native implementation complains about.
+    Stderr,
+}

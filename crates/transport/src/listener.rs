@@ -1,0 +1,100 @@
+//! Waiting for links.
+
+use std::io;
+use std::net::ToSocketAddrs;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+
+use socket2::{Domain, SockAddr, Socket, Type};
+
+use crate::{Endpoint, Link};
+
+/// A socket that servers accept links on.
+#[derive(Debug)]
+pub struct Listener {
+    socket: Socket,
+    endpoint: Endpoint,
+    /// The Unix socket's file, removed when the listener goes.
+    file: Option<PathBuf>,
+}
+
+impl Listener {
+    /// Listens on `endpoint`; port 0 takes any free one. A Unix socket's file that nobody listens on any more is replaced.
+    ///
+    /// # Errors
+    /// What the socket said: address in use, no such host, no permission.
+    pub fn bind(endpoint: &Endpoint) -> io::Result<Self> {
+        match endpoint {
+            Endpoint::Unix(path) => {
+                let address = SockAddr::unix(path)?;
+                let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+                if let Err(error) = socket.bind(&address) {
+                    let stale = error.kind() == io::ErrorKind::AddrInUse
+                        && Socket::new(Domain::UNIX, Type::STREAM, None)?.connect(&address).is_err();
+                    if !stale {
+                        return Err(error);
+                    }
+                    std::fs::remove_file(path)?;
+                    socket.bind(&address)?;
+                }
+                socket.listen(128)?;
+                Ok(Self { socket, endpoint: endpoint.clone(), file: Some(path.clone()) })
+            }
+            Endpoint::Tcp { host, port } => {
+                let address = (host.as_str(), *port)
+                    .to_socket_addrs()?
+                    .next()
+                    .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the host name has no address"))?;
+                let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+                socket.set_reuse_address(true)?;
+                socket.bind(&address.into())?;
+                socket.listen(128)?;
+                Self::from_fd(socket.into())
+            }
+        }
+    }
+
+    /// Takes over a socket that listens already (systemd's socket activation).
+    ///
+    /// # Errors
+    /// When it has no address that can be understood.
+    pub fn from_fd(fd: OwnedFd) -> io::Result<Self> {
+        let socket = Socket::from(fd);
+        let address = socket.local_addr()?;
+        let endpoint = match (address.as_socket(), address.as_pathname()) {
+            (Some(a), _) => Endpoint::Tcp { host: a.ip().to_string(), port: a.port() },
+            (None, Some(path)) => Endpoint::Unix(path.to_owned()),
+            (None, None) => return Err(io::Error::new(io::ErrorKind::Unsupported, "neither a TCP nor a Unix socket")),
+        };
+        Ok(Self { socket, endpoint, file: None })
+    }
+
+    /// Waits for the next link.
+    ///
+    /// # Errors
+    /// What accept said.
+    pub fn accept(&self) -> io::Result<Link> {
+        let (socket, _) = self.socket.accept()?;
+        Link::from_fd(socket.into())
+    }
+
+    /// Where it listens, with the port that was taken.
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Some(file) = &self.file {
+            // Gone already is as good.
+            let _ = std::fs::remove_file(file);
+        }
+    }
+}
