@@ -71,7 +71,9 @@ impl fmt::Display for HandshakeError {
                 f,
                 "it speaks version {theirs} of the protocol and this side version {VERSION}; install the same release of Ropeway on both"
             ),
-            Self::TooLong { len, limit } => write!(f, "it announced {len} bytes of handshake, over the limit of {limit}"),
+            Self::TooLong { len, limit } => {
+                write!(f, "it announced {len} bytes of handshake, over the limit of {limit}")
+            }
             Self::Malformed => write!(f, "its handshake does not decode"),
             Self::Refused(text) => write!(f, "it refused: {text}"),
         }

@@ -71,12 +71,15 @@ impl FromStr for Endpoint {
         let rest = match text.split_once("://") {
             Some(("tcp", rest)) => rest.trim_end_matches('/'),
             Some((scheme, _)) => {
-                return Err(wrong(&format!("'{scheme}' is not a known kind of link; use tcp://host:port or unix:/path")));
+                return Err(wrong(&format!(
+                    "'{scheme}' is not a known kind of link; use tcp://host:port or unix:/path"
+                )));
             }
             None => text,
         };
         let (host, port) = if let Some(rest) = rest.strip_prefix('[') {
-            let (host, port) = rest.split_once(']').ok_or_else(|| wrong("the bracket of its IPv6 address is not closed"))?;
+            let (host, port) =
+                rest.split_once(']').ok_or_else(|| wrong("the bracket of its IPv6 address is not closed"))?;
             let port = match port {
                 "" => None,
                 p => Some(p.strip_prefix(':').ok_or_else(|| wrong("after ']' only :port may follow"))?),
