@@ -1,0 +1,60 @@
+//! Lists of servers: `ROPEWAY_SERVERS` and host files.
+
+use std::path::Path;
+
+use super::{Config, Source};
+
+/// A host file longer than this is not one.
+const MAX_HOST_FILE: u64 = 1 << 20;
+
+impl Config {
+    /// Takes the servers of `ROPEWAY_SERVERS`.
+    pub(super) fn read_list(&mut self, list: &str) {
+        self.servers.clear();
+        self.source = Source::Environment;
+        for entry in list.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
+            self.add_server("ROPEWAY_SERVERS", entry);
+        }
+    }
+
+    /// Takes the servers of a host file.
+    pub(super) fn read_host_file(&mut self, path: &Path) {
+        self.servers.clear();
+        self.source = Source::HostFile(path.to_owned());
+        let text = match read_bounded(path, MAX_HOST_FILE) {
+            Ok(text) => text,
+            Err(error) => {
+                self.problems.push(format!("cannot read the host file {} (ROPEWAY_HOSTFILE): {error}", path.display()));
+                return;
+            }
+        };
+        for (number, line) in text.lines().enumerate() {
+            let entry = line.split('#').next().unwrap_or_default().trim();
+            if !entry.is_empty() {
+                self.add_server(&format!("{}:{}", path.display(), number + 1), entry);
+            }
+        }
+    }
+
+    /// Adds one server, or notes what is wrong with it; `place` says where it is written.
+    pub(super) fn add_server(&mut self, place: &str, entry: &str) {
+        match entry.parse() {
+            Ok(endpoint) if self.servers.contains(&endpoint) => {
+                self.problems.push(format!("{place}: {endpoint} is listed twice; it is used once"));
+            }
+            Ok(endpoint) => self.servers.push(endpoint),
+            Err(error) => self.problems.push(format!("{place}: {error}")),
+        }
+    }
+}
+
+/// The text of a file of at most `limit` bytes.
+pub(super) fn read_bounded(path: &Path, limit: u64) -> std::io::Result<String> {
+    use std::io::Read;
+    let mut text = String::new();
+    let read = std::fs::File::open(path)?.take(limit + 1).read_to_string(&mut text)?;
+    if read as u64 > limit {
+        return Err(std::io::Error::other(format!("it is longer than {limit} bytes")));
+    }
+    Ok(text)
+}
