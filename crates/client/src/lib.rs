@@ -1,1 +1,39 @@
-//! TODO
+//! Ropeway's client: connections to servers, and the mirror of the OpenCL objects that live there.
+//!
+//! Safe Rust without C pointers: what belongs to the application's memory comes in through the traits of [`memory`].
+//! The C boundary is the crate `ropeway-icd`.
+//!
+//! | where | what |
+//! |---|---|
+//! | [`config`] | which servers, how presented |
+//! | [`connection`] | one link to one server: batches out, replies in, who reads when |
+//! | [`system`] | all servers: their platforms and devices |
+//! | [`context`], [`queue`], [`buffer`], [`program`], [`kernel`], [`event`] | the objects |
+//! | [`command`], [`transfer`], [`mapping`] | what is enqueued |
+#![forbid(unsafe_code)]
+
+pub mod buffer;
+pub mod command;
+pub mod config;
+pub mod connection;
+pub mod context;
+pub mod event;
+pub mod kernel;
+pub mod log;
+pub mod mapping;
+pub mod memory;
+pub mod program;
+pub mod queue;
+pub mod stats;
+pub mod system;
+pub mod transfer;
+
+pub use ropeway_protocol::types::Status;
+
+/// What a lost server leaves behind: commands on it end with this, and calls that need it return it.
+///
+/// CL_DEVICE_NOT_AVAILABLE.
+pub const SERVER_LOST: Status = ropeway_abi::CL_DEVICE_NOT_AVAILABLE;
+
+/// The result of what can end with an OpenCL error code.
+pub type Result<T> = std::result::Result<T, Status>;

@@ -1,0 +1,127 @@
+//! What is enqueued, apart from transfers: kernels, copies, fills, markers and barriers.
+
+use std::sync::Arc;
+
+use ropeway_abi::{CL_COMMAND_BARRIER, CL_COMMAND_COPY_BUFFER, CL_COMMAND_FILL_BUFFER, CL_COMMAND_MARKER};
+use ropeway_protocol::Post;
+use ropeway_protocol::messages::{Barrier, CopyBuffer, EnqueueKernel, FillBuffer, Marker};
+use ropeway_protocol::types::{Command, NdRange};
+
+use crate::Result;
+use crate::buffer::Buffer;
+use crate::event::Event;
+use crate::kernel::Kernel;
+use crate::queue::Queue;
+
+/// What a command waits for, and whether the application wants its event.
+#[derive(Clone, Copy, Debug)]
+pub struct Order<'a> {
+    /// Events that must have ended before.
+    pub waits: &'a [&'a Event],
+    /// Whether to make an event for it.
+    pub wants_event: bool,
+}
+
+/// The event of a command, if the application wanted one.
+pub type Enqueued = Option<Arc<Event>>;
+
+impl Queue {
+    /// The wire's part that all commands have; `command` is the event's CL_COMMAND_*.
+    pub(crate) fn order(self: &Arc<Self>, order: Order<'_>, command: u32, awaits_data: bool) -> (Command, Enqueued) {
+        let event = order.wants_event.then(|| Event::of_command(self, command, awaits_data));
+        let wire = Command {
+            queue: self.id(),
+            event: event.as_ref().map(|e| e.id()),
+            waits: order.waits.iter().map(|e| e.id()).collect(),
+        };
+        (wire, event)
+    }
+
+    fn enqueue<P: Post>(
+        self: &Arc<Self>,
+        order: Order<'_>,
+        command: u32,
+        message: impl FnOnce(Command) -> P,
+    ) -> Result<Enqueued> {
+        let (wire, event) = self.order(order, command, false);
+        self.connection().post(&message(wire))?;
+        Ok(event)
+    }
+
+    /// Launches a kernel; `command` is CL_COMMAND_NDRANGE_KERNEL or CL_COMMAND_TASK.
+    ///
+    /// # Errors
+    /// [`crate::SERVER_LOST`].
+    pub fn enqueue_kernel(
+        self: &Arc<Self>,
+        kernel: &Kernel,
+        range: NdRange,
+        command: u32,
+        order: Order<'_>,
+    ) -> Result<Enqueued> {
+        self.enqueue(order, command, |command| EnqueueKernel { command, kernel: kernel.id(), range })
+    }
+
+    /// Copies `size` bytes between buffers (clEnqueueCopyBuffer).
+    ///
+    /// # Errors
+    /// [`crate::SERVER_LOST`].
+    pub fn enqueue_copy(
+        self: &Arc<Self>,
+        (source, source_offset): (&Buffer, usize),
+        (target, target_offset): (&Buffer, usize),
+        size: usize,
+        order: Order<'_>,
+    ) -> Result<Enqueued> {
+        self.enqueue(order, CL_COMMAND_COPY_BUFFER, |command| CopyBuffer {
+            command,
+            source: source.id(),
+            target: target.id(),
+            source_offset: source_offset as u64,
+            target_offset: target_offset as u64,
+            size: size as u64,
+        })
+    }
+
+    /// Fills `size` bytes at `offset` with a pattern (clEnqueueFillBuffer).
+    ///
+    /// # Errors
+    /// [`crate::SERVER_LOST`].
+    pub fn enqueue_fill(
+        self: &Arc<Self>,
+        buffer: &Buffer,
+        pattern: &[u8],
+        offset: usize,
+        size: usize,
+        order: Order<'_>,
+    ) -> Result<Enqueued> {
+        self.enqueue(order, CL_COMMAND_FILL_BUFFER, |command| FillBuffer {
+            command,
+            buffer: buffer.id(),
+            pattern,
+            offset: offset as u64,
+            size: size as u64,
+        })
+    }
+
+    /// Enqueues a marker; without events to wait for it waits for all before it.
+    ///
+    /// # Errors
+    /// [`crate::SERVER_LOST`].
+    pub fn enqueue_marker(self: &Arc<Self>, order: Order<'_>) -> Result<Enqueued> {
+        self.enqueue_marker_as(order, CL_COMMAND_MARKER)
+    }
+
+    /// As [`Queue::enqueue_marker`], for a command that is nothing more at the server.
+    pub(crate) fn enqueue_marker_as(self: &Arc<Self>, order: Order<'_>, command: u32) -> Result<Enqueued> {
+        self.enqueue(order, command, |command| Marker { command })
+    }
+
+    /// Enqueues a barrier; without events to wait for it waits for all before it.
+    ///
+    /// # Errors
+    /// [`crate::SERVER_LOST`].
+    pub fn enqueue_barrier(self: &Arc<Self>, order: Order<'_>) -> Result<Enqueued> {
+        self.enqueue(order, CL_COMMAND_BARRIER, |command| Barrier { command })
+    }
+}

@@ -1,0 +1,286 @@
+//! One link to one server, shared by all threads of the program.
+//!
+//! [`Connection::post`] gathers messages ([`outbox`]), [`Connection::wait`] reads answers ([`inbox`]); bulk bytes are in
+//! [`transfers`], ends of commands in [`events`]. A [`helper`] thread does what must happen when no thread of the application is
+//! in here; [`callbacks`] run on a thread of their own.
+
+mod callbacks;
+mod events;
+mod helper;
+mod inbox;
+mod open;
+mod outbox;
+mod receive;
+mod transfers;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use ropeway_protocol::handshake::Welcome;
+use ropeway_protocol::ids::ContextId;
+use ropeway_protocol::{Call, Post, decode, encode_call, encode_post};
+use ropeway_transport::{Endpoint, Link};
+use rustc_hash::FxBuildHasher;
+
+pub(crate) use callbacks::run_later;
+pub use open::OpenError;
+pub(crate) use transfers::{Incoming, Outgoing, Ticket};
+
+use crate::stats::{STATS, count};
+use crate::{Result, SERVER_LOST, Status};
+
+/// One link to one server, and the session on it.
+pub struct Connection {
+    link: Link,
+    endpoint: Endpoint,
+    welcome: Welcome,
+    outbox: outbox::Outbox,
+    inbox: inbox::Inbox,
+    helper: helper::Helper,
+    calls: Mutex<HashMap<u32, Slot, FxBuildHasher>>,
+    events: events::Events,
+    transfers: transfers::Transfers,
+    contexts: Mutex<HashMap<ContextId, ContextListener, FxBuildHasher>>,
+    next_call: AtomicU32,
+    next_id: AtomicU64,
+    /// User events whose status is not set: while there are any, memory must not be read ahead of a command's turn.
+    unset_user_events: AtomicUsize,
+    lost: AtomicBool,
+    why_lost: OnceLock<String>,
+}
+
+/// How long a reader waits for bytes while something else can end its wait.
+const LOOK_AROUND: Duration = Duration::from_micros(500);
+
+/// Told of errors in a context (pfn_notify of clCreateContext).
+pub(crate) type ContextListener = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// The place for a call's answer.
+#[derive(Debug)]
+enum Slot {
+    Waiting,
+    Answered(Vec<u8>),
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection").field("endpoint", &self.endpoint).finish_non_exhaustive()
+    }
+}
+
+/// Locks a mutex whose data cannot be left half changed.
+pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Connection {
+    /// What the server said of itself: its platforms and devices.
+    pub fn welcome(&self) -> &Welcome {
+        &self.welcome
+    }
+
+    /// Where the server is.
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// Whether the server is gone for good.
+    pub fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Acquire)
+    }
+
+    /// A number that was never used in this session, for a new object.
+    pub(crate) fn new_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Sends a message without an answer, in the next batch.
+    ///
+    /// # Errors
+    /// [`SERVER_LOST`].
+    pub(crate) fn post<P: Post>(&self, post: &P) -> Result<()> {
+        self.post_with_tail(post, &[])
+    }
+
+    /// Sends a message with bulk bytes behind it. The bytes are the caller's again when this returns.
+    ///
+    /// # Errors
+    /// [`SERVER_LOST`].
+    pub(crate) fn post_with_tail<P: Post>(&self, post: &P, tail: &[u8]) -> Result<()> {
+        self.push(tail, |out| encode_post(out, post, tail.len()))
+    }
+
+    fn push(&self, tail: &[u8], encode: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
+        if self.is_lost() {
+            return Err(SERVER_LOST);
+        }
+        let full = self.check(self.outbox.push(&self.link, tail, encode))?;
+        // A quiet link carries the first message at once; those right behind it gather.
+        let was_quiet = self.helper.note_activity();
+        if full || was_quiet { self.flush() } else { Ok(()) }
+    }
+
+    /// Sends all that waits to be sent.
+    ///
+    /// # Errors
+    /// [`SERVER_LOST`].
+    pub fn flush(&self) -> Result<()> {
+        self.check(self.outbox.flush(&self.link))
+    }
+
+    /// Sends a message and waits for its answer.
+    ///
+    /// # Errors
+    /// What the server answered, or [`SERVER_LOST`].
+    pub(crate) fn call<C: Call>(&self, call: &C) -> Result<C::Reply> {
+        self.call_with_tail(call, &[])
+    }
+
+    /// As [`Connection::call`], with bulk bytes behind the message.
+    ///
+    /// # Errors
+    /// What the server answered, or [`SERVER_LOST`].
+    pub(crate) fn call_with_tail<C: Call>(&self, call: &C, tail: &[u8]) -> Result<C::Reply> {
+        let number = self.next_call.fetch_add(1, Ordering::Relaxed).max(1);
+        lock(&self.calls).insert(number, Slot::Waiting);
+        let answer = self.push(tail, |out| encode_call(out, number, call, tail.len())).and_then(|()| {
+            self.wait(|| match lock(&self.calls).get_mut(&number) {
+                Some(Slot::Answered(body)) => Some(std::mem::take(body)),
+                _ => None,
+            })
+        });
+        lock(&self.calls).remove(&number);
+        match decode::<std::result::Result<C::Reply, Status>>(&answer?) {
+            Ok(answer) => answer,
+            Err(error) => {
+                self.lose(format!("answered {} with what is not the protocol: {error}", C::NAME));
+                Err(SERVER_LOST)
+            }
+        }
+    }
+
+    /// Sends all that is pending and waits until `over` gives something; reads the link meanwhile, and sends what the server asks for.
+    /// One round trip, if it has to wait at all.
+    ///
+    /// # Errors
+    /// [`SERVER_LOST`], once `over` gives nothing even so.
+    pub(crate) fn wait<R>(&self, mut over: impl FnMut() -> Option<R>) -> Result<R> {
+        if let Some(result) = over() {
+            return Ok(result);
+        }
+        let sent = self.flush();
+        count(&STATS.round_trips, 1);
+        let mut result = None;
+        sent?;
+        loop {
+            if result.is_none() {
+                result = over();
+            }
+            if let Some(result) = result {
+                return Ok(result);
+            }
+            if self.is_lost() {
+                return Err(SERVER_LOST);
+            }
+            if self.send_chunk() {
+                continue;
+            }
+            let mut look = || {
+                result = over();
+                result.is_some() || self.is_lost()
+            };
+            if let Some(mut role) = self.inbox.read_or_sleep(&mut look) {
+                // Whoever had the role before may have read what this thread waits for.
+                while !look() && !self.transfers.any_ready() {
+                    if let Err(error) = self.read_patiently(&mut role) {
+                        self.lose(error.to_string());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Reads once; comes back without bytes after a moment where the wait may be over without any.
+    fn read_patiently(&self, role: &mut inbox::Role<'_>) -> std::result::Result<(), inbox::ReadError> {
+        // Another thread may send the last chunk that this one waits for, and no answer comes of that.
+        if self.transfers.any_unsent() && !self.link.wait_readable(Some(LOOK_AROUND))? {
+            return Ok(());
+        }
+        role.read(&self.link, true, self).map(drop)
+    }
+
+    /// Sends all that is pending and waits for what happens in this process, not at the server.
+    ///
+    /// # Errors
+    /// [`SERVER_LOST`].
+    pub(crate) fn wait_here(&self, mut over: impl FnMut() -> bool) -> Result<()> {
+        if over() {
+            return Ok(());
+        }
+        self.flush()?;
+        self.inbox.sleep_until(&mut || over() || self.is_lost());
+        if self.is_lost() { Err(SERVER_LOST) } else { Ok(()) }
+    }
+
+    /// Takes in what has arrived, without waiting.
+    pub(crate) fn drain(&self) {
+        if let Some(mut role) = self.inbox.try_read() {
+            loop {
+                match role.read(&self.link, false, self) {
+                    Ok(true) => {}
+                    Ok(false) => return,
+                    Err(error) => return self.lose(error.to_string()),
+                }
+            }
+        }
+    }
+
+    /// Marks the server as gone: all that waits for it ends with [`SERVER_LOST`]. Said once.
+    pub(crate) fn lose(&self, reason: String) {
+        if self.lost.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        crate::error!(
+            "the server {} is lost: {reason}; its devices are unavailable from now on; see its log, then start the program again",
+            self.endpoint
+        );
+        let _ = self.why_lost.set(reason);
+        self.link.shutdown();
+        self.transfers.lose();
+        self.events.lose();
+        self.inbox.wake();
+    }
+
+    /// Tells `listener` of errors in a context from now on.
+    pub(crate) fn listen(&self, context: ContextId, listener: ContextListener) {
+        lock(&self.contexts).insert(context, listener);
+    }
+
+    /// Tells nobody any more.
+    pub(crate) fn stop_listening(&self, context: ContextId) {
+        lock(&self.contexts).remove(&context);
+    }
+
+    fn check<T>(&self, sent: io::Result<T>) -> Result<T> {
+        sent.map_err(|error| {
+            self.lose(error.to_string());
+            SERVER_LOST
+        })
+    }
+}
+
+impl fmt::Display for inbox::ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Link(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                f.write_str("it closed the connection")
+            }
+            Self::Link(error) => error.fmt(f),
+            Self::Protocol(error) => write!(f, "it sent what is not the protocol: {error}"),
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! What waits to be sent, and when it is.
+//!
+//! Posts are gathered into batches: one write costs as much as ten commands. A batch goes out
+//! - at once, when the link was quiet;
+//! - when it has grown to [`BATCH`] bytes;
+//! - whenever somebody waits, flushes or asks for a status;
+//! - at the helper thread's next tick at the latest.
+
+use std::io::{self, IoSlice};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use ropeway_transport::{Link, Sender};
+
+use crate::stats::{STATS, count};
+
+/// A batch of this many bytes goes out without waiting for more.
+const BATCH: usize = 16 << 10;
+
+/// Tails of at most this many bytes are copied into the batch; longer ones are sent from where they are.
+const COPY: usize = 16 << 10;
+
+#[derive(Default, Debug)]
+pub(super) struct Outbox {
+    /// Encoded messages not yet handed to the socket.
+    pending: Mutex<Pending>,
+    /// Held while writing to the socket, together with the buffer that was written last (kept for its memory).
+    sending: Mutex<Vec<u8>>,
+}
+
+#[derive(Default, Debug)]
+struct Pending {
+    bytes: Vec<u8>,
+    messages: usize,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing that holds these locks can leave them half changed.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Outbox {
+    /// Appends one message, which `encode` writes, with its tail. Returns whether the batch is full.
+    ///
+    /// # Errors
+    /// What the socket said, where a long tail made it necessary to send.
+    pub(super) fn push(&self, link: &Link, tail: &[u8], encode: impl FnOnce(&mut Vec<u8>)) -> io::Result<bool> {
+        if tail.len() > COPY {
+            // The lock on sending comes first, so that what is pushed meanwhile cannot overtake this.
+            let mut sending = lock(&self.sending);
+            let mut pending = lock(&self.pending);
+            encode(&mut pending.bytes);
+            pending.messages += 1;
+            Self::send(link, &mut sending, pending, tail)?;
+            return Ok(false);
+        }
+        let mut pending = lock(&self.pending);
+        encode(&mut pending.bytes);
+        pending.bytes.extend_from_slice(tail);
+        pending.messages += 1;
+        Ok(pending.bytes.len() >= BATCH)
+    }
+
+    /// Sends what is pending.
+    ///
+    /// # Errors
+    /// What the socket said.
+    pub(super) fn flush(&self, link: &Link) -> io::Result<()> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        let mut sending = lock(&self.sending);
+        let pending = lock(&self.pending);
+        if pending.bytes.is_empty() {
+            return Ok(());
+        }
+        Self::send(link, &mut sending, pending, &[])
+    }
+
+    /// Whether nothing waits to be sent.
+    pub(super) fn is_empty(&self) -> bool {
+        lock(&self.pending).bytes.is_empty()
+    }
+
+    fn send(link: &Link, sending: &mut Vec<u8>, mut pending: MutexGuard<'_, Pending>, tail: &[u8]) -> io::Result<()> {
+        sending.clear();
+        std::mem::swap(sending, &mut pending.bytes);
+        let messages = std::mem::take(&mut pending.messages);
+        drop(pending);
+        count(&STATS.batches, 1);
+        count(&STATS.messages_sent, messages);
+        count(&STATS.bytes_sent, sending.len() + tail.len());
+        link.send_all(&mut [IoSlice::new(sending), IoSlice::new(tail)])
+    }
+}

@@ -1,0 +1,295 @@
+//! Events: of commands, and of the user.
+
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use ropeway_abi::{
+    CL_COMMAND_USER, CL_COMPLETE, CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST, CL_QUEUED, CL_SUBMITTED,
+};
+use ropeway_protocol::ids::EventId;
+use ropeway_protocol::messages::{CreateUserEvent, ReleaseEvent, SetUserEventStatus, Subscribe, WaitForEvents};
+
+use crate::connection::{Connection, lock, run_later};
+use crate::context::Context;
+use crate::queue::Queue;
+use crate::{Result, Status};
+
+/// Called with the status that the event ended with.
+pub type EventCallback = Box<dyn FnOnce(Status) + Send>;
+
+/// An event.
+pub struct Event {
+    id: EventId,
+    context: Arc<Context>,
+    queue: Option<Arc<Queue>>,
+    command: u32,
+    /// The execution status as the application may see it.
+    status: AtomicI32,
+    /// Whether data for the application is still to come: the event of a read does not complete before.
+    awaits_data: AtomicBool,
+    times: OnceLock<[u64; 5]>,
+    callbacks: Mutex<Vec<EventCallback>>,
+    subscribed: AtomicBool,
+    /// Counted among the connection's outstanding things.
+    expected: AtomicBool,
+}
+
+impl std::fmt::Debug for Event {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} ({:?})", self.id, self.status)
+    }
+}
+
+impl Event {
+    /// An event for a command that is about to be enqueued on `queue`; `command` is its CL_COMMAND_*.
+    pub(crate) fn of_command(queue: &Arc<Queue>, command: u32, awaits_data: bool) -> Arc<Self> {
+        let context = queue.context();
+        Self::new(Arc::clone(context), Some(Arc::clone(queue)), command, CL_QUEUED, awaits_data)
+    }
+
+    /// A user event (clCreateUserEvent).
+    ///
+    /// # Errors
+    /// [`crate::SERVER_LOST`].
+    pub fn user(context: &Arc<Context>) -> Result<Arc<Self>> {
+        let event = Self::new(Arc::clone(context), None, CL_COMMAND_USER, CL_SUBMITTED, false);
+        let connection = context.connection();
+        connection.post(&CreateUserEvent { event: event.id, context: context.id() })?;
+        connection.count_user_event(true);
+        Ok(event)
+    }
+
+    fn new(
+        context: Arc<Context>,
+        queue: Option<Arc<Queue>>,
+        command: u32,
+        status: i32,
+        awaits_data: bool,
+    ) -> Arc<Self> {
+        let event = Arc::new(Self {
+            id: EventId(context.connection().new_id()),
+            context,
+            queue,
+            command,
+            status: AtomicI32::new(status),
+            awaits_data: AtomicBool::new(awaits_data),
+            times: OnceLock::new(),
+            callbacks: Mutex::default(),
+            subscribed: AtomicBool::new(false),
+            expected: AtomicBool::new(false),
+        });
+        event.connection().add_event(&event);
+        event
+    }
+
+    pub(crate) fn id(&self) -> EventId {
+        self.id
+    }
+
+    /// Its context.
+    pub fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
+    /// The queue of its command; `None` for a user event.
+    pub fn queue(&self) -> Option<&Arc<Queue>> {
+        self.queue.as_ref()
+    }
+
+    /// CL_EVENT_COMMAND_TYPE.
+    pub fn command(&self) -> u32 {
+        self.command
+    }
+
+    fn connection(&self) -> &Arc<Connection> {
+        self.context.connection()
+    }
+
+    /// The status known here and now; costs nothing.
+    fn known_status(&self) -> i32 {
+        self.status.load(Ordering::Acquire)
+    }
+
+    fn has_ended(&self) -> bool {
+        self.known_status() <= CL_COMPLETE
+    }
+
+    /// CL_EVENT_COMMAND_EXECUTION_STATUS: CL_QUEUED, CL_SUBMITTED, CL_COMPLETE or an error.
+    ///
+    /// Never waits. For a command that has not ended, sends what is pending and takes in what has arrived, so that
+    /// asking again and again sees the end.
+    pub fn status(&self) -> i32 {
+        if !self.has_ended() && self.queue.is_some() {
+            self.subscribe();
+            // A lost server ends the event.
+            let _ = self.connection().flush();
+            self.connection().drain();
+        }
+        self.known_status()
+    }
+
+    /// Asks the server to tell when the command has ended, once.
+    fn subscribe(&self) {
+        if self.queue.is_none() || self.subscribed.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        self.expected.store(true, Ordering::Release);
+        self.connection().expect_news();
+        let _ = self.connection().post(&Subscribe { event: self.id });
+        if self.has_ended() {
+            self.no_longer_expected();
+        }
+    }
+
+    fn no_longer_expected(&self) {
+        if self.expected.swap(false, Ordering::AcqRel) {
+            self.connection().news_came();
+        }
+    }
+
+    /// Sets a user event's status: 0 (CL_COMPLETE) or an error (clSetUserEventStatus).
+    ///
+    /// # Errors
+    /// CL_INVALID_OPERATION when it was set before, [`crate::SERVER_LOST`].
+    pub fn set_status(&self, status: Status) -> Result<()> {
+        {
+            let _callbacks = lock(&self.callbacks);
+            if self.has_ended() {
+                return Err(ropeway_abi::CL_INVALID_OPERATION);
+            }
+            // Only marks that it is taken; callbacks follow below, without the lock.
+            self.status.store(status, Ordering::Release);
+        }
+        self.connection().count_user_event(false);
+        let sent = self.connection().post(&SetUserEventStatus { event: self.id, status });
+        // Somebody may be waiting for what this sets free.
+        let sent = sent.and_then(|()| self.connection().flush());
+        self.run_callbacks(status);
+        self.connection().wake_waiters();
+        sent
+    }
+
+    /// Calls `callback` once the event has ended; at once (on the callback thread) if it has already (clSetEventCallback).
+    pub fn on_end(&self, callback: EventCallback) {
+        let mut callbacks = lock(&self.callbacks);
+        if self.has_ended() {
+            drop(callbacks);
+            let status = self.known_status();
+            return run_later(move || callback(status));
+        }
+        callbacks.push(callback);
+        drop(callbacks);
+        self.subscribe();
+    }
+
+    /// When its command was queued, submitted, started, ended and completed, in nanoseconds of the device's timer.
+    ///
+    /// # Errors
+    /// CL_PROFILING_INFO_NOT_AVAILABLE for a command that has not ended or whose queue does not profile.
+    pub fn times(&self) -> Result<[u64; 5]> {
+        if self.status() == CL_COMPLETE {
+            if self.times.get().is_none() {
+                // The data of a read can arrive before the news of its end.
+                self.ask()?;
+            }
+            if let Some(times) = self.times.get() {
+                return Ok(*times);
+            }
+        }
+        Err(ropeway_abi::CL_PROFILING_INFO_NOT_AVAILABLE)
+    }
+
+    fn ask(&self) -> Result<()> {
+        let waited = self.connection().call(&WaitForEvents { events: [self.id].into_iter().collect() })?;
+        self.connection().complete(&waited.completions);
+        Ok(())
+    }
+
+    /// The server says how the command ended.
+    pub(crate) fn server_says(&self, status: Status, times: Option<[u64; 5]>) {
+        if let Some(times) = times {
+            let _ = self.times.set(times);
+        }
+        if status < 0 || !self.awaits_data.load(Ordering::Acquire) {
+            self.end(status);
+        }
+    }
+
+    /// All data of a read is in the application's memory, or never will be.
+    pub(crate) fn data_arrived(&self, status: Status) {
+        self.awaits_data.store(false, Ordering::Release);
+        self.end(status);
+    }
+
+    /// The server is lost.
+    pub(crate) fn lose(&self, status: Status) {
+        self.end(status);
+    }
+
+    fn end(&self, status: Status) {
+        {
+            let _callbacks = lock(&self.callbacks);
+            if self.has_ended() {
+                return;
+            }
+            self.status.store(status.min(0), Ordering::Release);
+        }
+        if self.queue.is_none() {
+            self.connection().count_user_event(false);
+        }
+        self.no_longer_expected();
+        self.run_callbacks(status.min(0));
+    }
+
+    fn run_callbacks(&self, status: Status) {
+        for callback in std::mem::take(&mut *lock(&self.callbacks)) {
+            run_later(move || callback(status));
+        }
+    }
+}
+
+/// Waits for all of `events`, which are of one context (clWaitForEvents).
+///
+/// # Errors
+/// CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST when one of them ended with an error; [`crate::SERVER_LOST`].
+pub fn wait_for_all(events: &[&Event]) -> Result<()> {
+    let Some(first) = events.first() else { return Ok(()) };
+    let connection = first.connection();
+    // User events end in this process, and what they hold up cannot end before: those come first, without the server.
+    connection.wait_here(|| events.iter().all(|e| e.queue.is_some() || e.has_ended()))?;
+    let not_known: Vec<_> = events.iter().filter(|e| !e.has_ended()).collect();
+    if !not_known.is_empty() {
+        let waited = connection.call(&WaitForEvents { events: not_known.iter().map(|e| e.id).collect() });
+        match waited {
+            Ok(waited) => connection.complete(&waited.completions),
+            Err(status) if connection.is_lost() => return Err(status),
+            // An error of the wait itself is one of its events'; which, the events say.
+            Err(_) => {}
+        }
+        // The data of reads may still be under way.
+        for event in &not_known {
+            if !event.awaits_data.load(Ordering::Acquire) && !event.has_ended() {
+                event.subscribe();
+            }
+        }
+        connection.wait(|| not_known.iter().all(|e| e.has_ended()).then_some(()))?;
+    }
+    if events.iter().any(|e| e.known_status() < 0) {
+        return Err(CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST);
+    }
+    Ok(())
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        let ended = self.has_ended();
+        self.no_longer_expected();
+        let connection = self.context.connection();
+        connection.remove_event(self.id);
+        if self.queue.is_none() && !ended {
+            connection.count_user_event(false);
+        }
+        // The server keeps an event until it is told otherwise. A lost server has dropped it already.
+        let _ = connection.post(&ReleaseEvent { event: self.id });
+    }
+}

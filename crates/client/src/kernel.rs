@@ -1,0 +1,173 @@
+//! Kernels.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use ropeway_abi::{
+    CL_INVALID_ARG_INDEX, CL_INVALID_ARG_SIZE, CL_INVALID_ARG_VALUE, CL_INVALID_KERNEL_NAME,
+    CL_INVALID_PROGRAM_EXECUTABLE,
+};
+use ropeway_protocol::ids::{BufferId, KernelId};
+use ropeway_protocol::messages::{CreateKernel, ReleaseKernel, SetKernelArg};
+use ropeway_protocol::types::{ArgKind, ArgValue, KernelInfo};
+use smallvec::SmallVec;
+
+use crate::Result;
+use crate::buffer::Buffer;
+use crate::connection::{Connection, lock};
+use crate::program::{Build, Program};
+
+/// A kernel.
+pub struct Kernel {
+    id: KernelId,
+    program: Arc<Program>,
+    /// The build that it was made of; the program may have been built again since.
+    build: Arc<Build>,
+    index: usize,
+    /// What the server has for each argument.
+    args: Mutex<Vec<Option<Sent>>>,
+    unset: AtomicUsize,
+}
+
+impl std::fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.id, self.info().name)
+    }
+}
+
+/// An argument's value as the application gives it.
+#[derive(Clone, Copy, Debug)]
+pub enum Arg<'a> {
+    /// Bytes of a value.
+    Bytes(&'a [u8]),
+    /// A buffer, or the null memory object.
+    Buffer(Option<&'a Buffer>),
+    /// No value: so many bytes of local memory.
+    Local(usize),
+}
+
+/// An argument's value as the server has it.
+#[derive(PartialEq, Eq, Debug)]
+enum Sent {
+    Bytes(SmallVec<[u8; 16]>),
+    Buffer(Option<BufferId>),
+    Local(usize),
+}
+
+impl Kernel {
+    /// Makes the kernel `name` of a built program.
+    ///
+    /// # Errors
+    /// CL_INVALID_PROGRAM_EXECUTABLE, CL_INVALID_KERNEL_NAME, [`crate::SERVER_LOST`].
+    pub fn new(program: &Arc<Program>, name: &str) -> Result<Arc<Self>> {
+        let build = program.build_state().filter(|b| b.is_executable()).ok_or(CL_INVALID_PROGRAM_EXECUTABLE)?;
+        let index = build.kernels().iter().position(|k| k.name == name).ok_or(CL_INVALID_KERNEL_NAME)?;
+        let args = build.kernels()[index].args.len();
+        let connection = program.context().connection();
+        let id = KernelId(connection.new_id());
+        connection.post(&CreateKernel { kernel: id, program: program.id(), name })?;
+        program.attach_kernel();
+        Ok(Arc::new(Self {
+            id,
+            program: Arc::clone(program),
+            build,
+            index,
+            args: Mutex::new((0..args).map(|_| None).collect()),
+            unset: AtomicUsize::new(args),
+        }))
+    }
+
+    /// Its program.
+    pub fn program(&self) -> &Arc<Program> {
+        &self.program
+    }
+
+    /// All that can be asked about it; its `work_group` is as the native implementation said, local arguments not counted in.
+    pub fn info(&self) -> &KernelInfo {
+        &self.build.kernels()[self.index]
+    }
+
+    /// The build that it was made of.
+    pub fn build(&self) -> &Build {
+        &self.build
+    }
+
+    /// Bytes of local memory that its arguments take.
+    pub fn local_arg_bytes(&self) -> u64 {
+        let args = lock(&self.args);
+        args.iter().map(|a| if let Some(Sent::Local(n)) = a { *n as u64 } else { 0 }).sum()
+    }
+
+    /// Whether every argument has a value.
+    pub fn all_args_set(&self) -> bool {
+        self.unset.load(Ordering::Acquire) == 0
+    }
+
+    /// How an argument was declared, or `None` where there is no such argument.
+    pub fn arg_kind(&self, index: u32) -> Option<ArgKind> {
+        Some(self.info().args.get(index as usize)?.kind)
+    }
+
+    pub(crate) fn id(&self) -> KernelId {
+        self.id
+    }
+
+    fn connection(&self) -> &Arc<Connection> {
+        self.program.context().connection()
+    }
+
+    /// Sets an argument (clSetKernelArg); goes over the link only when the value is another than before.
+    ///
+    /// # Errors
+    /// CL_INVALID_ARG_INDEX, CL_INVALID_ARG_SIZE, CL_INVALID_ARG_VALUE, [`crate::SERVER_LOST`].
+    pub fn set_arg(&self, index: u32, value: Arg<'_>) -> Result<()> {
+        let kind = self.arg_kind(index).ok_or(CL_INVALID_ARG_INDEX)?;
+        check(kind, value)?;
+        let (wire, is_known): (ArgValue<'_>, &dyn Fn(&Sent) -> bool) = match value {
+            Arg::Bytes(bytes) => {
+                (ArgValue::Bytes(bytes), &move |sent| matches!(sent, Sent::Bytes(b) if b.as_slice() == bytes))
+            }
+            Arg::Buffer(buffer) => {
+                let id = buffer.map(Buffer::id);
+                (ArgValue::Buffer(id), &move |sent| *sent == Sent::Buffer(id))
+            }
+            Arg::Local(size) => (ArgValue::Local(size as u64), &move |sent| *sent == Sent::Local(size)),
+        };
+        let mut args = lock(&self.args);
+        let Some(place) = args.get_mut(index as usize) else { return Err(CL_INVALID_ARG_INDEX) };
+        if place.as_ref().is_some_and(is_known) {
+            return Ok(());
+        }
+        // Under the lock, so that the server sees values in the order in which they are kept here.
+        self.connection().post(&SetKernelArg { kernel: self.id, index, value: wire })?;
+        let value = match value {
+            Arg::Bytes(bytes) => Sent::Bytes(SmallVec::from_slice(bytes)),
+            Arg::Buffer(buffer) => Sent::Buffer(buffer.map(Buffer::id)),
+            Arg::Local(size) => Sent::Local(size),
+        };
+        if place.replace(value).is_none() {
+            self.unset.fetch_sub(1, Ordering::AcqRel);
+        }
+        Ok(())
+    }
+}
+
+/// Holds a value against what the argument takes.
+fn check(kind: ArgKind, value: Arg<'_>) -> Result<()> {
+    match (kind, value) {
+        (ArgKind::Value(size), Arg::Bytes(bytes)) if bytes.len() != size as usize => Err(CL_INVALID_ARG_SIZE),
+        (ArgKind::Value(_), Arg::Local(_) | Arg::Buffer(_)) => Err(CL_INVALID_ARG_VALUE),
+        (ArgKind::Buffer, Arg::Bytes(_) | Arg::Local(_)) => Err(CL_INVALID_ARG_SIZE),
+        (ArgKind::Local, Arg::Local(0)) => Err(CL_INVALID_ARG_SIZE),
+        (ArgKind::Local, Arg::Bytes(_) | Arg::Buffer(_)) => Err(CL_INVALID_ARG_VALUE),
+        _ => Ok(()),
+    }
+}
+
+impl Drop for Kernel {
+    fn drop(&mut self) {
+        self.program.detach_kernel();
+        // A lost server has dropped it already.
+        let _ = self.connection().post(&ReleaseKernel { kernel: self.id });
+    }
+}

@@ -1,0 +1,123 @@
+//! Mapped buffers.
+//!
+//! The application sees memory of its own process: the one it gave (CL_MEM_USE_HOST_PTR), or one of the buffer's size that is
+//! made at the first map and kept. Mapping reads into it, unmapping writes from it; what travels is what the map flags need.
+
+use std::sync::{Arc, Mutex};
+
+use ropeway_abi::{
+    CL_COMMAND_MAP_BUFFER, CL_COMMAND_UNMAP_MEM_OBJECT, CL_INVALID_VALUE, CL_MAP_READ, CL_MAP_WRITE,
+    CL_MAP_WRITE_INVALIDATE_REGION, CL_MEM_OBJECT_ALLOCATION_FAILURE,
+};
+
+use crate::Result;
+use crate::buffer::Buffer;
+use crate::command::{Enqueued, Order};
+use crate::connection::lock;
+use crate::event::wait_for_all;
+use crate::memory::HostRange;
+use crate::queue::Queue;
+
+/// A buffer's place in the application's memory, and which parts are mapped.
+pub(crate) struct Mappings {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    range: Option<Arc<dyn HostRange>>,
+    mapped: Vec<Mapped>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Mapped {
+    offset: usize,
+    len: usize,
+    writes: bool,
+}
+
+impl Mappings {
+    pub(crate) fn new(host: Option<Arc<dyn HostRange>>) -> Self {
+        Self { state: Mutex::new(State { range: host, mapped: Vec::new() }) }
+    }
+}
+
+impl Buffer {
+    /// CL_MEM_MAP_COUNT.
+    pub fn map_count(&self) -> usize {
+        lock(&self.mappings.state).mapped.len()
+    }
+
+    /// The address where the buffer is mapped, or would be; `None` before the first map.
+    pub fn host_address(&self) -> Option<usize> {
+        lock(&self.mappings.state).range.as_ref().map(|r| r.address())
+    }
+
+    fn range(&self, allocate: impl FnOnce(usize) -> Option<Arc<dyn HostRange>>) -> Result<Arc<dyn HostRange>> {
+        let mut state = lock(&self.mappings.state);
+        if state.range.is_none() {
+            state.range = allocate(self.size());
+        }
+        state.range.clone().ok_or(CL_MEM_OBJECT_ALLOCATION_FAILURE)
+    }
+}
+
+impl Queue {
+    /// Maps `len` bytes of `buffer` at `offset` (clEnqueueMapBuffer); `allocate` makes memory of the buffer's size where it has
+    /// none yet. Gives the address of the first byte mapped. If `blocking`, the bytes are there when this returns.
+    ///
+    /// # Errors
+    /// CL_MEM_OBJECT_ALLOCATION_FAILURE, the command's error if blocking, [`crate::SERVER_LOST`].
+    #[allow(clippy::too_many_arguments, reason = "the OpenCL call has as many")]
+    pub fn enqueue_map(
+        self: &Arc<Self>,
+        buffer: &Buffer,
+        flags: u64,
+        offset: usize,
+        len: usize,
+        blocking: bool,
+        order: Order<'_>,
+        allocate: impl FnOnce(usize) -> Option<Arc<dyn HostRange>>,
+    ) -> Result<(usize, Enqueued)> {
+        let range = buffer.range(allocate)?;
+        let address = range.address() + offset;
+        let writes = flags & (CL_MAP_WRITE | CL_MAP_WRITE_INVALIDATE_REGION) != 0;
+        // A region mapped for writing keeps what the application does not write.
+        let needs_contents = flags & (CL_MAP_READ | CL_MAP_WRITE) != 0;
+        let event = if needs_contents {
+            let target = range.target(offset, len);
+            self.enqueue_read_as(buffer, offset, target, blocking, order, CL_COMMAND_MAP_BUFFER)?
+        } else {
+            let wants_event = order.wants_event;
+            let marker = Order { wants_event: wants_event || blocking, ..order };
+            let event = self.enqueue_marker_as(marker, CL_COMMAND_MAP_BUFFER)?;
+            if blocking {
+                let waited: Vec<_> = event.as_deref().into_iter().collect();
+                wait_for_all(&waited)?;
+            }
+            event.filter(|_| wants_event)
+        };
+        lock(&buffer.mappings.state).mapped.push(Mapped { offset, len, writes });
+        Ok((address, event))
+    }
+
+    /// Unmaps the region that begins at `address` (clEnqueueUnmapMemObject).
+    ///
+    /// # Errors
+    /// CL_INVALID_VALUE when nothing is mapped there, [`crate::SERVER_LOST`].
+    pub fn enqueue_unmap(self: &Arc<Self>, buffer: &Buffer, address: usize, order: Order<'_>) -> Result<Enqueued> {
+        let (range, mapped) = {
+            let mut state = lock(&buffer.mappings.state);
+            let range = state.range.clone().ok_or(CL_INVALID_VALUE)?;
+            let offset = address.checked_sub(range.address()).ok_or(CL_INVALID_VALUE)?;
+            let at = state.mapped.iter().position(|m| m.offset == offset).ok_or(CL_INVALID_VALUE)?;
+            (range, state.mapped.swap_remove(at))
+        };
+        if mapped.writes {
+            let source = range.source(mapped.offset, mapped.len);
+            self.enqueue_write_as(buffer, mapped.offset, source, false, order, CL_COMMAND_UNMAP_MEM_OBJECT)
+        } else {
+            self.enqueue_marker_as(order, CL_COMMAND_UNMAP_MEM_OBJECT)
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Command queues.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use ropeway_abi::{CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, CL_QUEUE_PROFILING_ENABLE};
+use ropeway_protocol::ids::QueueId;
+use ropeway_protocol::messages::{CreateQueue, Finish, Flush, ReleaseQueue};
+
+use crate::Result;
+use crate::connection::Connection;
+use crate::context::Context;
+use crate::system::Device;
+
+/// A command queue.
+pub struct Queue {
+    id: QueueId,
+    context: Arc<Context>,
+    device: Arc<Device>,
+    properties: u64,
+    /// Transfers of its commands that are not over.
+    open_transfers: Arc<AtomicUsize>,
+}
+
+impl std::fmt::Debug for Queue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.id)
+    }
+}
+
+impl Queue {
+    /// Makes a queue for one of the context's devices; `properties` is CL_QUEUE_PROPERTIES.
+    ///
+    /// # Errors
+    /// [`crate::SERVER_LOST`].
+    pub fn new(context: &Arc<Context>, device: &Arc<Device>, properties: u64) -> Result<Arc<Self>> {
+        let id = QueueId(context.connection().new_id());
+        context.connection().post(&CreateQueue {
+            queue: id,
+            context: context.id(),
+            device: device.index(),
+            properties,
+        })?;
+        Ok(Arc::new(Self {
+            id,
+            context: Arc::clone(context),
+            device: Arc::clone(device),
+            properties,
+            open_transfers: Arc::default(),
+        }))
+    }
+
+    /// Its context.
+    pub fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
+    /// Its device.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+
+    /// CL_QUEUE_PROPERTIES.
+    pub fn properties(&self) -> u64 {
+        self.properties
+    }
+
+    /// Whether its commands run in the order they were enqueued.
+    pub fn is_in_order(&self) -> bool {
+        self.properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE == 0
+    }
+
+    /// Whether its events have times.
+    pub fn is_profiling(&self) -> bool {
+        self.properties & CL_QUEUE_PROFILING_ENABLE != 0
+    }
+
+    pub(crate) fn id(&self) -> QueueId {
+        self.id
+    }
+
+    pub(crate) fn connection(&self) -> &Arc<Connection> {
+        self.context.connection()
+    }
+
+    pub(crate) fn open_transfers(&self) -> &Arc<AtomicUsize> {
+        &self.open_transfers
+    }
+
+    /// Hands all that was enqueued to the device (clFlush).
+    ///
+    /// # Errors
+    /// [`crate::SERVER_LOST`].
+    pub fn flush(&self) -> Result<()> {
+        self.connection().post(&Flush { queue: self.id })?;
+        self.connection().flush()
+    }
+
+    /// Waits until all that was enqueued has ended (clFinish).
+    ///
+    /// # Errors
+    /// The first error that a command without an event ended with, [`crate::SERVER_LOST`].
+    pub fn finish(&self) -> Result<()> {
+        let waited = self.connection().call(&Finish { queue: self.id })?;
+        self.connection().complete(&waited.completions);
+        // What was read may still be on its way to the application's memory.
+        self.connection().wait(|| (self.open_transfers.load(Ordering::Acquire) == 0).then_some(()))?;
+        if waited.status < 0 { Err(waited.status) } else { Ok(()) }
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        // A lost server has dropped it already. Releasing a queue flushes it (clReleaseCommandQueue).
+        let _ = self.connection().post(&ReleaseQueue { queue: self.id });
+    }
+}

@@ -1,0 +1,217 @@
+//! All servers: their platforms and devices, as the application sees them.
+
+use std::sync::{Arc, Weak};
+
+use ropeway_protocol::handshake::Property;
+
+use crate::config::{Config, Presentation};
+use crate::connection::Connection;
+use crate::{Result, Status};
+
+/// The platforms of all servers that could be reached.
+#[derive(Debug)]
+pub struct System {
+    platforms: Vec<Arc<Platform>>,
+}
+
+/// A platform as the application sees it: all of Ropeway's devices, or those of one native platform.
+#[derive(Debug)]
+pub struct Platform {
+    devices: Vec<Arc<Device>>,
+    native: Option<NativePlatform>,
+}
+
+/// One native platform of one server.
+#[derive(Clone, Debug)]
+pub struct NativePlatform {
+    connection: Arc<Connection>,
+    index: u32,
+}
+
+/// One native device of one server.
+#[derive(Debug)]
+pub struct Device {
+    platform: Weak<Platform>,
+    native: NativePlatform,
+    index: u32,
+}
+
+impl System {
+    /// Connects to all servers at once; waits at most `config.connect_timeout` for the slowest. Says on standard error which
+    /// could not be reached, and why.
+    pub fn connect(config: &Config) -> Self {
+        let connections: Vec<Arc<Connection>> = std::thread::scope(|scope| {
+            let open = |endpoint| match Connection::open(endpoint, config.connect_timeout) {
+                Ok(connection) => Some(connection),
+                Err(error) => {
+                    crate::warning!(
+                        "cannot use the server {endpoint}: {error}; check that `ropeway serve` runs there and that its address is right (`ropeway doctor` tells more)"
+                    );
+                    None
+                }
+            };
+            match &config.servers[..] {
+                // A thread costs more than a local handshake.
+                [only] => open(only).into_iter().collect(),
+                all => {
+                    let opening: Vec<_> = all.iter().map(|endpoint| scope.spawn(move || open(endpoint))).collect();
+                    opening.into_iter().filter_map(|thread| thread.join().ok().flatten()).collect()
+                }
+            }
+        });
+        Self::present(&connections, config.presentation)
+    }
+
+    /// Groups the devices of these connections into platforms.
+    fn present(connections: &[Arc<Connection>], presentation: Presentation) -> Self {
+        let natives = connections.iter().flat_map(|connection| {
+            let count = connection.welcome().platforms.len() as u32;
+            (0..count).map(|index| NativePlatform { connection: Arc::clone(connection), index })
+        });
+        let platforms = match presentation {
+            Presentation::PerPlatform => {
+                natives.map(|native| Platform::new(std::slice::from_ref(&native), Some(native.clone()))).collect()
+            }
+            Presentation::One => {
+                let natives: Vec<_> = natives.collect();
+                if natives.is_empty() { Vec::new() } else { vec![Platform::new(&natives, None)] }
+            }
+        };
+        Self { platforms }
+    }
+
+    /// The platforms; none when no server could be reached.
+    pub fn platforms(&self) -> &[Arc<Platform>] {
+        &self.platforms
+    }
+}
+
+impl Platform {
+    fn new(natives: &[NativePlatform], native: Option<NativePlatform>) -> Arc<Self> {
+        Arc::new_cyclic(|platform| {
+            let devices = natives.iter().flat_map(|native| {
+                let count = native.info().devices.len() as u32;
+                (0..count)
+                    .map(|index| Arc::new(Device { platform: Weak::clone(platform), native: native.clone(), index }))
+            });
+            Self { devices: devices.collect(), native }
+        })
+    }
+
+    /// Its devices.
+    pub fn devices(&self) -> &[Arc<Device>] {
+        &self.devices
+    }
+
+    /// The one native platform that it stands for; `None` for the platform that holds all devices.
+    pub fn native(&self) -> Option<&NativePlatform> {
+        self.native.as_ref()
+    }
+
+    /// The address of its server, or of its servers with commas between them: a URL each.
+    pub fn server_address(&self) -> String {
+        let mut addresses: Vec<String> = self.devices.iter().map(|d| d.server_address()).collect();
+        addresses.dedup();
+        addresses.join(",")
+    }
+}
+
+impl NativePlatform {
+    fn info(&self) -> &ropeway_protocol::handshake::PlatformInfo {
+        &self.connection.welcome().platforms[self.index as usize]
+    }
+
+    /// What the native clGetPlatformInfo gave for `param`: bytes, or an error code. `None`: never asked.
+    pub fn property(&self, param: u32) -> Option<std::result::Result<&[u8], Status>> {
+        find(&self.info().properties, param)
+    }
+
+    /// The name of the server's host as the client addresses it.
+    pub fn host(&self) -> &str {
+        self.connection.endpoint().host()
+    }
+}
+
+impl PartialEq for NativePlatform {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.connection, &other.connection) && self.index == other.index
+    }
+}
+
+impl Device {
+    /// The platform that the application found it in.
+    pub fn platform(&self) -> Option<Arc<Platform>> {
+        self.platform.upgrade()
+    }
+
+    /// The native platform that it belongs to.
+    pub fn native_platform(&self) -> &NativePlatform {
+        &self.native
+    }
+
+    /// What the native clGetDeviceInfo gave for `param`: bytes, or an error code. `None`: never asked.
+    pub fn property(&self, param: u32) -> Option<std::result::Result<&[u8], Status>> {
+        find(&self.native.info().devices[self.index as usize].properties, param)
+    }
+
+    /// A property that is a number of up to 8 bytes; 0 where the device does not have it.
+    pub fn number(&self, param: u32) -> u64 {
+        let Some(Ok(bytes)) = self.property(param) else { return 0 };
+        let mut number = [0; 8];
+        let len = bytes.len().min(8);
+        number[..len].copy_from_slice(&bytes[..len]);
+        u64::from_le_bytes(number)
+    }
+
+    /// The address of its server: a URL.
+    pub fn server_address(&self) -> String {
+        self.connection().endpoint().to_string()
+    }
+
+    /// Whether its server can still be used (CL_DEVICE_AVAILABLE).
+    pub fn is_available(&self) -> bool {
+        !self.connection().is_lost()
+    }
+
+    /// The link to its server.
+    pub fn connection(&self) -> &Arc<Connection> {
+        &self.native.connection
+    }
+
+    /// Its index in its native platform: its name in messages.
+    pub(crate) fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// The native platform's index: its name in messages.
+    pub(crate) fn native_index(&self) -> u32 {
+        self.native.index
+    }
+}
+
+/// All of a context's devices must be of one native platform for now.
+///
+/// # Errors
+/// CL_INVALID_DEVICE, after saying which devices do not go together.
+pub(crate) fn one_home(devices: &[Arc<Device>]) -> Result<&NativePlatform> {
+    let first = &devices.first().ok_or(ropeway_abi::CL_INVALID_VALUE)?.native;
+    for device in devices {
+        if device.native != *first {
+            crate::warning!(
+                "a context cannot yet hold devices of both {} and {}; make one context for each server and platform",
+                first.connection.endpoint(),
+                device.server_address()
+            );
+            return Err(ropeway_abi::CL_INVALID_DEVICE);
+        }
+    }
+    Ok(first)
+}
+
+fn find(properties: &[Property], param: u32) -> Option<std::result::Result<&[u8], Status>> {
+    let (_, value) = properties.iter().find(|(p, _)| *p == param)?;
+    Some(match value {
+        Ok(bytes) => Ok(bytes),
+        Err(status) => Err(*status),
+    })
+}
