@@ -1,0 +1,2 @@
+//! Measures Ropeway beside native OpenCL and beside the raw network, in one run.
+fn main() {}

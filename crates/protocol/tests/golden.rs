@@ -1,0 +1,128 @@
+//! Pins the wire: the message table, and samples of every message and reply byte for byte.
+//!
+//! `UPDATE_GOLDEN=1 cargo test -p ropeway-protocol --test golden` (`make golden`) writes `golden.txt` anew, and refuses
+//! when the wire has changed and [`VERSION`] has not been raised.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use ropeway_generate::{Entropy, Generator, seeded};
+use ropeway_protocol::{Described, MESSAGES, NOTES, VERSION};
+
+/// How many values of a type are pinned: enough for every variant of every enum to occur, which `covers_every_variant`
+/// checks.
+fn samples(name: &str) -> usize {
+    match name {
+        "SetKernelArg" | "KernelArgInfo" | "BuildReply" => 16,
+        _ => 5,
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn messages(out: &mut String, table: &[Described], generators: &[Generator]) {
+    for row in table {
+        let kind = format!("{:?}", row.kind).to_lowercase();
+        let _ = write!(out, "\n{kind} {} {} {{ {} }}", row.opcode, row.name, row.fields.join(", "));
+        let _ = write!(out, "{}", if row.tail { " + tail" } else { "" });
+        let _ = writeln!(out, "{}", row.reply.map(|reply| format!(" -> {reply}")).unwrap_or_default());
+        let generator = generators.iter().find(|generator| generator.name == row.name);
+        let generator = generator.unwrap_or_else(|| panic!("{} has no generator in ropeway-generate", row.name));
+        for sample in 0..samples(row.name) {
+            let entropy = seeded(&format!("{} {sample}", row.name), 96);
+            let mut frame = Vec::new();
+            let value = generator.frame(&mut Entropy::new(&entropy), &mut frame);
+            let _ = writeln!(out, "  {value}\n    {}", hex(&frame));
+        }
+    }
+}
+
+fn pinned() -> String {
+    let mut out = format!("version {VERSION}\n");
+    messages(&mut out, MESSAGES, ropeway_generate::MESSAGES);
+    messages(&mut out, NOTES, ropeway_generate::NOTES);
+    for reply in ropeway_generate::REPLIES {
+        let _ = writeln!(out, "\nbody {}", reply.name);
+        for sample in 0..samples(reply.name) {
+            let entropy = seeded(&format!("{} {sample}", reply.name), 160);
+            let (value, bytes) = reply.body(&mut Entropy::new(&entropy));
+            let _ = writeln!(out, "  {value}\n    {}", hex(&bytes));
+        }
+    }
+    out
+}
+
+#[test]
+fn the_wire_is_as_pinned() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden.txt");
+    let now = pinned();
+    let before = std::fs::read_to_string(&path).unwrap_or_default();
+    if now == before {
+        return;
+    }
+    let version_before = before.lines().next().and_then(|line| line.strip_prefix("version ")?.parse().ok());
+    let raised = version_before.is_none_or(|before: u16| VERSION > before);
+    assert!(raised, "the wire has changed: raise VERSION in crates/protocol/src/lib.rs, then run `make golden`");
+    assert!(std::env::var_os("UPDATE_GOLDEN").is_some(), "the wire has a new version: run `make golden` to pin it");
+    std::fs::write(&path, now).unwrap();
+}
+
+#[test]
+fn no_opcode_or_name_occurs_twice() {
+    for table in [MESSAGES, NOTES] {
+        for (at, row) in table.iter().enumerate() {
+            assert_ne!(row.opcode, 0, "{}: 0 is the reply's opcode", row.name);
+            for other in &table[..at] {
+                assert!(row.opcode != other.opcode && row.name != other.name, "{} and {}", row.name, other.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_message_is_documented_and_generated() {
+    for (table, generators) in [(MESSAGES, ropeway_generate::MESSAGES), (NOTES, ropeway_generate::NOTES)] {
+        assert_eq!(table.len(), generators.len());
+        for row in table {
+            assert!(row.doc.trim().ends_with('.'), "{} has no documentation, or half a sentence", row.name);
+        }
+    }
+}
+
+#[test]
+fn covers_every_variant() {
+    let pinned = pinned();
+    for variant in [
+        "Bytes(",
+        "Buffer(Some",
+        "Buffer(None",
+        "Local(",
+        "Undefined",
+        "initial: Tail",
+        "Transfer(",
+        "NeedContent",
+        "Built(",
+        "Loaded",
+        "Stdout",
+        "Stderr",
+        "Unknown",
+        "Value(",
+        "kind: Buffer",
+        "kind: Local",
+        "Other",
+        "declared: Some",
+        "declared: None",
+        "offset: Some",
+        "local: Some",
+        "local: None",
+        "times: Some",
+        "Commands",
+    ] {
+        assert!(pinned.contains(variant), "no sample has {variant}");
+    }
+}

@@ -1,0 +1,153 @@
+//! Decodes frames and encodes them again.
+
+use ropeway_protocol::codec::DecodeError;
+use ropeway_protocol::messages::*;
+use ropeway_protocol::{
+    CallId, FRAME_HEADER_LEN, FrameHeader, Receive, Serve, Tail, TailError, dispatch, encode_call, encode_note,
+    encode_post, limits, receive,
+};
+
+/// Both ends of the protocol: each message that it is given, it encodes again.
+#[derive(Debug, Default)]
+pub struct Echo {
+    out: Vec<u8>,
+}
+
+/// Why a frame was not echoed.
+#[derive(Debug, PartialEq, Eq)]
+pub enum EchoError {
+    /// The bytes end before the frame does.
+    Short,
+    /// The frame was refused.
+    Refused(DecodeError),
+}
+
+impl From<DecodeError> for EchoError {
+    fn from(error: DecodeError) -> Self {
+        Self::Refused(error)
+    }
+}
+
+impl From<TailError> for EchoError {
+    fn from(_: TailError) -> Self {
+        Self::Short
+    }
+}
+
+impl Echo {
+    /// Decodes the first frame of `bytes` as the server does and encodes it again; also returns the frame's length.
+    ///
+    /// # Errors
+    /// [`EchoError::Refused`] for a frame that a server refuses.
+    pub fn at_server(bytes: &[u8]) -> Result<(Vec<u8>, usize), EchoError> {
+        let (header, body, mut tail, len) = split(bytes, limits::MAX_BODY_TO_SERVER)?;
+        let mut echo = Self::default();
+        dispatch(&mut echo, header, body, &mut tail)?;
+        Ok((echo.out, len))
+    }
+
+    /// Decodes the first frame of `bytes`, a note, as the client does and encodes it again; also returns the frame's
+    /// length.
+    ///
+    /// # Errors
+    /// [`EchoError::Refused`] for a frame that a client refuses.
+    pub fn at_client(bytes: &[u8]) -> Result<(Vec<u8>, usize), EchoError> {
+        let (header, body, mut tail, len) = split(bytes, limits::MAX_BODY_TO_CLIENT)?;
+        let mut echo = Self::default();
+        receive(&mut echo, header, body, &mut tail)?;
+        Ok((echo.out, len))
+    }
+}
+
+type Split<'a> = (FrameHeader, &'a [u8], &'a [u8], usize);
+
+fn split(bytes: &[u8], max_body: usize) -> Result<Split<'_>, EchoError> {
+    let (header, rest) = bytes.split_first_chunk::<FRAME_HEADER_LEN>().ok_or(EchoError::Short)?;
+    let header = FrameHeader::from_bytes(header, max_body)?;
+    let payload = rest.get(..header.payload()).ok_or(EchoError::Short)?;
+    let (body, tail) = payload.split_at(header.body as usize);
+    Ok((header, body, tail, FRAME_HEADER_LEN + payload.len()))
+}
+
+macro_rules! echo {
+    ($encode:ident: $($method:ident $message:ident $(<$lt:lifetime>)? $(+ $tail:ident)?),* $(,)?) => {$(
+        fn $method $(<$lt>)? (
+            &mut self, message: $message $(<$lt>)? $(, $tail: &mut dyn Tail)?
+        ) -> Result<(), EchoError> {
+            let bulk: Vec<u8> = None $(.or(Some($tail.read_to_vec()?)))? .unwrap_or_default();
+            $encode(&mut self.out, &message, bulk.len());
+            self.out.extend_from_slice(&bulk);
+            Ok(())
+        }
+    )*};
+}
+
+macro_rules! echo_calls {
+    ($($method:ident $message:ident $(<$lt:lifetime>)? $(+ $tail:ident)? -> $reply:ty),* $(,)?) => {$(
+        fn $method $(<$lt>)? (
+            &mut self, message: $message $(<$lt>)?, call: CallId<$reply> $(, $tail: &mut dyn Tail)?
+        ) -> Result<(), EchoError> {
+            let bulk: Vec<u8> = None $(.or(Some($tail.read_to_vec()?)))? .unwrap_or_default();
+            encode_call(&mut self.out, call.number(), &message, bulk.len());
+            self.out.extend_from_slice(&bulk);
+            Ok(())
+        }
+    )*};
+}
+
+impl Serve for Echo {
+    type Error = EchoError;
+
+    echo! { encode_post:
+        create_context CreateContext,
+        release_context ReleaseContext,
+        create_queue CreateQueue,
+        release_queue ReleaseQueue,
+        flush Flush,
+        create_buffer CreateBuffer + tail,
+        release_buffer ReleaseBuffer,
+        create_program_with_source CreateProgramWithSource,
+        put_content PutContent + tail,
+        release_program ReleaseProgram,
+        create_kernel CreateKernel<'a>,
+        set_kernel_arg SetKernelArg<'a>,
+        release_kernel ReleaseKernel,
+        enqueue_kernel EnqueueKernel,
+        write_buffer WriteBuffer + tail,
+        write_buffer_transfer WriteBufferTransfer,
+        transfer_data TransferData + tail,
+        read_buffer ReadBuffer,
+        copy_buffer CopyBuffer,
+        fill_buffer FillBuffer<'a>,
+        marker Marker,
+        barrier Barrier,
+        create_user_event CreateUserEvent,
+        set_user_event_status SetUserEventStatus,
+        release_event ReleaseEvent,
+        subscribe Subscribe,
+        goodbye Goodbye,
+    }
+
+    echo_calls! {
+        create_program_with_binary CreateProgramWithBinary -> ropeway_protocol::types::BinaryReply,
+        build_program BuildProgram<'a> -> ropeway_protocol::types::BuildReply,
+        program_binary ProgramBinary -> u64,
+        finish Finish -> ropeway_protocol::types::Waited,
+        wait_for_events WaitForEvents -> ropeway_protocol::types::Waited,
+        ping Ping + tail -> (),
+    }
+}
+
+impl Receive for Echo {
+    type Error = EchoError;
+
+    echo! { encode_note:
+        completed Completed,
+        transfer_ready TransferReady,
+        read_data ReadData + tail,
+        transfer_failed TransferFailed,
+        output Output + tail,
+        context_error ContextError,
+        closing Closing,
+    }
+}

@@ -1,0 +1,24 @@
+//! Well-formed and damaged protocol traffic out of random bytes, for tests and fuzzing.
+//!
+//! [`value()`] makes any message (or other serde type) from random bytes, so that no message needs a generator of its
+//! own; [`MESSAGES`] makes whole frames of every message; [`Echo`] decodes frames and encodes them again;
+//! [`session`] strings frames together as a client would; [`damage`] breaks them.
+#![forbid(unsafe_code)]
+
+mod damage;
+mod echo;
+mod frames;
+pub mod session;
+mod value;
+
+pub use damage::damage;
+pub use echo::{Echo, EchoError};
+pub use frames::{Generator, MESSAGES, NOTES, REPLIES, Reply};
+pub use value::{Entropy, GenerateError, value};
+
+/// `len` bytes that depend on `seed` alone.
+pub fn seeded(seed: &str, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    blake3::Hasher::new().update(seed.as_bytes()).finalize_xof().fill(&mut bytes);
+    bytes
+}
