@@ -167,41 +167,45 @@ impl Reader {
     /// Hands out whole frames; a frame counts as whole when its body is there, its tail is received as it is read.
     fn hand_out(&mut self, link: &Link, to: &dyn Deliver) -> Result<bool, ReadError> {
         let mut any = false;
-        loop {
-            let Some(header) = self.buffer[self.start..self.end].first_chunk::<FRAME_HEADER_LEN>() else { break };
-            let header = FrameHeader::from_bytes(header, MAX_BODY_TO_CLIENT).map_err(ReadError::Protocol)?;
+        while let Some(header) = self.next_frame(link)? {
             let body_start = self.start + FRAME_HEADER_LEN;
-            let body_end = body_start + header.body as usize;
-            if self.end < body_end {
-                if self.buffer.len() < body_end {
-                    self.buffer.resize(body_end, 0);
-                }
-                if header.body as usize > READ {
-                    // A long answer: nothing else can come before it anyway.
-                    link.recv_exact(&mut self.buffer[self.end..body_end])?;
-                    count(&STATS.bytes_received, body_end - self.end);
-                    self.end = body_end;
-                } else {
-                    break;
-                }
-            }
-            let tail_here = (header.tail as usize).min(self.end - body_end);
             let (body, rest) = self.buffer[body_start..self.end].split_at(header.body as usize);
-            let mut tail =
-                LinkTail { link, here: &rest[..tail_here], coming: header.tail as usize - tail_here, broken: None };
+            let here = &rest[..rest.len().min(header.tail as usize)];
+            let coming = header.tail as usize - here.len();
+            let taken = FRAME_HEADER_LEN + body.len() + here.len();
+            let mut tail = LinkTail { link, here, coming, broken: None };
             count(&STATS.messages_received, 1);
             to.deliver(header, body, &mut tail).map_err(ReadError::Protocol)?;
             tail.skip()?;
-            self.start = body_end + tail_here;
+            self.start += taken;
             self.after_long_tail = header.tail as usize > LONG_TAIL;
             any = true;
         }
-        // A frame that is not whole moves to the front when it would not fit behind.
+        // A frame that is not whole moves to the front when the next read would not fit behind it.
         if self.start > 0 && self.start < self.end && self.buffer.len() < self.end + READ {
             self.buffer.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
         }
         Ok(any)
+    }
+
+    /// The header of the next frame, if its body is here too.
+    fn next_frame(&mut self, link: &Link) -> Result<Option<FrameHeader>, ReadError> {
+        let Some(header) = self.buffer[self.start..self.end].first_chunk() else { return Ok(None) };
+        let header = FrameHeader::from_bytes(header, MAX_BODY_TO_CLIENT).map_err(ReadError::Protocol)?;
+        let body_end = self.start + FRAME_HEADER_LEN + header.body as usize;
+        if self.end >= body_end {
+            return Ok(Some(header));
+        }
+        if header.body as usize <= READ {
+            return Ok(None);
+        }
+        // A long answer: nothing else can come before it anyway.
+        self.buffer.resize(self.buffer.len().max(body_end), 0);
+        link.recv_exact(&mut self.buffer[self.end..body_end])?;
+        count(&STATS.bytes_received, body_end - self.end);
+        self.end = body_end;
+        Ok(Some(header))
     }
 }
 
