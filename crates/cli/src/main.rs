@@ -1,2 +1,54 @@
-//! TODO
-fn main() {}
+//! The one binary of Ropeway.
+#![forbid(unsafe_code)]
+
+mod args;
+mod generate;
+mod log;
+mod serve;
+
+use std::fmt;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::args::{Cli, Command};
+
+/// One sentence for a person; the exit code is 1.
+#[derive(Debug)]
+pub struct Failure(String);
+
+impl Failure {
+    /// A failure that is explained by `text`.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+}
+
+impl<E: std::error::Error> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self(error.to_string())
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Serve(args) => serve::serve(args),
+        Command::Worker(args) => serve::worker(args),
+        Command::Completions { shell } => generate::completions(shell),
+        Command::Man { folder } => generate::man(&folder),
+        _ => todo!(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("ropeway: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}

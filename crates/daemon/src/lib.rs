@@ -1,1 +1,28 @@
-//! TODO
+//! `ropeway serve`: listens, reads each client's hello, and hands the connection to a worker process that is already
+//! warm. Never calls OpenCL itself, so that no driver's fault can reach it.
+//!
+//! | where | what |
+//! |---|---|
+//! | [`options`] | what a server can be told |
+//! | `listen` | the sockets, and which addresses are refused |
+//! | `handshake` | hello read in pieces, without waiting for anybody |
+//! | `pool`, `process` | worker processes: warm ones kept ready, sessions watched |
+//! | `server` | the loop that all of these are driven by |
+//! | `stop`, `notify` | signals, and what systemd is told |
+//! | `sandbox`, [`worker`] | the worker's side: what it may do, and its start |
+#![forbid(unsafe_code)]
+
+mod handoff;
+mod handshake;
+mod listen;
+mod notify;
+pub mod options;
+mod pool;
+mod process;
+mod sandbox;
+mod server;
+mod stop;
+pub mod worker;
+
+pub use options::{ServeError, ServeOptions};
+pub use server::serve;

@@ -1,0 +1,174 @@
+//! The command line, declared once: parsing, help, completions and man pages come from here.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use ropeway_transport::Endpoint;
+
+/// OpenCL devices of other machines, as if they were in this one.
+#[derive(Parser, Debug)]
+#[command(name = "ropeway", version, propagate_version = true, disable_help_subcommand = true)]
+#[command(after_help = "Servers to use are configured by ROPEWAY_SERVERS, ROPEWAY_HOSTFILE or ropeway.toml; \
+    `ropeway doctor` says what is in effect.")]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Offer this machine's OpenCL devices to clients
+    Serve(ServeArgs),
+    /// Run a program with Ropeway's devices
+    Run(RunArgs),
+    /// List servers and their devices, with latency and bandwidth of each link
+    Devices(DevicesArgs),
+    /// Check the installation, the configuration and every server, and say what to do
+    Doctor(DoctorArgs),
+    /// Print a shell's completion script
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Write the man pages into a folder
+    #[command(hide = true)]
+    Man {
+        /// The folder; made when missing
+        folder: PathBuf,
+    },
+    /// Serve one session (started by `ropeway serve`)
+    #[command(hide = true)]
+    Worker(WorkerArgs),
+}
+
+#[derive(Args, Debug)]
+pub struct ServeArgs {
+    /// Where to listen: tcp://host:port (port 0: any free one) or unix:/path; may be given several times
+    /// [default: sockets passed by systemd, else tcp://127.0.0.1:7590]
+    #[arg(long = "listen", value_name = "URL")]
+    pub listen: Vec<Endpoint>,
+
+    /// Listen also where other machines can connect, without encryption and without asking who they are
+    #[arg(long)]
+    pub plaintext_network: bool,
+
+    /// Worker processes to keep ready, so that clients start at once; more are kept after a burst of clients
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub warm: u16,
+
+    /// Most sessions at one time
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    pub max_sessions: u32,
+
+    #[command(flatten)]
+    pub worker: WorkerArgs,
+}
+
+/// What `serve` passes on to its workers.
+#[derive(Args, Debug)]
+pub struct WorkerArgs {
+    /// Folder for programs that clients sent, so that they need not send them again
+    /// [default: $CACHE_DIRECTORY, $XDG_CACHE_HOME/ropeway or ~/.cache/ropeway]
+    #[arg(long, value_name = "DIR")]
+    pub program_cache: Option<PathBuf>,
+
+    /// Most bytes in that folder; K, M and G are understood
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_size)]
+    pub program_cache_size: u64,
+
+    /// Let kernels and drivers do all that this user can
+    #[arg(long)]
+    pub no_sandbox: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct RunArgs {
+    /// Server to use: tcp://host[:port], unix:/path or host[:port]; may be given several times [default: as configured]
+    #[arg(long = "server", value_name = "URL", value_parser = parse_servers)]
+    pub servers: Vec<Servers>,
+
+    /// Hide the machine's other OpenCL platforms from the program
+    #[arg(long)]
+    pub only: bool,
+
+    /// Show one platform for each platform of each server, instead of one platform with all devices
+    #[arg(long)]
+    pub per_platform: bool,
+
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    pub program: Vec<OsString>,
+}
+
+#[derive(Args, Debug)]
+pub struct DevicesArgs {
+    /// Server to ask; may be given several times [default: as configured]
+    #[arg(long = "server", value_name = "URL", value_parser = parse_servers)]
+    pub servers: Vec<Servers>,
+
+    /// Do not measure the links
+    #[arg(long)]
+    pub no_measure: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct DoctorArgs {
+    /// Server to check; may be given several times [default: as configured]
+    #[arg(long = "server", value_name = "URL", value_parser = parse_servers)]
+    pub servers: Vec<Servers>,
+}
+
+/// One `--server`: like ROPEWAY_SERVERS, it may hold several with commas between them.
+#[derive(Clone, Debug)]
+pub struct Servers(pub Vec<Endpoint>);
+
+/// All servers of all `--server` options.
+pub fn flatten(servers: &[Servers]) -> Vec<Endpoint> {
+    servers.iter().flat_map(|Servers(list)| list.clone()).collect()
+}
+
+fn parse_servers(text: &str) -> Result<Servers, String> {
+    let entries = text.split(',').map(|entry| entry.parse().map_err(|error| format!("{error}")));
+    entries.collect::<Result<_, _>>().map(Servers)
+}
+
+/// A number of bytes, with K, M, G or T for powers of 1024.
+fn parse_size(text: &str) -> Result<u64, String> {
+    let wrong = || format!("'{text}' is not a size; write for example 500M or 2G");
+    let (number, shift) = match text.char_indices().next_back() {
+        Some((at, 'k' | 'K')) => (&text[..at], 10),
+        Some((at, 'm' | 'M')) => (&text[..at], 20),
+        Some((at, 'g' | 'G')) => (&text[..at], 30),
+        Some((at, 't' | 'T')) => (&text[..at], 40),
+        _ => (text, 0),
+    };
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    number.checked_mul(1 << shift).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_definitions_are_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn sizes() {
+        assert_eq!(parse_size("500M"), Ok(500 << 20));
+        assert_eq!(parse_size("7"), Ok(7));
+        assert!(parse_size("").is_err() && parse_size("M").is_err() && parse_size("99999999999T").is_err());
+    }
+
+    #[test]
+    fn a_program_keeps_its_own_options() {
+        let cli = Cli::try_parse_from(["ropeway", "run", "--only", "--", "clinfo", "--raw", "--only"]).unwrap();
+        let Command::Run(run) = cli.command else { panic!("not run") };
+        assert_eq!(run.program, ["clinfo", "--raw", "--only"]);
+    }
+}

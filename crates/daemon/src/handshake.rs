@@ -1,0 +1,167 @@
+//! Reading a client's hello, in whatever pieces it comes, without waiting for anybody.
+
+use std::io::{ErrorKind, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use ropeway_protocol::handshake::{
+    HandshakeError, Hello, Opening, PREAMBLE_LEN, Preamble, Refusal, decode_hello, encode_opening,
+};
+use ropeway_protocol::{VERSION, limits};
+use ropeway_transport::Link;
+use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown, sendmsg, shutdown};
+
+/// How long a refused client has to read the refusal.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// A connection whose hello is not whole yet.
+pub(crate) struct Pending {
+    link: Link,
+    peer: String,
+    deadline: Instant,
+    /// Never longer than a preamble and the longest hello.
+    bytes: Vec<u8>,
+    preamble: Option<Preamble>,
+}
+
+/// What a connection came to.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// More has to come.
+    Wait,
+    /// The hello is whole.
+    Hello(Hello),
+    /// The client is told why not.
+    Refuse(String),
+    /// The connection ends without a word; why, for the log.
+    Drop(String),
+}
+
+impl Pending {
+    /// A connection from which nothing has been read.
+    pub(crate) fn new(link: Link, now: Instant) -> Self {
+        let peer = link.peer();
+        let deadline = now + Duration::from_secs(limits::HANDSHAKE_SECONDS);
+        Self { link, peer, deadline, bytes: Vec::new(), preamble: None }
+    }
+
+    /// The moment at which the client has had its time.
+    pub(crate) fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// The peer's address.
+    pub(crate) fn peer(&self) -> &str {
+        &self.peer
+    }
+
+    /// The connection, and the peer's address.
+    pub(crate) fn into_parts(self) -> (Link, String) {
+        (self.link, self.peer)
+    }
+
+    /// Reads what has come, and no byte beyond the hello: those behind it are the worker's.
+    pub(crate) fn advance(&mut self) -> Step {
+        loop {
+            let needed = PREAMBLE_LEN + self.preamble.map_or(0, |p| p.len as usize);
+            let have = self.bytes.len();
+            if have < needed {
+                self.bytes.resize(needed, 0);
+                let read = self.link.try_recv(&mut self.bytes[have..]);
+                self.bytes.truncate(have + read.as_ref().map_or(0, |n| *n));
+                match read {
+                    Ok(0) if have == 0 => return Step::Drop("it closed without a word".into()),
+                    Ok(0) => return Step::Drop(format!("it closed after {have} bytes of its handshake")),
+                    Ok(_) => {}
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => return Step::Wait,
+                    Err(error) => return Step::Drop(format!("reading its handshake failed: {error}")),
+                }
+                continue;
+            }
+            let Some(preamble) = self.preamble else {
+                let Some(head) = self.bytes.first_chunk::<PREAMBLE_LEN>() else { return Step::Wait };
+                match Preamble::from_bytes(head) {
+                    Ok(p) if p.version != VERSION => return refuse(&HandshakeError::Version { theirs: p.version }),
+                    Ok(p) if p.opening != Opening::Hello => return Step::Drop("it opened like a server".into()),
+                    Ok(p) => self.preamble = Some(p),
+                    Err(HandshakeError::NotRopeway) => {
+                        return Step::Drop("it does not speak Ropeway's protocol".into());
+                    }
+                    Err(error) => return refuse(&error),
+                }
+                continue;
+            };
+            return match decode_hello(preamble, &self.bytes[PREAMBLE_LEN..]) {
+                Ok(hello) => Step::Hello(hello),
+                Err(error) => refuse(&error),
+            };
+        }
+    }
+}
+
+impl AsFd for Pending {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.link.as_fd()
+    }
+}
+
+/// Words for a client whose hello is not acceptable. The texts of [`HandshakeError`] speak of the other side as "it".
+fn refuse(error: &HandshakeError) -> Step {
+    Step::Refuse(match error {
+        HandshakeError::Version { theirs } => format!(
+            "this server (Ropeway {}) speaks version {VERSION} of the protocol and the client version {theirs}; install the same release of Ropeway on both",
+            env!("CARGO_PKG_VERSION"),
+        ),
+        HandshakeError::TooLong { len, limit } => {
+            format!("the client announced {len} bytes of handshake, over the limit of {limit}")
+        }
+        _ => "the client's handshake does not decode".to_owned(),
+    })
+}
+
+/// A refused connection, kept open until the client has read why.
+///
+/// Closing at once with bytes of the client's still unread would make the kernel reset the connection, and the refusal
+/// could be lost on its way.
+pub(crate) struct Refused {
+    link: Link,
+    deadline: Instant,
+    /// Bytes of the client's that will still be read and thrown away.
+    patience: usize,
+}
+
+impl Refused {
+    /// Tells the client why; `None` when it cannot be told.
+    pub(crate) fn tell(link: Link, text: &str, now: Instant) -> Option<Self> {
+        let frame = encode_opening(Opening::Refusal, &Refusal { text: text.to_owned() });
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        // A fresh connection has room for a few hundred bytes; one that has none is not worth waiting for.
+        sendmsg(&link, &[IoSlice::new(&frame)], &mut SendAncillaryBuffer::default(), flags).ok()?;
+        shutdown(&link, Shutdown::Write).ok()?;
+        Some(Self { link, deadline: now + LINGER, patience: 64 << 10 })
+    }
+
+    /// The moment at which it is closed in any case.
+    pub(crate) fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// Throws away what the client sent; whether the connection is over.
+    pub(crate) fn drain(&mut self) -> bool {
+        let mut bytes = [0; 4096];
+        match self.link.try_recv(&mut bytes) {
+            Ok(0) => true,
+            Ok(n) => {
+                self.patience = self.patience.saturating_sub(n);
+                self.patience == 0
+            }
+            Err(error) => error.kind() != ErrorKind::WouldBlock,
+        }
+    }
+}
+
+impl AsFd for Refused {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.link.as_fd()
+    }
+}

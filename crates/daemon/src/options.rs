@@ -1,0 +1,76 @@
+//! What a server can be told, and why it cannot start.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use ropeway_transport::Endpoint;
+
+/// What a server can be told.
+#[derive(Clone, Debug)]
+pub struct ServeOptions {
+    /// Where to listen. Empty: on the sockets that systemd passed, else on the default endpoint.
+    pub listen: Vec<Endpoint>,
+    /// Listen on addresses that other machines can reach, without encryption and without asking who connects.
+    pub plaintext_network: bool,
+    /// Worker processes to keep ready for the next clients.
+    pub warm: usize,
+    /// Most sessions at one time.
+    pub max_sessions: usize,
+    /// The program and first arguments that start a worker.
+    pub worker: WorkerCommand,
+}
+
+/// How a worker process is started; its control socket is its standard input.
+#[derive(Clone, Debug)]
+pub struct WorkerCommand {
+    /// The program.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub args: Vec<OsString>,
+}
+
+impl ServeOptions {
+    /// The defaults, with workers started by `worker`.
+    pub fn new(worker: WorkerCommand) -> Self {
+        Self { listen: Vec::new(), plaintext_network: false, warm: 2, max_sessions: 256, worker }
+    }
+}
+
+/// Why a server did not start, or had to end.
+#[derive(Debug)]
+pub enum ServeError {
+    /// An address that other machines can reach, without `--plaintext-network`.
+    NotLocal(Endpoint),
+    /// A socket could not be made.
+    Listen(Endpoint, io::Error),
+    /// A socket from systemd is of no use.
+    Activation(io::Error),
+    /// Something that the server itself needs.
+    System(&'static str, io::Error),
+}
+
+impl fmt::Display for ServeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotLocal(endpoint) => write!(
+                f,
+                "will not listen on {endpoint}: other machines can reach it, and connections are neither encrypted nor \
+                 authenticated; listen on 127.0.0.1 and let clients come through ssh -L, or give --plaintext-network if \
+                 everybody on that network may use this machine's devices"
+            ),
+            Self::Listen(endpoint, error) => match error.kind() {
+                io::ErrorKind::AddrInUse => write!(
+                    f,
+                    "cannot listen on {endpoint}: another program does already; stop it or choose another with --listen"
+                ),
+                _ => write!(f, "cannot listen on {endpoint}: {error}"),
+            },
+            Self::Activation(error) => write!(f, "cannot use a socket that systemd passed: {error}"),
+            Self::System(what, error) => write!(f, "cannot {what}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for ServeError {}

@@ -1,0 +1,248 @@
+//! The worker processes: warm ones kept ready for the next clients, and those that serve.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use ropeway_protocol::handshake::Hello;
+use ropeway_transport::Link;
+use tracing::{debug, error, info, warn};
+
+use crate::options::WorkerCommand;
+use crate::process::{Session, State, Word, Worker};
+
+/// A worker that is not ready after this long hangs in a driver, and is killed.
+const START_LIMIT: Duration = Duration::from_secs(60);
+
+/// A burst of clients makes the pool keep up to this many times the usual number of warm workers.
+const BURST: usize = 4;
+
+/// So long after the last client that found no warm worker, the pool goes back to its usual size.
+const BURST_OVER: Duration = Duration::from_secs(30);
+
+/// The longest pause between two starts of workers that fail.
+const MAX_PAUSE: Duration = Duration::from_secs(5);
+
+/// The worker processes of a server, by process id.
+pub(crate) struct Pool {
+    command: WorkerCommand,
+    workers: BTreeMap<u32, Worker>,
+    /// Warm workers to keep when nothing special happens.
+    warm: usize,
+    /// Warm workers to keep now: more after clients had to wait.
+    target: usize,
+    last_miss: Instant,
+    /// Workers that ended before they were ready, since the last that became ready.
+    failures: u32,
+    not_before: Instant,
+    sessions_begun: u64,
+}
+
+/// A client with its hello.
+pub(crate) struct Client {
+    /// The connection.
+    pub(crate) link: Link,
+    /// The peer's address.
+    pub(crate) peer: String,
+    /// What it says of itself.
+    pub(crate) hello: Hello,
+}
+
+impl Pool {
+    /// A pool that keeps `warm` workers ready; none is started yet.
+    pub(crate) fn new(command: WorkerCommand, warm: usize, now: Instant) -> Self {
+        let warm = warm.max(1);
+        let workers = BTreeMap::new();
+        Self { command, workers, warm, target: warm, last_miss: now, failures: 0, not_before: now, sessions_begun: 0 }
+    }
+
+    /// All workers.
+    pub(crate) fn workers(&self) -> impl Iterator<Item = (u32, &Worker)> {
+        self.workers.iter().map(|(&pid, worker)| (pid, worker))
+    }
+
+    /// How many serve a session.
+    pub(crate) fn sessions(&self) -> usize {
+        self.count(|state| matches!(state, State::Session(_)))
+    }
+
+    /// How many are ready.
+    pub(crate) fn ready(&self) -> usize {
+        self.count(|state| matches!(state, State::Warm))
+    }
+
+    fn count(&self, which: impl Fn(&State) -> bool) -> usize {
+        self.workers.values().filter(|worker| which(&worker.state)).count()
+    }
+
+    fn starting(&self) -> usize {
+        self.count(|state| matches!(state, State::Starting))
+    }
+
+    /// Whether no worker will be ready soon, because they fail to start.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.failures > 0 && self.ready() == 0 && self.starting() == 0
+    }
+
+    /// Hands `client` to a warm worker; gives it back when there is none.
+    pub(crate) fn serve(&mut self, client: Client) -> Result<(), Client> {
+        loop {
+            // The oldest: the others may still be busy with the end of their start.
+            let warm = self.workers.values_mut().filter(|worker| matches!(worker.state, State::Warm));
+            let Some(worker) = warm.min_by_key(|worker| worker.started) else { return Err(client) };
+            let pid = worker.pid();
+            match worker.hand_over(&client.link, &client.hello, self.sessions_begun + 1) {
+                Ok(()) => {
+                    self.sessions_begun += 1;
+                    let Client { peer, hello, .. } = &client;
+                    info!(
+                        session = self.sessions_begun, worker = pid, %peer, program = ?hello.program, pid = hello.pid,
+                        release = ?hello.release, "session begins"
+                    );
+                    return Ok(());
+                }
+                Err(error) => {
+                    // It must have ended just now; its exit is logged in its turn.
+                    warn!(worker = pid, %error, "a warm worker takes no client");
+                    if let Some(worker) = self.workers.get_mut(&pid) {
+                        worker.kill();
+                        worker.state = State::Starting;
+                    }
+                }
+            }
+        }
+    }
+
+    /// A client found no warm worker: keep more of them for a while.
+    pub(crate) fn missed(&mut self, now: Instant) {
+        self.last_miss = now;
+        self.target = (self.target + 1).min(self.warm * BURST);
+    }
+
+    /// Starts what is missing: workers for `waiting` clients, and warm ones. Gives at most one start, so that the loop
+    /// sees to clients in between; whether one was made.
+    pub(crate) fn refill(&mut self, waiting: usize, now: Instant) -> bool {
+        if self.target > self.warm && now.duration_since(self.last_miss) > BURST_OVER {
+            self.target = self.warm;
+        }
+        if self.ready() + self.starting() >= self.target + waiting || now < self.not_before {
+            return false;
+        }
+        match Worker::spawn(&self.command) {
+            Ok(worker) => {
+                debug!(worker = worker.pid(), "worker starts");
+                self.workers.insert(worker.pid(), worker);
+                true
+            }
+            Err(error) => {
+                error!(%error, program = %self.command.program.display(), "cannot start a worker process");
+                self.failed(now);
+                false
+            }
+        }
+    }
+
+    /// When there is something to do without any socket saying so.
+    pub(crate) fn deadline(&self, waiting: usize) -> Option<Instant> {
+        let missing = self.ready() + self.starting() < self.target + waiting;
+        let hanging =
+            self.workers.values().filter(|w| matches!(w.state, State::Starting)).map(|w| w.started + START_LIMIT);
+        hanging.chain(missing.then_some(self.not_before)).min()
+    }
+
+    /// Kills workers that have been starting for too long.
+    pub(crate) fn kill_hanging(&mut self, now: Instant) {
+        for (pid, worker) in &self.workers {
+            if matches!(worker.state, State::Starting) && now.duration_since(worker.started) > START_LIMIT {
+                error!(
+                    worker = pid,
+                    "worker is not ready after {START_LIMIT:?}: this machine's OpenCL hangs; killing it"
+                );
+                worker.kill();
+            }
+        }
+    }
+
+    /// Reads what a starting worker says.
+    pub(crate) fn hear(&mut self, pid: u32) {
+        let Some(worker) = self.workers.get_mut(&pid) else { return };
+        match worker.listen() {
+            Word::Ready => {
+                worker.state = State::Warm;
+                self.failures = 0;
+                debug!(worker = pid, after = ?worker.started.elapsed(), "worker is warm");
+            }
+            Word::Gone => worker.kill(),
+            Word::Nothing => {}
+        }
+    }
+
+    /// Sees to a worker that has ended.
+    pub(crate) fn reap(&mut self, pid: u32, now: Instant) {
+        let Some(worker) = self.workers.get_mut(&pid) else { return };
+        let Some(end) = worker.ended() else { return };
+        match &worker.state {
+            State::Session(session) => {
+                let (session, seconds) = (session, session.since.elapsed().as_secs_f64());
+                if end.is_clean() {
+                    info!(session = session.number, worker = pid, program = ?session.program, seconds, "session ends");
+                } else {
+                    error!(
+                        session = session.number, worker = pid, program = ?session.program, seconds, %end,
+                        "session ends: its worker failed; other sessions go on"
+                    );
+                }
+            }
+            State::Warm => {
+                warn!(worker = pid, %end, "a warm worker ended by itself");
+                self.failed(now);
+            }
+            State::Starting => {
+                error!(
+                    worker = pid, %end,
+                    "a worker could not start; its own lines above say why (does clinfo work on this machine?)"
+                );
+                self.failed(now);
+            }
+        }
+        self.workers.remove(&pid);
+    }
+
+    /// Waits longer after each failure before the next start.
+    fn failed(&mut self, now: Instant) {
+        self.failures += 1;
+        let pause = Duration::from_millis(100) * 2u32.saturating_pow(self.failures.min(10) - 1);
+        self.not_before = now + pause.min(MAX_PAUSE);
+    }
+
+    /// Asks all workers to end, waits up to `limit` for it, and kills the rest. `hurry` is asked whether to wait no longer.
+    pub(crate) fn stop(&mut self, limit: Duration, mut hurry: impl FnMut() -> bool) {
+        let deadline = Instant::now() + limit;
+        for worker in self.workers.values() {
+            match worker.state {
+                State::Session(_) => worker.stop(),
+                State::Warm | State::Starting => worker.kill(),
+            }
+        }
+        while !self.workers.is_empty() && Instant::now() < deadline && !hurry() {
+            for pid in self.workers.keys().copied().collect::<Vec<_>>() {
+                self.end_quietly(pid);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        for (pid, worker) in &self.workers {
+            warn!(worker = pid, "worker did not end in time; killing it");
+            worker.kill();
+        }
+        self.workers.clear();
+    }
+
+    /// Takes a worker out once it has ended, as was asked of it.
+    fn end_quietly(&mut self, pid: u32) {
+        let Some(worker) = self.workers.get_mut(&pid) else { return };
+        let Some(end) = worker.ended() else { return };
+        if let State::Session(Session { number, .. }) = &worker.state {
+            info!(session = number, worker = pid, %end, "session ends with the server");
+        }
+        self.workers.remove(&pid);
+    }
+}

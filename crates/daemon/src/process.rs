@@ -1,0 +1,187 @@
+//! One worker process, from its start to its end.
+
+use std::fmt;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Instant;
+
+use crate::handoff;
+use ropeway_protocol::handshake::Hello;
+use ropeway_transport::Link;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use crate::options::WorkerCommand;
+
+/// What a worker is doing.
+#[derive(Debug)]
+pub(crate) enum State {
+    /// It initialises its machine's OpenCL.
+    Starting,
+    /// It waits for a client.
+    Warm,
+    /// It serves one.
+    Session(Session),
+}
+
+/// The session that a worker serves.
+#[derive(Debug)]
+pub(crate) struct Session {
+    /// Counts sessions from 1 since the server's start.
+    pub(crate) number: u64,
+    /// The client's program name, as it says.
+    pub(crate) program: String,
+    /// When it began.
+    pub(crate) since: Instant,
+}
+
+/// A worker process. Dropped while it runs, it is killed.
+pub(crate) struct Worker {
+    child: Child,
+    /// Becomes readable when the process has ended.
+    exit: OwnedFd,
+    /// Our end of its control socket; it ends when ours is closed.
+    control: UnixStream,
+    pub(crate) state: State,
+    pub(crate) started: Instant,
+}
+
+/// A worker said something on its control socket, or closed it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Word {
+    /// It is ready for a client.
+    Ready,
+    /// It will never be; its end follows.
+    Gone,
+    /// Nothing yet.
+    Nothing,
+}
+
+impl Worker {
+    /// Starts one.
+    pub(crate) fn spawn(command: &WorkerCommand) -> io::Result<Self> {
+        let (control, theirs) = UnixStream::pair()?;
+        control.set_nonblocking(true)?;
+        // What a driver prints before the worker catches it belongs into the log, not between the lines that say where
+        // the server listens.
+        let output = io::stderr().as_fd().try_clone_to_owned()?;
+        let mut child = Command::new(&command.program)
+            .arg0("ropeway")
+            .args(&command.args)
+            .env_remove("NOTIFY_SOCKET")
+            .stdin(OwnedFd::from(theirs))
+            .stdout(Stdio::from(output))
+            .spawn()?;
+        let opened = Pid::from_raw(child.id().cast_signed())
+            .ok_or_else(|| io::Error::other("a process without a number"))
+            .and_then(|pid| Ok(pidfd_open(pid, PidfdFlags::NONBLOCK)?));
+        match opened {
+            Ok(exit) => Ok(Self { child, exit, control, state: State::Starting, started: Instant::now() }),
+            Err(error) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                Err(error)
+            }
+        }
+    }
+
+    /// Its process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Reads what it says while it starts.
+    pub(crate) fn listen(&mut self) -> Word {
+        match self.control.read(&mut [0]) {
+            Ok(1..) => Word::Ready,
+            Ok(0) => Word::Gone,
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                Word::Nothing
+            }
+            Err(_) => Word::Gone,
+        }
+    }
+
+    /// Hands a client over to it.
+    pub(crate) fn hand_over(&mut self, link: &Link, hello: &Hello, number: u64) -> io::Result<()> {
+        handoff::send(&self.control, link, hello)?;
+        self.state = State::Session(Session { number, program: hello.program.clone(), since: Instant::now() });
+        Ok(())
+    }
+
+    /// Asks it to end.
+    pub(crate) fn stop(&self) {
+        self.signal(Signal::TERM);
+    }
+
+    /// Ends it.
+    pub(crate) fn kill(&self) {
+        self.signal(Signal::KILL);
+    }
+
+    fn signal(&self, signal: Signal) {
+        // It may have ended already; that is what is wanted.
+        let _ = pidfd_send_signal(&self.exit, signal);
+    }
+
+    /// How it ended, if it has.
+    pub(crate) fn ended(&mut self) -> Option<End> {
+        match self.child.try_wait() {
+            Ok(status) => status.map(End::Status),
+            Err(error) => Some(End::Unknown(error)),
+        }
+    }
+
+    /// The control socket.
+    pub(crate) fn control(&self) -> BorrowedFd<'_> {
+        self.control.as_fd()
+    }
+
+    /// What becomes readable with its end.
+    pub(crate) fn exit(&self) -> BorrowedFd<'_> {
+        self.exit.as_fd()
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.kill();
+        // Killed or ended: this does not wait for long.
+        let _ = self.child.wait();
+    }
+}
+
+/// How a worker process ended.
+#[derive(Debug)]
+pub(crate) enum End {
+    /// As it says or by a signal.
+    Status(ExitStatus),
+    /// Somebody else took its status.
+    Unknown(io::Error),
+}
+
+impl End {
+    /// Whether it ended by itself and without an error.
+    pub(crate) fn is_clean(&self) -> bool {
+        matches!(self, Self::Status(status) if status.success())
+    }
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Status(status) => match (status.code(), status.signal()) {
+                (Some(code), _) => write!(f, "exit code {code}"),
+                (None, Some(signal)) => {
+                    let name = signal_hook::low_level::signal_name(signal).unwrap_or("a signal");
+                    let core = if status.core_dumped() { ", core dumped" } else { "" };
+                    write!(f, "{name} ({signal}{core})")
+                }
+                (None, None) => write!(f, "{status}"),
+            },
+            Self::Unknown(error) => write!(f, "unknown ({error})"),
+        }
+    }
+}

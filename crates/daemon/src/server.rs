@@ -1,0 +1,329 @@
+//! The server's loop: one thread that waits for everything at once and never for anybody alone.
+//!
+//! It also starts the workers, which ask the kernel to kill them when the thread that started them goes.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, ErrorKind, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use ropeway_transport::{Link, Listener};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tracing::{debug, info, warn};
+
+use crate::handshake::{Pending, Refused, Step};
+use crate::pool::{Client, Pool};
+use crate::process::State;
+use crate::stop::StopSignal;
+use crate::{ServeError, ServeOptions, listen, notify};
+
+/// Most connections whose hello is not whole, or that are being refused. A connection beyond takes the place of the oldest,
+/// so that silent peers cannot keep others out.
+const MAX_PENDING: usize = 128;
+
+/// How long a client waits for a worker to become warm.
+const WAIT_FOR_WORKER: Duration = Duration::from_secs(10);
+
+/// How long sessions have to end when the server is asked to.
+const STOP_LIMIT: Duration = Duration::from_secs(2);
+
+/// How long no connection is accepted after the system had no room for one.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Serves until SIGTERM or SIGINT.
+///
+/// Prints a line `listening on URL` on standard output for each socket once clients can connect, and `ready` once
+/// workers are warm.
+///
+/// # Errors
+/// A [`ServeError`] when it cannot begin, or cannot go on.
+pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
+    let stop = StopSignal::catch().map_err(|error| ServeError::System("catch the signals that end it", error))?;
+    raise_file_limit();
+    let listeners = listen::open(options)?;
+    let now = Instant::now();
+    let mut server = Server {
+        listeners,
+        stop,
+        pool: Pool::new(options.worker.clone(), options.warm, now),
+        max_sessions: options.max_sessions,
+        pending: BTreeMap::new(),
+        refused: BTreeMap::new(),
+        waiting: VecDeque::new(),
+        next_key: 0,
+        accept_after: now,
+        announced: false,
+    };
+    for listener in &server.listeners {
+        say(&format!("listening on {}", listener.endpoint()));
+    }
+    notify::notify("READY=1");
+    server.run()
+}
+
+/// What poll found something for.
+#[derive(Clone, Copy)]
+enum Source {
+    Stop,
+    Listener(usize),
+    Pending(u64),
+    Refused(u64),
+    Control(u32),
+    Exit(u32),
+}
+
+struct Server {
+    listeners: Vec<Listener>,
+    stop: StopSignal,
+    pool: Pool,
+    max_sessions: usize,
+    /// By arrival, as are the refused.
+    pending: BTreeMap<u64, Pending>,
+    refused: BTreeMap<u64, Refused>,
+    /// Clients without a worker, and since when.
+    waiting: VecDeque<(Client, Instant)>,
+    next_key: u64,
+    accept_after: Instant,
+    announced: bool,
+}
+
+impl Server {
+    fn run(&mut self) -> Result<(), ServeError> {
+        loop {
+            self.give_workers();
+            let mut now = Instant::now();
+            self.expire(now);
+            let started = self.pool.refill(self.waiting.len(), now);
+            self.announce();
+            now = Instant::now();
+            let timeout = if started {
+                Some(Duration::ZERO)
+            } else {
+                self.deadline(now).map(|deadline| deadline.saturating_duration_since(now))
+            };
+            for source in self.wait(timeout)? {
+                match source {
+                    Source::Stop => {
+                        if self.stop.take() {
+                            self.end();
+                            return Ok(());
+                        }
+                    }
+                    Source::Listener(index) => self.accept(index),
+                    Source::Pending(key) => self.advance(key),
+                    Source::Refused(key) => {
+                        if self.refused.get_mut(&key).is_some_and(Refused::drain) {
+                            self.refused.remove(&key);
+                        }
+                    }
+                    Source::Control(pid) => self.pool.hear(pid),
+                    Source::Exit(pid) => self.pool.reap(pid, Instant::now()),
+                }
+            }
+        }
+    }
+
+    /// Waits until something is there, or `timeout`.
+    fn wait(&self, timeout: Option<Duration>) -> Result<Vec<Source>, ServeError> {
+        let mut sources = vec![(Source::Stop, self.stop.as_fd())];
+        if Instant::now() >= self.accept_after {
+            sources.extend(self.listeners.iter().enumerate().map(|(i, l)| (Source::Listener(i), l.as_fd())));
+        }
+        sources.extend(self.pending.iter().map(|(&key, p)| (Source::Pending(key), p.as_fd())));
+        sources.extend(self.refused.iter().map(|(&key, r)| (Source::Refused(key), r.as_fd())));
+        for (pid, worker) in self.pool.workers() {
+            if matches!(worker.state, State::Starting) {
+                sources.push((Source::Control(pid), worker.control()));
+            }
+            sources.push((Source::Exit(pid), worker.exit()));
+        }
+        let mut fds: Vec<PollFd<'_>> = sources
+            .iter()
+            .map(|(_, fd): &(Source, BorrowedFd<'_>)| PollFd::from_borrowed_fd(*fd, PollFlags::IN))
+            .collect();
+        // Rounded up, so as not to wake just before the deadline.
+        let timeout =
+            timeout.map(|t| t + Duration::from_millis(1)).filter(|_| timeout != Some(Duration::ZERO)).or(timeout);
+        let timeout = timeout.map(|t| Timespec { tv_sec: t.as_secs().cast_signed(), tv_nsec: t.subsec_nanos().into() });
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(ServeError::System("wait for its sockets", error.into())),
+        }
+        Ok(sources
+            .iter()
+            .zip(&fds)
+            .filter(|(_, fd)| !fd.revents().is_empty())
+            .map(|((source, _), _)| *source)
+            .collect())
+    }
+
+    /// The next moment at which something is to be done although no socket says so.
+    fn deadline(&self, now: Instant) -> Option<Instant> {
+        let first = |deadlines: &mut dyn Iterator<Item = Instant>| deadlines.min();
+        [
+            first(&mut self.pending.values().map(Pending::deadline)),
+            first(&mut self.refused.values().map(Refused::deadline)),
+            self.waiting.front().map(|(_, since)| *since + WAIT_FOR_WORKER),
+            self.pool.deadline(self.waiting.len()),
+            (self.accept_after > now).then_some(self.accept_after),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    /// Ends what has had its time.
+    fn expire(&mut self, now: Instant) {
+        self.pending.retain(|_, pending| {
+            let late = now >= pending.deadline();
+            if late {
+                warn!(peer = %pending.peer(), "connection dropped: its handshake was not done in time");
+            }
+            !late
+        });
+        self.refused.retain(|_, refused| now < refused.deadline());
+        self.pool.kill_hanging(now);
+        while self.waiting.front().is_some_and(|(_, since)| now >= *since + WAIT_FOR_WORKER) {
+            if let Some((client, _)) = self.waiting.pop_front() {
+                let text =
+                    format!("no worker became ready within {} s; the server's log says why", WAIT_FOR_WORKER.as_secs());
+                self.refuse(client.link, &client.peer, &text);
+            }
+        }
+    }
+
+    /// Accepts one connection.
+    fn accept(&mut self, index: usize) {
+        match self.listeners[index].accept() {
+            Ok(link) => {
+                let now = Instant::now();
+                self.make_room();
+                let pending = Pending::new(link, now);
+                debug!(peer = %pending.peer(), "connection");
+                let key = self.key();
+                self.pending.insert(key, pending);
+                // The hello is usually there already.
+                self.advance(key);
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::ConnectionAborted) => {}
+            Err(error) => {
+                warn!(%error, endpoint = %self.listeners[index].endpoint(), "cannot accept a connection");
+                self.accept_after = Instant::now() + ACCEPT_PAUSE;
+            }
+        }
+    }
+
+    /// Keeps the bound on unfinished handshakes.
+    fn make_room(&mut self) {
+        if self.pending.len() + self.refused.len() < MAX_PENDING {
+            return;
+        }
+        if self.refused.pop_first().is_none()
+            && let Some((_, oldest)) = self.pending.pop_first()
+        {
+            warn!(peer = %oldest.peer(), "connection dropped: too many others begin a handshake and do not finish it");
+        }
+    }
+
+    fn key(&mut self) -> u64 {
+        self.next_key += 1;
+        self.next_key
+    }
+
+    /// Reads more of a hello.
+    fn advance(&mut self, key: u64) {
+        let Some(step) = self.pending.get_mut(&key).map(Pending::advance) else { return };
+        if matches!(step, Step::Wait) {
+            return;
+        }
+        let Some((link, peer)) = self.pending.remove(&key).map(Pending::into_parts) else { return };
+        match step {
+            Step::Wait => {}
+            Step::Drop(reason) => warn!(%peer, "connection dropped: {reason}"),
+            Step::Refuse(text) => self.refuse(link, &peer, &text),
+            Step::Hello(hello) => self.admit(Client { link, peer, hello }),
+        }
+    }
+
+    /// Gives a client a worker, now or as soon as there is one.
+    fn admit(&mut self, client: Client) {
+        if self.pool.sessions() + self.waiting.len() >= self.max_sessions {
+            let text = format!(
+                "it serves {} sessions already, which is its limit (--max-sessions); try again later",
+                self.max_sessions
+            );
+            self.refuse(client.link, &client.peer, &text);
+            return;
+        }
+        let result = if self.waiting.is_empty() { self.pool.serve(client) } else { Err(client) };
+        if let Err(client) = result {
+            let now = Instant::now();
+            self.pool.missed(now);
+            self.waiting.push_back((client, now));
+        }
+    }
+
+    /// Gives warm workers to those who wait.
+    fn give_workers(&mut self) {
+        while let Some((client, since)) = self.waiting.pop_front() {
+            if let Err(client) = self.pool.serve(client) {
+                self.waiting.push_front((client, since));
+                break;
+            }
+        }
+        if self.pool.is_broken() {
+            while let Some((client, _)) = self.waiting.pop_front() {
+                self.refuse(client.link, &client.peer, "its workers cannot start; the server's log says why");
+            }
+        }
+    }
+
+    fn refuse(&mut self, link: Link, peer: &str, text: &str) {
+        warn!(peer, "connection refused: {text}");
+        self.make_room();
+        if let Some(refused) = Refused::tell(link, text, Instant::now()) {
+            let key = self.key();
+            self.refused.insert(key, refused);
+        }
+    }
+
+    /// Says once that clients will start fast from now on.
+    fn announce(&mut self) {
+        if !self.announced && self.pool.ready() > 0 {
+            self.announced = true;
+            say("ready");
+            notify::notify("STATUS=Workers are warm.");
+            info!("workers are warm");
+        }
+    }
+
+    /// Ends everything, in bounded time.
+    fn end(&mut self) {
+        info!(sessions = self.pool.sessions(), "stopping");
+        notify::notify("STOPPING=1");
+        // No new clients, and the files of Unix sockets go.
+        self.listeners.clear();
+        self.pending.clear();
+        for (client, _) in std::mem::take(&mut self.waiting) {
+            self.refuse(client.link, &client.peer, "the server is stopping");
+        }
+        let stop = &self.stop;
+        self.pool.stop(STOP_LIMIT, || stop.take());
+        info!("stopped");
+    }
+}
+
+/// A line for the scripts that started the server. Nobody reading is no reason to end.
+fn say(line: &str) {
+    let mut out = io::stdout();
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}
+
+/// Each session takes three descriptors here; the usual soft limit of 1024 is for programs that use select.
+fn raise_file_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
+        warn!(%error, "cannot raise the limit of open files");
+    }
+}

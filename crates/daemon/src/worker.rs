@@ -1,0 +1,73 @@
+//! The start of a worker process: `ropeway worker`, which only `ropeway serve` calls.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, IsTerminal};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+
+use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::stdio::dup2_stdin;
+
+use crate::sandbox;
+
+/// What a worker can be told.
+#[derive(Clone, Debug)]
+pub struct WorkerOptions {
+    /// Runs native OpenCL behind the sandbox.
+    pub sandbox: bool,
+    /// The folder of the program cache; `None` for no cache.
+    pub program_cache: Option<PathBuf>,
+    /// Most bytes in it.
+    pub program_cache_size: u64,
+}
+
+/// Why a worker cannot begin.
+#[derive(Debug)]
+pub enum WorkerError {
+    /// It was started by hand.
+    NoServer,
+    /// Something that it needs.
+    System(&'static str, io::Error),
+}
+
+impl fmt::Display for WorkerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoServer => write!(f, "a worker is started by `ropeway serve`, not by hand"),
+            Self::System(what, error) => write!(f, "worker: cannot {what}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for WorkerError {}
+
+/// Is a worker: takes the control socket from standard input, enters the sandbox, and serves one session.
+///
+/// # Errors
+/// A [`WorkerError`] when it cannot begin.
+pub fn run(options: &WorkerOptions) -> Result<(), WorkerError> {
+    let control = control_socket()?;
+    // Without its server a worker would hold devices that nobody can see to.
+    set_parent_process_death_signal(Some(Signal::KILL))
+        .map_err(|error| WorkerError::System("tie its life to the server's", error.into()))?;
+    // Had the server ended before that, the control socket would be at its end, which ends the worker as well.
+    if options.sandbox {
+        sandbox::enter(options.program_cache.as_deref());
+    }
+    let _ = control;
+    Ok(())
+}
+
+/// The control socket, moved away from standard input so that a driver that reads there does not take its bytes.
+fn control_socket() -> Result<OwnedFd, WorkerError> {
+    let stdin = io::stdin();
+    if stdin.is_terminal() || rustix::net::sockopt::socket_type(&stdin).is_err() {
+        return Err(WorkerError::NoServer);
+    }
+    let system = |error: io::Error| WorkerError::System("take over its control socket", error);
+    let control = stdin.as_fd().try_clone_to_owned().map_err(system)?;
+    let null = File::open("/dev/null").map_err(system)?;
+    dup2_stdin(&null).map_err(|error| system(error.into()))?;
+    Ok(control)
+}
