@@ -1,0 +1,289 @@
+//! The client against a stand-in server that speaks the protocol but has no OpenCL: what is sent when, who reads, how things end.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use ropeway_client::buffer::Buffer;
+use ropeway_client::command::Order;
+use ropeway_client::config::{Config, Presentation};
+use ropeway_client::context::Context;
+use ropeway_client::event::{Event, wait_for_all};
+use ropeway_client::memory::HostTarget;
+use ropeway_client::queue::Queue;
+use ropeway_client::system::System;
+use ropeway_client::{SERVER_LOST, log};
+use ropeway_protocol::frame::{FRAME_HEADER_LEN, FrameHeader, REPLY};
+use ropeway_protocol::handshake::{DeviceInfo, Opening, PREAMBLE_LEN, PlatformInfo, Preamble, Welcome, encode_opening};
+use ropeway_protocol::ids::SessionId;
+use ropeway_protocol::limits::{MAX_BODY_TO_SERVER, MAX_EAGER};
+use ropeway_protocol::messages::{Finish, ReadBuffer, ReadData, TransferReady, WaitForEvents, WriteBufferTransfer};
+use ropeway_protocol::types::{Completions, EventDone, Waited};
+use ropeway_protocol::{Call, Post, decode, encode_note};
+
+/// One message from the client.
+struct Frame {
+    header: FrameHeader,
+    body: Vec<u8>,
+    tail: Vec<u8>,
+}
+
+/// The server's end of a link.
+struct Peer(TcpStream);
+
+impl Peer {
+    fn next(&mut self) -> Option<Frame> {
+        let mut header = [0; FRAME_HEADER_LEN];
+        self.0.read_exact(&mut header).ok()?;
+        let header = FrameHeader::from_bytes(&header, MAX_BODY_TO_SERVER).unwrap();
+        let (mut body, mut tail) = (vec![0; header.body as usize], vec![0; header.tail as usize]);
+        self.0.read_exact(&mut body).ok()?;
+        self.0.read_exact(&mut tail).ok()?;
+        Some(Frame { header, body, tail })
+    }
+
+    fn waited(&mut self, call: u32, done: Vec<EventDone>) {
+        let reply: Result<Waited, i32> = Ok(Waited { status: 0, completions: Completions { done } });
+        let body = to_bytes(&reply);
+        let header = FrameHeader { opcode: REPLY, call, body: body.len() as u32, tail: 0 };
+        self.0.write_all(&header.to_bytes()).unwrap();
+        self.0.write_all(&body).unwrap();
+    }
+
+    fn note<N: ropeway_protocol::Note>(&mut self, note: &N, tail: &[u8]) {
+        let mut out = Vec::new();
+        encode_note(&mut out, note, tail.len());
+        out.extend_from_slice(tail);
+        self.0.write_all(&out).unwrap();
+    }
+}
+
+/// The body of a value, by way of a note's encoder, which is the only public one.
+fn to_bytes<T: serde::Serialize>(value: &T) -> Vec<u8> {
+    let mut out = encode_opening(Opening::Welcome, value);
+    out.drain(..PREAMBLE_LEN);
+    out
+}
+
+/// A server whose session is `serve`, and a queue of its one device.
+fn connect(serve: impl FnOnce(Peer) + Send + 'static) -> (Arc<Context>, Arc<Queue>, JoinHandle<()>) {
+    log::set_level(log::Level::Off);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.set_nodelay(true).unwrap();
+        let mut preamble = [0; PREAMBLE_LEN];
+        stream.read_exact(&mut preamble).unwrap();
+        let preamble = Preamble::from_bytes(&preamble).unwrap();
+        stream.read_exact(&mut vec![0; preamble.len as usize]).unwrap();
+        let device = DeviceInfo { properties: vec![] };
+        let welcome = Welcome {
+            features: 0,
+            session: SessionId(1),
+            release: "test".into(),
+            host: "here".into(),
+            platforms: vec![PlatformInfo { properties: vec![], devices: vec![device] }],
+        };
+        stream.write_all(&encode_opening(Opening::Welcome, &welcome)).unwrap();
+        serve(Peer(stream));
+    });
+    let config = Config {
+        servers: vec![address.to_string().parse().unwrap()],
+        presentation: Presentation::One,
+        connect_timeout: Duration::from_secs(5),
+        ..Config::default()
+    };
+    let system = System::connect(&config);
+    let devices = system.platforms()[0].devices().to_vec();
+    let context = Context::new(devices, None).unwrap();
+    let queue = Queue::new(&context, &context.devices()[0], 0).unwrap();
+    (context, queue, server)
+}
+
+const ALONE: Order<'static> = Order { waits: &[], wants_event: false };
+const WITH_EVENT: Order<'static> = Order { waits: &[], wants_event: true };
+
+/// Memory that a test looks at afterwards.
+struct Shared(Arc<Mutex<Vec<u8>>>, Vec<u8>);
+
+impl HostTarget for Shared {
+    fn bytes(&mut self) -> &mut [u8] {
+        &mut self.1
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        *self.0.lock().unwrap() = std::mem::take(&mut self.1);
+    }
+}
+
+fn target(len: usize) -> (Arc<Mutex<Vec<u8>>>, Box<Shared>) {
+    let bytes = Arc::new(Mutex::new(Vec::new()));
+    (Arc::clone(&bytes), Box::new(Shared(bytes, vec![0; len])))
+}
+
+#[test]
+fn a_finish_takes_along_what_was_posted_before_and_brings_the_ends_of_events() {
+    let (_context, queue, server) = connect(|mut peer| {
+        let mut events = Vec::new();
+        while let Some(frame) = peer.next() {
+            if frame.header.opcode == ropeway_protocol::messages::Marker::OPCODE {
+                let marker: ropeway_protocol::messages::Marker = decode(&frame.body).unwrap();
+                events.extend(marker.command.event);
+            } else if frame.header.opcode == Finish::OPCODE {
+                let done = events.drain(..).map(|event| EventDone { event, status: 0, times: None });
+                peer.waited(frame.header.call, done.collect());
+            }
+        }
+    });
+    let events: Vec<_> = (0..100).map(|_| queue.enqueue_marker(WITH_EVENT).unwrap().unwrap()).collect();
+    queue.finish().unwrap();
+    assert!(events.iter().all(|e| e.status() == 0));
+    drop(events);
+    drop((queue, _context));
+    drop(server);
+}
+
+#[test]
+fn a_large_write_waits_to_be_asked_for_and_a_large_read_arrives_in_pieces() {
+    const SIZE: usize = 3 * MAX_EAGER + 17;
+    let pattern = |seed: usize| (0..SIZE).map(|i| (i * 7 + seed) as u8).collect::<Vec<_>>();
+    let (context, queue, server) = connect(move |mut peer| {
+        let mut stored = Vec::new();
+        while let Some(frame) = peer.next() {
+            match frame.header.opcode {
+                WriteBufferTransfer::OPCODE => {
+                    let write: WriteBufferTransfer = decode(&frame.body).unwrap();
+                    peer.note(&TransferReady { transfer: write.transfer }, &[]);
+                }
+                op if op == ropeway_protocol::messages::TransferData::OPCODE => stored.extend(frame.tail),
+                ReadBuffer::OPCODE => {
+                    let read: ReadBuffer = decode(&frame.body).unwrap();
+                    for (index, chunk) in stored.chunks(100_000).enumerate() {
+                        let offset = (index * 100_000) as u64;
+                        peer.note(&ReadData { transfer: read.transfer, offset }, chunk);
+                    }
+                }
+                Finish::OPCODE => peer.waited(frame.header.call, vec![]),
+                _ => {}
+            }
+        }
+    });
+    let buffer = Buffer::new(&context, 1, SIZE, None, None).unwrap();
+    queue.enqueue_write(&buffer, 0, Box::new(pattern(3)), true, ALONE).unwrap();
+    let (bytes, into) = target(SIZE);
+    queue.enqueue_read(&buffer, 0, into, true, ALONE).unwrap();
+    assert!(*bytes.lock().unwrap() == pattern(3));
+
+    // Nobody waits: the helper sends what is asked for, and finish waits for what is still to come.
+    let (bytes, into) = target(SIZE);
+    queue.enqueue_read(&buffer, 0, into, false, ALONE).unwrap();
+    queue.finish().unwrap();
+    assert!(*bytes.lock().unwrap() == pattern(3));
+    drop((buffer, queue, context));
+    drop(server);
+}
+
+#[test]
+fn threads_that_wait_at_the_same_time_all_get_their_answers() {
+    let (context, queue, server) = connect(|mut peer| {
+        // Answers pairs of waits in the opposite order.
+        let mut held: Option<(u32, WaitForEvents)> = None;
+        while let Some(frame) = peer.next() {
+            if frame.header.opcode != WaitForEvents::OPCODE {
+                continue;
+            }
+            let wait: WaitForEvents = decode(&frame.body).unwrap();
+            let done = |wait: &WaitForEvents| {
+                wait.events.0.iter().map(|event| EventDone { event: *event, status: 0, times: None }).collect()
+            };
+            match held.take() {
+                None => held = Some((frame.header.call, wait)),
+                Some((first, first_wait)) => {
+                    peer.waited(frame.header.call, done(&wait));
+                    peer.waited(first, done(&first_wait));
+                }
+            }
+        }
+    });
+    for _ in 0..200 {
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let event = queue.enqueue_marker(WITH_EVENT).unwrap().unwrap();
+                    wait_for_all(&[&event]).unwrap();
+                    assert_eq!(event.status(), 0);
+                });
+            }
+        });
+    }
+    drop((queue, context));
+    drop(server);
+}
+
+#[test]
+fn a_lost_server_ends_every_wait_and_every_event() {
+    let (context, queue, server) = connect(|mut peer| {
+        // Dies at the first call.
+        while let Some(frame) = peer.next() {
+            if frame.header.call != 0 {
+                return;
+            }
+        }
+    });
+    let event = queue.enqueue_marker(WITH_EVENT).unwrap().unwrap();
+    let (_bytes, into) = target(8);
+    let buffer = Buffer::new(&context, 1, 8, None, None).unwrap();
+    let read = queue.enqueue_read(&buffer, 0, into, false, WITH_EVENT).unwrap().unwrap();
+    let begin = Instant::now();
+    assert_eq!(queue.finish(), Err(SERVER_LOST));
+    assert_eq!(event.status(), SERVER_LOST);
+    assert_eq!(read.status(), SERVER_LOST);
+    assert!(wait_for_all(&[&event, &read]).is_err());
+    assert_eq!(queue.enqueue_marker(ALONE).unwrap_err(), SERVER_LOST);
+    assert!(begin.elapsed() < Duration::from_secs(2), "nobody waits long for a dead server");
+    assert!(!queue.device().is_available());
+    server.join().unwrap();
+}
+
+#[test]
+fn a_user_event_set_by_another_thread_ends_a_wait() {
+    let (context, queue, server) = connect(|mut peer| while peer.next().is_some() {});
+    let user = Event::user(&context).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| wait_for_all(&[&user]).unwrap());
+        std::thread::sleep(Duration::from_millis(20));
+        user.set_status(0).unwrap();
+    });
+    assert!(user.set_status(0).is_err(), "a user event is set once");
+    drop((user, queue, context));
+    drop(server);
+}
+
+#[test]
+fn callbacks_come_without_anybody_waiting() {
+    let (context, queue, server) = connect(|mut peer| {
+        while let Some(frame) = peer.next() {
+            if frame.header.opcode == ropeway_protocol::messages::Subscribe::OPCODE {
+                let s: ropeway_protocol::messages::Subscribe = decode(&frame.body).unwrap();
+                let done = vec![EventDone { event: s.event, status: -5, times: None }];
+                let completions = Completions { done };
+                peer.note(&ropeway_protocol::messages::Completed { completions }, &[]);
+            }
+        }
+    });
+    for _ in 0..20 {
+        let event = queue.enqueue_marker(WITH_EVENT).unwrap().unwrap();
+        let (sender, called) = std::sync::mpsc::channel();
+        event.on_end(Box::new(move |status| sender.send(status).unwrap()));
+        assert_eq!(called.recv_timeout(Duration::from_secs(5)), Ok(-5));
+        // Long enough for the helper to go to sleep now and then.
+        std::thread::sleep(Duration::from_millis(3));
+    }
+    drop((queue, context));
+    drop(server);
+}
