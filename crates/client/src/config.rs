@@ -20,6 +20,8 @@ use std::time::Duration;
 
 use ropeway_transport::Endpoint;
 
+pub use crate::log::Level as LogLevel;
+
 /// The system's configuration folder.
 pub const SYSTEM_FOLDER: &str = "/etc/ropeway";
 
@@ -40,22 +42,6 @@ pub enum Presentation {
     One,
     /// One platform for each native platform of each server, named `Native name [host]`.
     PerPlatform,
-}
-
-/// How much the library says on standard error.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-pub enum LogLevel {
-    /// Nothing at all.
-    Off,
-    /// What makes the library useless: no server, a broken link.
-    Error,
-    /// What a person should know about: a server that cannot be reached, a call that is not supported.
-    #[default]
-    Warn,
-    /// Connections made and ended.
-    Info,
-    /// Every call.
-    Debug,
 }
 
 /// Where the list of servers came from.

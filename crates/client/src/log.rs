@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 /// How much is said; each level includes those before it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 #[repr(u8)]
 pub enum Level {
     /// Nothing.
@@ -14,6 +14,7 @@ pub enum Level {
     /// What failed and will stay so.
     Error = 1,
     /// What a person should know, such as a server that cannot be reached.
+    #[default]
     Warn = 2,
     /// What went as it should: connections made.
     Info = 3,
