@@ -2,9 +2,17 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod devices;
+mod doctor;
 mod generate;
+mod info;
 mod log;
+mod places;
+mod probe;
+mod run;
 mod serve;
+mod table;
+mod vendors;
 
 use std::fmt;
 use std::process::ExitCode;
@@ -42,7 +50,9 @@ fn main() -> ExitCode {
         Command::Worker(args) => serve::worker(args),
         Command::Completions { shell } => generate::completions(shell),
         Command::Man { folder } => generate::man(&folder),
-        _ => todo!(),
+        Command::Run(args) => run::run(&args),
+        Command::Devices(args) => devices::devices(&args),
+        Command::Doctor(args) => doctor::doctor(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,0 +1,227 @@
+//! Asks one server who it is, and measures the link to it.
+//!
+//! A step at a time, each in bounded time, so that what is wrong can be said exactly.
+
+use std::fmt;
+use std::io::{self, ErrorKind, IoSlice};
+use std::net::ToSocketAddrs;
+use std::time::{Duration, Instant};
+
+use ropeway_protocol::handshake::{
+    HandshakeError, Hello, Opening, PREAMBLE_LEN, Preamble, Purpose, Welcome, decode_welcome, encode_opening, features,
+};
+use ropeway_protocol::messages::{Goodbye, Ping};
+use ropeway_protocol::{FRAME_HEADER_LEN, FrameHeader, encode_call, encode_post, frame, limits};
+use ropeway_transport::{Endpoint, Link, Sender};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+
+/// How long a server may take to answer, once it is connected. It may have to start a worker first.
+const ANSWER: Duration = Duration::from_secs(15);
+
+/// Round trips whose median is the latency.
+const ROUND_TRIPS: usize = 31;
+
+/// Bytes of bulk in one frame of a bandwidth measurement.
+const PIECE: usize = limits::CHUNK;
+
+/// Bandwidth is measured for about this long in each direction.
+const MEASURE: Duration = Duration::from_millis(150);
+
+/// Why a server is of no use.
+#[derive(Debug)]
+pub enum ProbeError {
+    /// The host name has no address.
+    Resolve(io::Error),
+    /// Nobody answers at its address.
+    Connect(io::Error),
+    /// What answers is not a server that this release can use.
+    Handshake(HandshakeError),
+    /// It is connected, and then fails.
+    Link(io::Error),
+}
+
+impl ProbeError {
+    /// What a person can do about it.
+    pub fn advice(&self, endpoint: &Endpoint) -> String {
+        match (self, endpoint) {
+            (Self::Resolve(_), _) => "check the spelling of the host name, or use its IP address".into(),
+            (Self::Connect(_), Endpoint::Unix(path)) => {
+                format!("start the server with `ropeway serve --listen unix:{}`", path.display())
+            }
+            (Self::Connect(error), Endpoint::Tcp { port, .. }) if error.kind() == ErrorKind::ConnectionRefused => {
+                format!(
+                    "start `ropeway serve` there; if it runs, see where it listens and whether port {port} is the right one"
+                )
+            }
+            (Self::Connect(_), _) => "check that the machine is up and that no firewall is between".into(),
+            (Self::Handshake(HandshakeError::NotRopeway), _) => "check the port: another program listens there".into(),
+            (Self::Handshake(HandshakeError::Version { .. }), _) => "install the same release on both machines".into(),
+            (Self::Handshake(HandshakeError::Refused(_)), _) => {
+                "do as it says, or see the log of `ropeway serve` there".into()
+            }
+            (Self::Handshake(_) | Self::Link(_), _) => "see the log of `ropeway serve` there".into(),
+        }
+    }
+}
+
+impl fmt::Display for ProbeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Resolve(error) => write!(f, "its host name cannot be resolved ({error})"),
+            Self::Connect(error) if error.kind() == ErrorKind::TimedOut => write!(f, "nothing answers at its address"),
+            Self::Connect(error) => write!(f, "it cannot be reached ({error})"),
+            Self::Handshake(error) => write!(f, "{error}"),
+            Self::Link(error) if error.kind() == ErrorKind::TimedOut => write!(f, "it does not answer in time"),
+            Self::Link(error) if error.kind() == ErrorKind::UnexpectedEof => write!(f, "it closed the connection"),
+            Self::Link(error) => write!(f, "the connection broke ({error})"),
+        }
+    }
+}
+
+/// What a link can do.
+#[derive(Clone, Copy, Debug)]
+pub struct Measured {
+    /// The median round trip of an empty message.
+    pub latency: Duration,
+    /// Bytes per second to the server.
+    pub up: f64,
+    /// Bytes per second from it.
+    pub down: f64,
+}
+
+/// A session with a server that only asks.
+pub struct Probe {
+    link: Link,
+    /// What the server said of itself.
+    pub welcome: Welcome,
+    calls: u32,
+}
+
+impl Probe {
+    /// Connects within `timeout` and shakes hands.
+    pub fn open(endpoint: &Endpoint, timeout: Duration) -> Result<Self, ProbeError> {
+        if let Endpoint::Tcp { host, port } = endpoint {
+            (host.as_str(), *port).to_socket_addrs().map_err(ProbeError::Resolve)?;
+        }
+        let link = Link::connect(endpoint, timeout).map_err(ProbeError::Connect)?;
+        set_socket_timeout(&link, Timeout::Send, Some(ANSWER)).map_err(|e| ProbeError::Link(e.into()))?;
+        let welcome = greet(&link)?;
+        Ok(Self { link, welcome, calls: 0 })
+    }
+
+    /// Measures the link.
+    pub fn measure(&mut self) -> Result<Measured, ProbeError> {
+        self.measure_link().map_err(ProbeError::Link)
+    }
+
+    fn measure_link(&mut self) -> io::Result<Measured> {
+        let mut times = Vec::with_capacity(ROUND_TRIPS);
+        for _ in 0..ROUND_TRIPS {
+            let start = Instant::now();
+            self.send(0, &[])?;
+            self.receive()?;
+            times.push(start.elapsed());
+        }
+        times.sort_unstable();
+        let latency = times[ROUND_TRIPS / 2];
+        let bulk = vec![0u8; PIECE];
+        let up = self.bandwidth(|probe| probe.send(0, &bulk))?;
+        let down = self.bandwidth(|probe| probe.send(PIECE as u32, &[]))?;
+        Ok(Measured { latency, up, down })
+    }
+
+    /// Bytes per second when each `send` moves one piece; eight are on their way at a time.
+    fn bandwidth(&mut self, send: impl Fn(&mut Self) -> io::Result<()>) -> io::Result<f64> {
+        const WINDOW: usize = 8;
+        let start = Instant::now();
+        let mut pieces = 0;
+        for _ in 0..WINDOW {
+            send(self)?;
+        }
+        while start.elapsed() < MEASURE {
+            self.receive()?;
+            pieces += 1;
+            send(self)?;
+        }
+        for _ in 0..WINDOW {
+            self.receive()?;
+            pieces += 1;
+        }
+        Ok((pieces * PIECE) as f64 / start.elapsed().as_secs_f64())
+    }
+
+    /// Sends a ping with a tail, which asks for `answer` bytes.
+    fn send(&mut self, answer: u32, tail: &[u8]) -> io::Result<()> {
+        self.calls += 1;
+        let mut frame = Vec::new();
+        encode_call(&mut frame, self.calls, &Ping { answer }, tail.len());
+        self.link.send_all(&mut [IoSlice::new(&frame), IoSlice::new(tail)])
+    }
+
+    /// Waits for one answer.
+    fn receive(&mut self) -> io::Result<()> {
+        let deadline = Instant::now() + ANSWER;
+        let mut scratch = vec![0; 64 << 10];
+        loop {
+            let mut head = [0; FRAME_HEADER_LEN];
+            receive_exact(&self.link, &mut head, deadline)?;
+            let header = FrameHeader::from_bytes(&head, limits::MAX_BODY_TO_CLIENT)
+                .map_err(|error| io::Error::other(error.to_string()))?;
+            let mut left = header.payload();
+            while left > 0 {
+                let piece = left.min(scratch.len());
+                receive_exact(&self.link, &mut scratch[..piece], deadline)?;
+                left -= piece;
+            }
+            // A note, for example what a driver printed, is none of our business.
+            if header.opcode == frame::REPLY {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl Drop for Probe {
+    fn drop(&mut self) {
+        let mut frame = Vec::new();
+        encode_post(&mut frame, &Goodbye {}, 0);
+        // The server sees the connection's end in any case.
+        let _ = self.link.send_all(&mut [IoSlice::new(&frame)]);
+    }
+}
+
+fn greet(link: &Link) -> Result<Welcome, ProbeError> {
+    let hello = Hello {
+        features: features::SUPPORTED,
+        purpose: Purpose::Commands,
+        release: env!("CARGO_PKG_VERSION").into(),
+        program: "ropeway".into(),
+        pid: std::process::id(),
+        credential: Vec::new(),
+    };
+    link.send_all(&mut [IoSlice::new(&encode_opening(Opening::Hello, &hello))]).map_err(ProbeError::Link)?;
+    let deadline = Instant::now() + ANSWER;
+    let mut head = [0; PREAMBLE_LEN];
+    receive_exact(link, &mut head, deadline).map_err(ProbeError::Link)?;
+    let preamble = Preamble::from_bytes(&head).map_err(ProbeError::Handshake)?;
+    let mut body = vec![0; preamble.len as usize];
+    receive_exact(link, &mut body, deadline).map_err(ProbeError::Link)?;
+    decode_welcome(preamble, &body).map_err(ProbeError::Handshake)
+}
+
+/// Fills `into` before `deadline`, however slowly its bytes come.
+fn receive_exact(link: &Link, mut into: &mut [u8], deadline: Instant) -> io::Result<()> {
+    while !into.is_empty() {
+        match link.try_recv(into) {
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(n) => into = &mut into[n..],
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                if !link.wait_readable(Some(deadline.saturating_duration_since(Instant::now())))? {
+                    return Err(ErrorKind::TimedOut.into());
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}

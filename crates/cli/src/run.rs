@@ -1,0 +1,52 @@
+//! `ropeway run`.
+
+use std::io::ErrorKind;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use ropeway_client::config::Config;
+
+use crate::args::{RunArgs, flatten};
+use crate::devices::servers;
+use crate::{Failure, places, vendors};
+
+/// Becomes the program, with Ropeway's devices in its OpenCL.
+pub fn run(args: &RunArgs) -> Result<(), Failure> {
+    let asked = flatten(&args.servers);
+    let list = asked.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+    // Says so here when there is none; the library itself reads the configuration again.
+    servers(asked, &Config::load())?;
+    let library = places::library()
+        .map_err(|error| Failure::new(format!("cannot find out where this program is: {error}")))?
+        .ok_or_else(|| {
+            Failure::new(format!(
+                "{} is neither beside this program nor installed with it; build it with `cargo build --release`, or install the package again",
+                places::LIBRARY
+            ))
+        })?;
+    let vendors = vendors::prepare(&library, args.only)
+        .map_err(|error| Failure::new(format!("cannot make a folder of .icd files: {error}")))?;
+
+    let (program, rest) = args.program.split_first().ok_or_else(|| Failure::new("no program is given"))?;
+    let mut command = Command::new(program);
+    command.args(rest);
+    // Both loaders read this. ocl-icd prefers the other name where both are set.
+    command.env("OCL_ICD_VENDORS", &vendors).env_remove("OPENCL_VENDOR_PATH");
+    if args.only {
+        // The Khronos loader adds these to what it finds in the folder.
+        command.env_remove("OCL_ICD_FILENAMES");
+    }
+    if !list.is_empty() {
+        command.env("ROPEWAY_SERVERS", list);
+    }
+    if args.per_platform {
+        command.env("ROPEWAY_PLATFORMS", "per-platform");
+    }
+    let error = command.exec();
+    let name = program.to_string_lossy();
+    Err(Failure::new(match error.kind() {
+        ErrorKind::NotFound => format!("cannot run {name}: there is no such program"),
+        ErrorKind::PermissionDenied => format!("cannot run {name}: it is not a program that this user may run"),
+        _ => format!("cannot run {name}: {error}"),
+    }))
+}
