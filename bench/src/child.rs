@@ -1,0 +1,108 @@
+//! The processes that are measured. Each is this program again, with the environment that makes it native or remote.
+
+use std::io::{BufRead, Write};
+
+use crate::floor;
+use crate::memory::Memory;
+use crate::opencl::{Error, OpenCl};
+use crate::work::{self, Work};
+
+/// What an answer to the parent begins with; an OpenCL implementation may print lines of its own.
+pub const ANSWER: &str = "= ";
+/// What a failure begins with.
+pub const FAILED: &str = "! ";
+
+/// Runs as the child that `args` say: what it is for, the platform filter, and one more.
+pub fn run(args: &[String]) -> Result<(), Error> {
+    let filter = args.get(1).map_or("", String::as_str);
+    let extra = args.get(2).map_or("", String::as_str);
+    match args.first().map_or("", String::as_str) {
+        "floor" => floor::far_end().map_err(|e| Error::wrong(format!("the floor's far end: {e}"))),
+        "start" => start(filter, extra),
+        "add" => work::vector_addition(filter, extra),
+        "objects" => work::objects(filter, extra.parse().unwrap_or(0)),
+        "idle" => idle(filter),
+        "without" => without(),
+        "work" => obey(filter),
+        other => Err(Error::wrong(format!("there is no child '{other}'"))),
+    }
+}
+
+/// Nanoseconds of the monotonic clock, which all processes share.
+pub fn monotonic() -> i128 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec)
+}
+
+/// Tells how many milliseconds after `started` (the parent's clock just before it made this process) the first queue is there.
+fn start(filter: &str, started: &str) -> Result<(), Error> {
+    let (_, context, queue) = work::first_queue(filter)?;
+    let now = monotonic();
+    let started: i128 = started.parse().map_err(|_| Error::wrong("no starting time"))?;
+    // It is not there unless it works.
+    let buffer = context.buffer(4)?;
+    let mut back = [0; 4];
+    queue.write(&buffer, &[1, 2, 3, 4])?;
+    queue.read(&buffer, &mut back)?;
+    if back != [1, 2, 3, 4] {
+        return Err(Error::wrong("the first queue gave wrong data"));
+    }
+    answer(&format!("{}", (now - started) as f64 / 1e6));
+    Ok(())
+}
+
+/// Opens OpenCL, uses it a little, says how large it is and waits.
+fn idle(filter: &str) -> Result<(), Error> {
+    let mut work = Work::open(filter)?;
+    work.measure("finish", 10, 0)?;
+    work.measure("read-small", 10, 0)?;
+    say_size_and_wait()
+}
+
+/// The same program where there is nothing for OpenCL to find.
+fn without() -> Result<(), Error> {
+    if OpenCl::open()?.platforms()? != 0 {
+        return Err(Error::wrong("there is a platform where there should be none"));
+    }
+    say_size_and_wait()
+}
+
+fn say_size_and_wait() -> Result<(), Error> {
+    let memory = Memory::of(std::process::id()).map_err(Error::wrong)?;
+    answer(&format!("{}", memory.resident));
+    wait_for_end();
+    Ok(())
+}
+
+fn wait_for_end() {
+    for line in std::io::stdin().lock().lines() {
+        if line.is_err() {
+            break;
+        }
+    }
+}
+
+/// Does what the parent writes, one line at a time.
+fn obey(filter: &str) -> Result<(), Error> {
+    let mut work = Work::open(filter)?;
+    let (name, gpu) = work.describe()?;
+    answer(&format!("{} {name}", if gpu { "gpu" } else { "other" }));
+    for line in std::io::stdin().lock().lines() {
+        let Ok(line) = line else { break };
+        let mut words = line.split(' ');
+        let name = words.next().unwrap_or_default();
+        let mut number = || words.next().and_then(|word| word.parse().ok()).unwrap_or(0);
+        let (count, size) = (number(), number());
+        match work.measure(name, count, size) {
+            Ok(figure) => answer(&format!("{figure}")),
+            Err(error) => println!("{FAILED}{error}"),
+        }
+    }
+    Ok(())
+}
+
+fn answer(text: &str) {
+    let mut out = std::io::stdout().lock();
+    // A parent that has gone is nobody to tell.
+    let _ = writeln!(out, "{ANSWER}{text}").and_then(|()| out.flush());
+}

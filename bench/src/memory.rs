@@ -1,0 +1,79 @@
+//! What memory processes take, and which process serves a connection, from /proc.
+
+use std::fs;
+
+/// Memory of one process, in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Memory {
+    /// Resident: each page that is in memory, shared or not.
+    pub resident: u64,
+    /// Proportional: a page shared by n processes counts 1/n.
+    pub proportional: u64,
+}
+
+impl Memory {
+    /// Of the process `pid`.
+    ///
+    /// # Errors
+    /// When /proc cannot be read for it.
+    pub fn of(pid: u32) -> Result<Self, String> {
+        let path = format!("/proc/{pid}/smaps_rollup");
+        let text = fs::read_to_string(&path).map_err(|e| format!("{path} cannot be read: {e}"))?;
+        let field = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name));
+            line.and_then(|rest| rest.trim().trim_end_matches(" kB").parse::<u64>().ok()).map(|kib| kib * 1024)
+        };
+        match (field("Rss:"), field("Pss:")) {
+            (Some(resident), Some(proportional)) => Ok(Self { resident, proportional }),
+            _ => Err(format!("{path} has no Rss or no Pss")),
+        }
+    }
+}
+
+/// The processes that `ancestor` started, directly or not.
+fn descendants(ancestor: u32) -> Vec<u32> {
+    let parents: Vec<(u32, u32)> = fs::read_dir("/proc").map_or_else(
+        |_| Vec::new(),
+        |entries| {
+            let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+            pids.filter_map(|pid| Some((pid, parent(pid)?))).collect()
+        },
+    );
+    let mut family = vec![ancestor];
+    let mut next = 0;
+    while let Some(&pid) = family.get(next) {
+        family.extend(parents.iter().filter(|(_, parent)| *parent == pid).map(|(child, _)| child));
+        next += 1;
+    }
+    family.split_off(1)
+}
+
+fn parent(pid: u32) -> Option<u32> {
+    // The name, in parentheses, may hold anything; what counts follows the last one.
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
+}
+
+/// The process below `server` that holds a connection to its TCP port, when there is just one such.
+pub fn worker_of(server: u32, port: u16) -> Option<u32> {
+    const ESTABLISHED: &str = "01";
+    let table = fs::read_to_string("/proc/net/tcp").ok()?;
+    let inodes: Vec<String> = table
+        .lines()
+        .skip(1)
+        .filter_map(|line| {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            let at_port = fields.get(1)?.ends_with(&format!(":{port:04X}"));
+            (at_port && *fields.get(3)? == ESTABLISHED).then(|| format!("socket:[{}]", fields[9]))
+        })
+        .collect();
+    let holds_one = |pid: &u32| {
+        fs::read_dir(format!("/proc/{pid}/fd")).is_ok_and(|fds| {
+            fds.flatten().any(|fd| {
+                fs::read_link(fd.path()).is_ok_and(|to| inodes.iter().any(|inode| to.as_os_str() == inode.as_str()))
+            })
+        })
+    };
+    let mut workers = descendants(server).into_iter().filter(holds_one);
+    workers.next().filter(|_| workers.next().is_none())
+}

@@ -1,0 +1,377 @@
+//! What is measured, how often, and what it has to reach.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use crate::floor::Floor;
+use crate::median;
+use crate::memory::{Memory, worker_of};
+use crate::process::{Probe, Side};
+use crate::server::Server;
+use crate::table::{Reach, Row};
+
+const MIB: usize = 1 << 20;
+const MB: f64 = 1e6;
+
+/// What a measurement's third column is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Raw {
+    None,
+    RoundTrip,
+    Up,
+    Down,
+}
+
+/// Medians over the rounds of one measurement.
+struct Figures {
+    native: f64,
+    ropeway: Result<f64, String>,
+    floor: Option<f64>,
+}
+
+/// All that a run needs.
+pub struct Bench {
+    /// Native OpenCL.
+    pub native: Side,
+    /// OpenCL through Ropeway.
+    pub remote: Side,
+    /// An OpenCL loader that finds nothing.
+    pub without: Side,
+    /// The program `ropeway`.
+    pub ropeway: PathBuf,
+    /// The server of this run; `None` where it is somebody else's.
+    pub server: Option<Server>,
+    /// Fewer rounds.
+    pub quick: bool,
+    /// Only rows whose name contains this.
+    pub only: String,
+}
+
+impl Bench {
+    fn rounds(&self, usual: usize) -> usize {
+        if self.quick { usual.min(3) } else { usual }
+    }
+
+    /// Measures everything; `say` hears what is under way. Also gives the device's name.
+    ///
+    /// # Errors
+    /// When native OpenCL or the raw network cannot be measured. What Ropeway cannot do is an error of its row.
+    pub fn run(&mut self, say: &dyn Fn(&str)) -> Result<(String, Vec<Row>), String> {
+        // Programs are in the caches, and files in memory, before anything counts.
+        say("warming up");
+        self.native.run("objects", "1", false)?;
+        let mut native = self.native.spawn("work", "", false)?;
+        let (kind, device) = device_of(&native.answer()?);
+        let gpu = kind == "gpu";
+        let mut rows = Vec::new();
+        if self.wanted("process start") {
+            rows.extend(self.start_up(say)?);
+        }
+        let mut pair = Pair { remote: begin(&self.remote), side: self.remote.clone(), native, floor: start_floor()? };
+        for measure in measures(gpu) {
+            if self.wanted(measure.figure) {
+                say(measure.figure);
+                let figures = pair.rounds(&measure, self.rounds(measure.rounds))?;
+                rows.push(measure.row(figures));
+            }
+        }
+        drop(pair);
+        for (name, rows_of) in
+            [("round trips", Self::counts as fn(&Self) -> Vec<Row>), ("memory", Self::memory as fn(&Self) -> Vec<Row>)]
+        {
+            say(name);
+            rows.extend(rows_of(self).into_iter().filter(|row| row.figure.contains(&self.only)));
+        }
+        Ok((device, rows))
+    }
+
+    fn wanted(&self, figure: &str) -> bool {
+        figure.contains(&self.only)
+    }
+
+    /// From making a process to its first queue: the first, the second and the hundredth client of a server.
+    fn start_up(&mut self, say: &dyn Fn(&str)) -> Result<Vec<Row>, String> {
+        let (mut native, mut first, mut second, mut hundredth) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut failed = None;
+        let servers = if self.server.is_some() { self.rounds(5) } else { 1 };
+        let client = |remote: &Side, failed: &mut Option<String>| match remote.start_up() {
+            Ok(time) => time,
+            Err(why) => {
+                failed.get_or_insert(why);
+                f64::NAN
+            }
+        };
+        for round in 0..servers {
+            say(&format!("process start to first queue, server {} of {servers}", round + 1));
+            for _ in 0..3 {
+                native.push(self.native.start_up()?);
+            }
+            if let Some(server) = &mut self.server {
+                *server = Server::start(&self.ropeway, &self.native)?;
+                self.remote.use_server(&server.url());
+            }
+            first.push(client(&self.remote, &mut failed));
+            second.push(client(&self.remote, &mut failed));
+            if failed.is_some() {
+                break;
+            }
+        }
+        // Clients come and go without a pause; the last few of them count.
+        for _ in 2..95 {
+            client(&self.remote, &mut failed);
+            if failed.is_some() {
+                break;
+            }
+        }
+        for _ in 0..if failed.is_some() { 1 } else { 11 } {
+            hundredth.push(client(&self.remote, &mut failed));
+        }
+        let native = median(&mut native);
+        let row = |which: &str, times: &mut Vec<f64>| Row {
+            figure: format!("process start to first queue, {which} client"),
+            unit: "ms",
+            native: Some(native),
+            ropeway: failed.clone().map_or_else(|| Ok(median(times)), Err),
+            floor: None,
+            reach: Reach::AtMost(5.0),
+            rule: String::new(),
+        };
+        Ok(vec![row("first", &mut first), row("second", &mut second), row("hundredth", &mut hundredth)])
+    }
+
+    /// What goes over the network for whole programs, as `ROPEWAY_STATS` counts it.
+    fn counts(&self) -> Vec<Row> {
+        let count = |what: &str, extra: &str, key: &str| {
+            let said = self.remote.run(what, extra, true)?;
+            let value = said.split_whitespace().rev().find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
+            let value = value.and_then(|value| value.parse::<f64>().ok());
+            value.ok_or_else(|| format!("ROPEWAY_STATS printed no {key}"))
+        };
+        let row = |figure: &str, unit, ropeway, limit, rule: &str| Row {
+            figure: figure.into(),
+            unit,
+            native: None,
+            ropeway,
+            floor: None,
+            reach: Reach::AtMost(limit),
+            rule: rule.into(),
+        };
+        // The native compiler and the server see this program for the first time.
+        let new = format!("{} {:?}", std::process::id(), std::time::SystemTime::now());
+        let long = format!("{new} {}", "long ".repeat(20_000));
+        let created =
+            count("objects", "1000", "round_trips").and_then(|many| Ok(many - count("objects", "0", "round_trips")?));
+        let resent = count("add", &long, "bytes_sent").and_then(|_| count("add", &long, "bytes_sent"));
+        vec![
+            row(
+                "vector addition, new source",
+                "round trips",
+                count("add", &new, "round_trips"),
+                5.0,
+                "with connecting",
+            ),
+            row(
+                "vector addition, known source",
+                "round trips",
+                count("add", &new, "round_trips"),
+                5.0,
+                "with connecting",
+            ),
+            row("1000 buffers and kernels created and released", "round trips", created, 0.0, ""),
+            row("vector addition, known source of 100 kB", "bytes sent", resent, 20_000.0, "source not resent"),
+        ]
+    }
+
+    fn memory(&self) -> Vec<Row> {
+        let worker = self.worker_memory();
+        let client = self.client_memory();
+        let row = |figure: &str, rule: &str, allowed: f64, figures: Result<(f64, f64), String>| {
+            let native = figures.as_ref().ok().map(|(native, _)| *native);
+            Row {
+                figure: figure.into(),
+                unit: "MB",
+                native,
+                ropeway: figures.map(|(_, have)| have),
+                floor: None,
+                reach: Reach::AtMost(native.unwrap_or(0.0) + allowed),
+                rule: rule.into(),
+            }
+        };
+        vec![
+            row("memory of a worker; of a native process", "native + 10", 10.0, worker),
+            row("memory of a client; of one without OpenCL", "without + 5", 5.0, client),
+        ]
+    }
+
+    /// Proportional sizes of a native process and of the worker that does the same for a client, both alive, in MB.
+    fn worker_memory(&self) -> Result<(f64, f64), String> {
+        let server = self.server.as_ref().ok_or("the server is not of this run")?;
+        let mut native = self.native.spawn("idle", "", false)?;
+        native.number()?;
+        let mut remote = self.remote.spawn("idle", "", false)?;
+        remote.number()?;
+        // Workers of earlier clients may be on their way out.
+        let begun = Instant::now();
+        let worker = loop {
+            if let Some(pid) = worker_of(server.pid(), server.port) {
+                break pid;
+            }
+            if begun.elapsed() > Duration::from_secs(5) {
+                return Err("the worker's process cannot be told from others".into());
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        };
+        let (native, worker) = (Memory::of(native.pid())?, Memory::of(worker)?);
+        Ok((native.proportional as f64 / MB, worker.proportional as f64 / MB))
+    }
+
+    /// Resident sizes of a process whose loader finds nothing, and of one that uses Ropeway, in MB.
+    fn client_memory(&self) -> Result<(f64, f64), String> {
+        let without = self.without.spawn("without", "", false)?.number()?;
+        let with = self.remote.spawn("idle", "", false)?.number()?;
+        Ok((without / MB, with / MB))
+    }
+}
+
+/// The two measured processes and the raw network, taking turns.
+struct Pair {
+    native: Probe,
+    remote: Result<Probe, String>,
+    side: Side,
+    floor: Floor,
+}
+
+fn start_floor() -> Result<Floor, String> {
+    Floor::start().map_err(|e| format!("the raw network cannot be measured: {e}"))
+}
+
+/// A child of `side` that is ready for orders.
+fn begin(side: &Side) -> Result<Probe, String> {
+    let mut probe = side.spawn("work", "", false)?;
+    probe.answer()?;
+    Ok(probe)
+}
+
+/// Kind and name, as a child says them.
+fn device_of(answer: &str) -> (String, String) {
+    let (kind, name) = answer.split_once(' ').unwrap_or((answer, ""));
+    (kind.to_owned(), name.to_owned())
+}
+
+impl Pair {
+    fn rounds(&mut self, measure: &Measure, rounds: usize) -> Result<Figures, String> {
+        let (mut native, mut ropeway, mut floor) = (Vec::new(), Vec::new(), Vec::new());
+        let mut failed = None;
+        for round in 0..rounds {
+            // Who is first changes, so that nobody always follows the same neighbour.
+            if round % 2 == 0 {
+                native.push(self.native.ask(&measure.order)?);
+            }
+            if failed.is_none() {
+                let asked = match &mut self.remote {
+                    Ok(probe) => probe.ask(&measure.order),
+                    Err(why) => Err(why.clone()),
+                };
+                match asked {
+                    Ok(figure) => ropeway.push(figure),
+                    Err(why) => failed = Some(why),
+                }
+            }
+            if round % 2 == 1 {
+                native.push(self.native.ask(&measure.order)?);
+            }
+            let raw = match measure.raw {
+                Raw::None => continue,
+                Raw::RoundTrip => self.floor.round_trip(400),
+                Raw::Up => self.floor.stream_up(256 * MIB),
+                Raw::Down => self.floor.stream_down(256 * MIB),
+            };
+            floor.push(raw.map_err(|e| format!("the raw network: {e}"))?);
+        }
+        if failed.is_some() {
+            // Its state is anybody's guess.
+            self.remote = begin(&self.side);
+        }
+        Ok(Figures {
+            native: median(&mut native),
+            ropeway: failed.map_or_else(|| Ok(median(&mut ropeway)), Err),
+            floor: (!floor.is_empty()).then(|| median(&mut floor)),
+        })
+    }
+}
+
+/// One measurement by the pair.
+struct Measure {
+    figure: &'static str,
+    unit: &'static str,
+    /// What the children are told.
+    order: String,
+    rounds: usize,
+    raw: Raw,
+    /// The bound, from the native figure and the floor.
+    reach: fn(native: f64, floor: f64) -> Reach,
+    rule: &'static str,
+}
+
+impl Measure {
+    fn row(&self, figures: Figures) -> Row {
+        Row {
+            figure: self.figure.into(),
+            unit: self.unit,
+            native: Some(figures.native),
+            ropeway: figures.ropeway,
+            floor: figures.floor,
+            reach: (self.reach)(figures.native, figures.floor.unwrap_or(0.0)),
+            rule: self.rule.into(),
+        }
+    }
+}
+
+fn measures(gpu: bool) -> Vec<Measure> {
+    let mut list = Vec::new();
+    let mut add = |figure, unit, order: String, rounds, raw, rule, reach: fn(f64, f64) -> Reach| {
+        list.push(Measure { figure, unit, order, rounds, raw, reach, rule });
+    };
+    let stream: fn(f64, f64) -> Reach = |_, stream| Reach::AtLeast(0.9 * stream);
+    add(
+        "empty kernel and clFinish",
+        "us",
+        "finish 400".into(),
+        11,
+        Raw::RoundTrip,
+        "native + 1.5 round trips",
+        |n, f| Reach::AtMost(n + 1.5 * f),
+    );
+    add("clSetKernelArg and clEnqueueNDRangeKernel", "us", "setarg 2000".into(), 11, Raw::None, "", |_, _| {
+        Reach::AtMost(1.0)
+    });
+    if gpu {
+        add("empty kernels, pipelined", "1/s", "rate 5000".into(), 11, Raw::None, "0.9 native", |n, _| {
+            Reach::AtLeast(0.9 * n)
+        });
+    } else {
+        add("empty kernels, pipelined", "1/s", "rate 5000".into(), 11, Raw::None, "0.5 native", |n, _| {
+            Reach::AtLeast(0.5 * n)
+        });
+    }
+    add("event chain, a hop", "us", "chain 500".into(), 11, Raw::None, "native + 3", |n, _| Reach::AtMost(n + 3.0));
+    add(
+        "blocking read of 4 bytes",
+        "us",
+        "read-small 400".into(),
+        11,
+        Raw::RoundTrip,
+        "native + 1.5 round trips",
+        |n, f| Reach::AtMost(n + 1.5 * f),
+    );
+    add("blocking write of 4 bytes", "us", "write-small 400".into(), 11, Raw::RoundTrip, "", |_, _| Reach::AtMost(5.0));
+    let order = |what: &str, count: usize, size: usize| format!("{what} {count} {}", size * MIB);
+    add("write of 16 MB", "MB/s", order("write", 8, 16), 9, Raw::Up, "0.9 stream", stream);
+    add("read of 16 MB", "MB/s", order("read", 8, 16), 9, Raw::Down, "0.9 stream", stream);
+    add("write of 256 MB", "MB/s", order("write", 1, 256), 7, Raw::Up, "0.9 stream", stream);
+    add("read of 256 MB", "MB/s", order("read", 1, 256), 7, Raw::Down, "0.9 stream", stream);
+    add("create and release a buffer", "us", "buffer 500".into(), 11, Raw::None, "", |_, _| Reach::AtMost(1.0));
+    add("create and release a kernel", "us", "kernel 500".into(), 11, Raw::None, "", |_, _| Reach::AtMost(1.0));
+    add("build of a known source", "ms", "build 5".into(), 9, Raw::None, "native + 5", |n, _| Reach::AtMost(n + 5.0));
+    list
+}

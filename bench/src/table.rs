@@ -1,0 +1,148 @@
+//! The table that is printed.
+
+use std::fmt::Write as _;
+
+/// A bound that a figure has to keep.
+#[derive(Clone, Copy, Debug)]
+pub enum Reach {
+    /// At most so much.
+    AtMost(f64),
+    /// At least so much.
+    AtLeast(f64),
+}
+
+/// One row: a figure, measured natively, through Ropeway, and (the raw network's) floor.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// What is measured.
+    pub figure: String,
+    /// In which unit.
+    pub unit: &'static str,
+    /// Natively, where that has a meaning.
+    pub native: Option<f64>,
+    /// Through Ropeway, or why there is none.
+    pub ropeway: Result<f64, String>,
+    /// The raw network's, where that has a meaning.
+    pub floor: Option<f64>,
+    /// What it has to reach.
+    pub reach: Reach,
+    /// How that comes about.
+    pub rule: String,
+}
+
+impl Row {
+    /// Whether it is reached.
+    pub fn met(&self) -> bool {
+        match (&self.ropeway, self.reach) {
+            (Ok(have), Reach::AtMost(limit)) => *have <= limit,
+            (Ok(have), Reach::AtLeast(limit)) => *have >= limit,
+            (Err(_), _) => false,
+        }
+    }
+}
+
+/// Three significant digits, or whole numbers.
+fn number(value: f64) -> String {
+    match value.abs() {
+        v if v >= 1000.0 => {
+            let digits = format!("{value:.0}");
+            let mut out = String::new();
+            for (i, digit) in digits.chars().enumerate() {
+                if i > 0 && (digits.len() - i) % 3 == 0 {
+                    out.push(',');
+                }
+                out.push(digit);
+            }
+            out
+        }
+        v if v >= 100.0 || value.fract() == 0.0 => format!("{value:.0}"),
+        v if v >= 10.0 => format!("{value:.1}"),
+        v if v >= 1.0 => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
+/// The rows as aligned Markdown.
+pub fn markdown(rows: &[Row]) -> String {
+    let mut cells = vec![
+        ["figure", "unit", "native", "Ropeway", "raw floor", "Ropeway / native", "to reach", "reached"]
+            .map(str::to_owned),
+    ];
+    for row in rows {
+        let some = |value: Option<f64>| value.map_or_else(String::new, number);
+        let (ropeway, ratio) = match (&row.ropeway, row.native) {
+            (Ok(have), Some(native)) if native > 0.0 => (number(*have), format!("{:.2}", have / native)),
+            (Ok(have), _) => (number(*have), String::new()),
+            (Err(_), _) => ("failed".to_owned(), String::new()),
+        };
+        let reach = match row.reach {
+            Reach::AtMost(limit) => format!("<= {}", number(limit)),
+            Reach::AtLeast(limit) => format!(">= {}", number(limit)),
+        };
+        let reach = if row.rule.is_empty() { reach } else { format!("{reach} ({})", row.rule) };
+        let met = if row.met() { "yes" } else { "NO" }.to_owned();
+        let unit = row.unit.to_owned();
+        cells.push([row.figure.clone(), unit, some(row.native), ropeway, some(row.floor), ratio, reach, met]);
+    }
+    let mut widths = [0; 8];
+    for line in &cells {
+        for (width, cell) in widths.iter_mut().zip(line) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let mut out = String::new();
+    for (at, line) in cells.iter().enumerate() {
+        for (column, (cell, width)) in line.iter().zip(widths).enumerate() {
+            let _ = if (2..6).contains(&column) {
+                write!(out, "| {cell:>width$} ")
+            } else {
+                write!(out, "| {cell:width$} ")
+            };
+        }
+        out.push_str("|\n");
+        if at == 0 {
+            for (column, width) in widths.into_iter().enumerate() {
+                let end = if (2..6).contains(&column) { ":" } else { "-" };
+                let _ = write!(out, "|{}{end}", "-".repeat(width + 1));
+            }
+            out.push_str("|\n");
+        }
+    }
+    for row in rows {
+        if let Err(why) = &row.ropeway {
+            let _ = writeln!(out, "\n{}: {why}", row.figure);
+        }
+    }
+    out
+}
+
+/// The rows as JSON: one object for each.
+pub fn json(about: &[(&str, String)], rows: &[Row]) -> String {
+    let text = |text: &str| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', " "));
+    let some = |value: Option<f64>| value.map_or_else(|| "null".to_owned(), |v| v.to_string());
+    let mut out = String::from("{\n");
+    for (name, value) in about {
+        let _ = writeln!(out, "  {}: {},", text(name), text(value));
+    }
+    out.push_str("  \"rows\": [\n");
+    for (at, row) in rows.iter().enumerate() {
+        let (reach, limit) = match row.reach {
+            Reach::AtMost(limit) => ("at_most", limit),
+            Reach::AtLeast(limit) => ("at_least", limit),
+        };
+        let error = row.ropeway.as_ref().err().map_or_else(|| "null".to_owned(), |why| text(why));
+        let _ = write!(
+            out,
+            "    {{\"figure\": {}, \"unit\": {}, \"native\": {}, \"ropeway\": {}, \"floor\": {}, \"{reach}\": {limit}, \"reached\": {}, \"error\": {error}}}",
+            text(&row.figure),
+            text(row.unit),
+            some(row.native),
+            some(row.ropeway.clone().ok()),
+            some(row.floor),
+            row.met(),
+        );
+        out.push_str(if at + 1 < rows.len() { ",\n" } else { "\n" });
+    }
+    out.push_str("  ]\n}\n");
+    out
+}
