@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# Builds the Debian package and says where it is: packaging/build-deb.sh [FOLDER] (default: target/deb)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+out=$(realpath -m "${1:-target/deb}")
+
+cargo build --release --locked -p ropeway-cli -p ropeway-icd
+release=${CARGO_TARGET_DIR:-target}/release
+
+version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
+architecture=$(dpkg --print-architecture)
+triplet=$(dpkg-architecture -qDEB_HOST_MULTIARCH 2>/dev/null || gcc -print-multiarch)
+library=/usr/lib/$triplet/ropeway/libropeway.so
+
+root=$(mktemp -d)
+trap 'rm -rf "$root"' EXIT
+chmod 755 "$root"
+
+install -D -m 755 "$release/ropeway" "$root/usr/bin/ropeway"
+install -D -m 644 "$release/libropeway.so" "$root$library"
+strip --strip-unneeded "$root/usr/bin/ropeway" "$root$library"
+
+install -d "$root/etc/OpenCL/vendors"
+sed "s|@LIBRARY@|$library|" packaging/ropeway.icd.in > "$root/etc/OpenCL/vendors/ropeway.icd"
+install -D -m 644 -t "$root/usr/lib/systemd/system" packaging/ropeway.service packaging/ropeway.socket
+
+"$release/ropeway" man "$root/usr/share/man/man1"
+gzip -9n "$root"/usr/share/man/man1/*.1
+completions() { install -D -m 644 /dev/stdin "$root/usr/share/$2" < <("$release/ropeway" completions "$1"); }
+completions bash bash-completion/completions/ropeway
+completions zsh zsh/vendor-completions/_ropeway
+completions fish fish/vendor_completions.d/ropeway.fish
+
+doc=$root/usr/share/doc/ropeway
+install -D -m 644 -t "$doc" LICENSE-MIT LICENSE-APACHE
+gzip -9nc CHANGELOG.md | install -m 644 /dev/stdin "$doc/changelog.gz"
+install -m 644 packaging/copyright "$doc/copyright"
+
+# The oldest C library that has all that the two files import.
+glibc=$(objdump -T "$root/usr/bin/ropeway" "$root$library" | grep -o 'GLIBC_[0-9.]*' | cut -d_ -f2 | sort -Vu | tail -n 1)
+install -d "$root/DEBIAN"
+cat > "$root/DEBIAN/control" <<CONTROL
+Package: ropeway
+Version: $version
+Architecture: $architecture
+Maintainer: The Ropeway developers <ropeway@example.invalid>
+Section: utils
+Priority: optional
+Installed-Size: $(du -sk --exclude=DEBIAN "$root" | cut -f1)
+Depends: libc6 (>= $glibc), libgcc-s1
+Recommends: ocl-icd-libopencl1 | libopencl1
+Suggests: clinfo, pocl-opencl-icd
+Description: OpenCL devices of other machines, as if they were in this one
+ Ropeway lets unmodified OpenCL programs use the devices of other machines. The
+ library is found through the ordinary OpenCL loader; "ropeway serve" offers a
+ machine's devices, "ropeway doctor" says what is missing.
+CONTROL
+echo /etc/OpenCL/vendors/ropeway.icd > "$root/DEBIAN/conffiles"
+cat > "$root/DEBIAN/postinst" <<'POSTINST'
+#!/bin/sh
+set -e
+if [ -d /run/systemd/system ]; then
+    systemctl daemon-reload || true
+    # A server that runs goes on with the new release; its sessions end.
+    systemctl try-restart ropeway.service || true
+fi
+POSTINST
+cat > "$root/DEBIAN/prerm" <<'PRERM'
+#!/bin/sh
+set -e
+if [ "$1" = remove ] && [ -d /run/systemd/system ]; then
+    systemctl disable --now ropeway.socket ropeway.service || true
+fi
+PRERM
+cat > "$root/DEBIAN/postrm" <<'POSTRM'
+#!/bin/sh
+set -e
+if [ -d /run/systemd/system ]; then
+    systemctl daemon-reload || true
+fi
+POSTRM
+chmod 755 "$root"/DEBIAN/p*
+
+mkdir -p "$out"
+package=$out/ropeway_${version}_$architecture.deb
+dpkg-deb --root-owner-group --build "$root" "$package" > /dev/null
+echo "$package"
