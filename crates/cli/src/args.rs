@@ -69,7 +69,7 @@ pub struct ServeArgs {
 #[derive(Args, Debug)]
 pub struct WorkerArgs {
     /// Folder for programs that clients sent, so that they need not send them again
-    /// [default: $CACHE_DIRECTORY, $XDG_CACHE_HOME/ropeway or ~/.cache/ropeway]
+    /// [default: programs in $CACHE_DIRECTORY, $XDG_CACHE_HOME/ropeway or ~/.cache/ropeway]
     #[arg(long, value_name = "DIR")]
     pub program_cache: Option<PathBuf>,
 

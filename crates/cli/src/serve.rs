@@ -43,9 +43,10 @@ pub fn worker(args: WorkerArgs) -> Result<(), Failure> {
     Ok(ropeway_daemon::worker::run(&options)?)
 }
 
-/// The program cache's folder; none without a home.
+/// The program cache's folder: as told, within what systemd made for the service, or within the user's; none without a home.
 fn cache_folder(args: &WorkerArgs) -> Option<PathBuf> {
     let env = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let user = || Some(env("XDG_CACHE_HOME").or_else(|| Some(env("HOME")?.join(".cache")))?.join("ropeway"));
-    args.program_cache.clone().or_else(|| env("CACHE_DIRECTORY")).or_else(user)
+    let folder = || env("CACHE_DIRECTORY").or_else(user);
+    args.program_cache.clone().or_else(|| Some(folder()?.join("programs")))
 }

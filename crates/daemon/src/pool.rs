@@ -10,9 +10,6 @@ use tracing::{debug, error, info, warn};
 use crate::options::WorkerCommand;
 use crate::process::{Session, State, Word, Worker};
 
-/// A worker that is not ready after this long hangs in a driver, and is killed.
-const START_LIMIT: Duration = Duration::from_secs(60);
-
 /// A burst of clients makes the pool keep up to this many times the usual number of warm workers.
 const BURST: usize = 4;
 
@@ -104,8 +101,7 @@ impl Pool {
                     // It must have ended just now; its exit is logged in its turn.
                     warn!(worker = pid, %error, "a warm worker takes no client");
                     if let Some(worker) = self.workers.get_mut(&pid) {
-                        worker.kill();
-                        worker.state = State::Starting;
+                        worker.is_failing();
                     }
                 }
             }
@@ -127,7 +123,7 @@ impl Pool {
         if self.ready() + self.starting() >= self.target + waiting || now < self.not_before {
             return false;
         }
-        match Worker::spawn(&self.command) {
+        match Worker::spawn(&self.command, now) {
             Ok(worker) => {
                 debug!(worker = worker.pid(), "worker starts");
                 self.workers.insert(worker.pid(), worker);
@@ -144,19 +140,15 @@ impl Pool {
     /// When there is something to do without any socket saying so.
     pub(crate) fn deadline(&self, waiting: usize) -> Option<Instant> {
         let missing = self.ready() + self.starting() < self.target + waiting;
-        let hanging =
-            self.workers.values().filter(|w| matches!(w.state, State::Starting)).map(|w| w.started + START_LIMIT);
-        hanging.chain(missing.then_some(self.not_before)).min()
+        self.workers.values().filter_map(|worker| worker.kill_at).chain(missing.then_some(self.not_before)).min()
     }
 
-    /// Kills workers that have been starting for too long.
+    /// Kills workers that have had their time to start or to end.
     pub(crate) fn kill_hanging(&mut self, now: Instant) {
-        for (pid, worker) in &self.workers {
-            if matches!(worker.state, State::Starting) && now.duration_since(worker.started) > START_LIMIT {
-                error!(
-                    worker = pid,
-                    "worker is not ready after {START_LIMIT:?}: this machine's OpenCL hangs; killing it"
-                );
+        for (pid, worker) in &mut self.workers {
+            if worker.kill_at.take_if(|at| now >= *at).is_some() {
+                let age = now.duration_since(worker.started);
+                error!(worker = pid, ?age, "killing a worker that hangs in this machine's OpenCL");
                 worker.kill();
             }
         }
@@ -167,11 +159,11 @@ impl Pool {
         let Some(worker) = self.workers.get_mut(&pid) else { return };
         match worker.listen() {
             Word::Ready => {
-                worker.state = State::Warm;
+                worker.is_ready();
                 self.failures = 0;
                 debug!(worker = pid, after = ?worker.started.elapsed(), "worker is warm");
             }
-            Word::Gone => worker.kill(),
+            Word::Gone => worker.is_failing(),
             Word::Nothing => {}
         }
     }
@@ -196,7 +188,7 @@ impl Pool {
                 warn!(worker = pid, %end, "a warm worker ended by itself");
                 self.failed(now);
             }
-            State::Starting => {
+            State::Starting | State::Failing => {
                 error!(
                     worker = pid, %end,
                     "a worker could not start; its own lines above say why (does clinfo work on this machine?)"
@@ -220,7 +212,7 @@ impl Pool {
         for worker in self.workers.values() {
             match worker.state {
                 State::Session(_) => worker.stop(),
-                State::Warm | State::Starting => worker.kill(),
+                State::Warm | State::Starting | State::Failing => worker.kill(),
             }
         }
         while !self.workers.is_empty() && Instant::now() < deadline && !hurry() {

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::handoff;
 use ropeway_protocol::handshake::Hello;
@@ -15,11 +15,19 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::options::WorkerCommand;
 
+/// A worker that is not ready after this long hangs in a driver, and is killed.
+pub(crate) const START_LIMIT: Duration = Duration::from_secs(60);
+
+/// How long a worker that has given up may take to end.
+const END_LIMIT: Duration = Duration::from_secs(5);
+
 /// What a worker is doing.
 #[derive(Debug)]
 pub(crate) enum State {
     /// It initialises its machine's OpenCL.
     Starting,
+    /// It will never be ready; its end follows.
+    Failing,
     /// It waits for a client.
     Warm,
     /// It serves one.
@@ -46,6 +54,8 @@ pub(crate) struct Worker {
     control: UnixStream,
     pub(crate) state: State,
     pub(crate) started: Instant,
+    /// When it is killed unless it gets on.
+    pub(crate) kill_at: Option<Instant>,
 }
 
 /// A worker said something on its control socket, or closed it.
@@ -61,7 +71,7 @@ pub(crate) enum Word {
 
 impl Worker {
     /// Starts one.
-    pub(crate) fn spawn(command: &WorkerCommand) -> io::Result<Self> {
+    pub(crate) fn spawn(command: &WorkerCommand, now: Instant) -> io::Result<Self> {
         let (control, theirs) = UnixStream::pair()?;
         control.set_nonblocking(true)?;
         // What a driver prints before the worker catches it belongs into the log, not between the lines that say where
@@ -71,6 +81,8 @@ impl Worker {
             .arg0("ropeway")
             .args(&command.args)
             .env_remove("NOTIFY_SOCKET")
+            // Ropeway's own OpenCL library, which the machine's loader may find, has nothing to offer to a worker.
+            .env("ROPEWAY_WORKER", "1")
             .stdin(OwnedFd::from(theirs))
             .stdout(Stdio::from(output))
             .spawn()?;
@@ -78,7 +90,14 @@ impl Worker {
             .ok_or_else(|| io::Error::other("a process without a number"))
             .and_then(|pid| Ok(pidfd_open(pid, PidfdFlags::NONBLOCK)?));
         match opened {
-            Ok(exit) => Ok(Self { child, exit, control, state: State::Starting, started: Instant::now() }),
+            Ok(exit) => Ok(Self {
+                child,
+                exit,
+                control,
+                state: State::Starting,
+                started: now,
+                kill_at: Some(now + START_LIMIT),
+            }),
             Err(error) => {
                 let _ = child.kill();
                 let _ = child.wait();
@@ -102,6 +121,18 @@ impl Worker {
             }
             Err(_) => Word::Gone,
         }
+    }
+
+    /// It is ready for a client.
+    pub(crate) fn is_ready(&mut self) {
+        self.state = State::Warm;
+        self.kill_at = None;
+    }
+
+    /// It will serve nobody.
+    pub(crate) fn is_failing(&mut self) {
+        self.state = State::Failing;
+        self.kill_at = Some(Instant::now() + END_LIMIT);
     }
 
     /// Hands a client over to it.
