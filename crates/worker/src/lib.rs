@@ -1,1 +1,30 @@
-//! TODO
+//! The worker: one process for one session, which carries out the client's messages on its machine's OpenCL.
+//!
+//! The daemon keeps a few workers warm ([`run`]) and gives each one connection ([`handoff`]). When the session ends, so
+//! does the process: whatever a driver did to it concerns nobody else.
+//!
+//! The way of a command: [`input`] cuts the received bytes into frames, [`serve`] has a handler for each message, which
+//! enqueues it natively and never waits; what waits is a [`job`], run by the same thread once it has given up the
+//! reader's role ([`team`]). Large transfers are [`transfer`]'s.
+#![deny(unsafe_code)]
+
+mod build;
+mod cache;
+mod common;
+mod error;
+mod gating;
+pub mod handoff;
+mod input;
+mod job;
+mod native;
+mod objects;
+mod outgoing;
+mod printed;
+mod run;
+mod serve;
+mod session;
+mod team;
+mod transfer;
+mod warmup;
+
+pub use run::{WorkerOptions, run};

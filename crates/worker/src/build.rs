@@ -1,0 +1,121 @@
+//! Programs: from their contents to kernels that can be described.
+
+use ropeway_abi as cl;
+use ropeway_protocol::ids::TransferId;
+use ropeway_protocol::limits::CHUNK;
+use ropeway_protocol::messages::ReadData;
+use ropeway_protocol::types::{BinaryFor, BinaryReply, BuildReply, Built, KernelInfo, Status};
+use ropeway_protocol::{CallId, content::ContentHash};
+
+use crate::common::Common;
+use crate::error::End;
+use crate::native::{self, Device};
+use crate::objects::{Program, ProgramState, lock};
+
+/// Builds a program for `devices` (all of its context's where empty), or says what contents are missing.
+///
+/// # Errors
+/// What making the native program came to; a build that fails is no error but described in the reply.
+pub fn build(
+    common: &Common,
+    program: &Program,
+    devices: &[(u32, Device)],
+    options: &str,
+) -> Result<BuildReply, Status> {
+    let mut state = lock(&program.state);
+    if state.native.is_none()
+        && let Some(source) = state.source
+    {
+        let Some(source_text) = common.cache.get(&source) else {
+            return Ok(BuildReply::NeedContent(vec![source]));
+        };
+        let context = program.context.native.as_ref().map_err(|status| *status)?;
+        state.native = Some(native::Program::from_source(context, &source_text));
+    }
+    let ProgramState { native, kernels, .. } = &mut *state;
+    let native = native.as_ref().ok_or(cl::CL_INVALID_PROGRAM)?.as_ref().map_err(|status| *status)?;
+    let devices = if devices.is_empty() { &program.context.devices } else { devices };
+    let native_devices: Vec<_> = devices.iter().map(|(_, device)| *device).collect();
+    let status = native.build(&native_devices, options).err().unwrap_or(cl::CL_SUCCESS);
+    let infos = devices.iter().map(|(_, device)| {
+        let mut info = native.build_info(*device);
+        info.binary_size = native.binary_size(*device);
+        info
+    });
+    let mut built = Built { status, devices: infos.collect(), kernels: Vec::new() };
+    if status == cl::CL_SUCCESS {
+        built.kernels = describe_kernels(native, devices);
+        *kernels = built
+            .kernels
+            .iter()
+            .map(|kernel| (kernel.name.clone(), kernel.args.iter().map(|arg| arg.kind).collect()))
+            .collect();
+    }
+    Ok(BuildReply::Built(built))
+}
+
+/// Each kernel is made by its name: clCreateKernelsInProgram fails on some drivers for programs built for some of their
+/// devices only. The kernels made here are gone when this returns, so that the program may be built again.
+fn describe_kernels(program: &native::Program, devices: &[(u32, Device)]) -> Vec<KernelInfo> {
+    // A library has no kernels to name, and says so with an error.
+    let names = program.kernel_names().unwrap_or_default();
+    names.iter().filter_map(|name| program.kernel(name).ok()).map(|kernel| kernel.describe(devices)).collect()
+}
+
+/// Makes a program of binaries, or says what contents are missing.
+///
+/// # Errors
+/// There is no native context to make it in.
+pub fn load(common: &Common, program: &Program, binaries: &[(BinaryFor, Device)]) -> Result<BinaryReply, Status> {
+    let mut state = lock(&program.state);
+    let contents: Vec<_> = binaries.iter().map(|(binary, _)| common.cache.get(&binary.hash)).collect();
+    let missing: Vec<ContentHash> =
+        binaries.iter().zip(&contents).filter(|(_, content)| content.is_none()).map(|((b, _), _)| b.hash).collect();
+    if !missing.is_empty() {
+        return Ok(BinaryReply::NeedContent(missing));
+    }
+    let context = program.context.native.as_ref().map_err(|status| *status)?;
+    let pairs: Vec<_> =
+        binaries.iter().zip(&contents).filter_map(|((_, d), c)| c.as_ref().map(|c| (*d, c.as_slice()))).collect();
+    let (status, each) = match native::Program::from_binaries(context, &pairs) {
+        Ok((native, each)) => {
+            state.native = Some(Ok(native));
+            (cl::CL_SUCCESS, each)
+        }
+        Err((status, each)) => {
+            state.native = Some(Err(status));
+            (status, each)
+        }
+    };
+    Ok(BinaryReply::Loaded { status, each })
+}
+
+/// Answers with the length of the binary for `device`, then sends it.
+///
+/// # Errors
+/// The session is over.
+pub fn send_binary(
+    common: &Common,
+    program: &Program,
+    device: Device,
+    transfer: TransferId,
+    call: &CallId<u64>,
+) -> Result<(), End> {
+    let binary = match &lock(&program.state).native {
+        Some(Ok(native)) => native.binary(device),
+        Some(Err(status)) => Err(*status),
+        None => Err(cl::CL_INVALID_PROGRAM_EXECUTABLE),
+    };
+    let mut sending = common.outgoing.lock();
+    sending.reply(call, &binary.as_ref().map(|b| b.len() as u64).map_err(|status| *status));
+    sending.send()?;
+    drop(sending);
+    let mut offset = 0;
+    for piece in binary.unwrap_or_default().chunks(CHUNK) {
+        let mut sending = common.outgoing.lock();
+        sending.note_with_tail(&ReadData { transfer, offset }, piece)?;
+        sending.send()?;
+        offset += piece.len() as u64;
+    }
+    Ok(())
+}

@@ -1,0 +1,44 @@
+//! What all of a session's threads share beside the reader of commands.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::mpsc::Sender;
+
+use ropeway_protocol::ids::ContextId;
+
+use crate::cache::Cache;
+use crate::objects::Cell;
+use crate::outgoing::Outgoing;
+use crate::printed::Printed;
+use crate::transfer::Gate;
+
+/// What happened natively while nobody of the session was waiting for it.
+pub enum News {
+    /// A command ended.
+    Ended(Arc<Cell>),
+    /// A gated transfer may begin.
+    Open(Arc<Gate>),
+    /// The native implementation told its context's callback something.
+    ContextError(ContextId, String),
+}
+
+/// Shared by all threads of the session.
+pub struct Common {
+    /// To the client.
+    pub outgoing: Outgoing,
+    /// What native code prints.
+    pub printed: Printed,
+    /// To the thread that passes news on to the client.
+    pub news: Sender<News>,
+    /// Sources and binaries that clients sent.
+    pub cache: Cache,
+    /// Bytes held for small reads that are not finished.
+    pub staged_reads: AtomicUsize,
+}
+
+impl Common {
+    /// Passes news on; when nobody listens any more, the session is over.
+    pub fn tell(&self, news: News) {
+        let _ = self.news.send(news);
+    }
+}

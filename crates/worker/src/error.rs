@@ -1,0 +1,57 @@
+//! Why a session ends.
+
+use std::{fmt, io};
+
+use ropeway_protocol::{DecodeError, TailError};
+
+/// Why a session ended. Whatever it is, it ends this session only.
+#[derive(Debug)]
+pub enum End {
+    /// The client said goodbye.
+    Goodbye,
+    /// The client closed the connection without a word, or is gone.
+    Gone,
+    /// The connection broke.
+    Broken(io::Error),
+    /// The client sent what no client of this version sends.
+    Refused(String),
+}
+
+impl End {
+    /// Ends the session over something that the client sent.
+    pub fn refused(why: impl fmt::Display) -> Self {
+        Self::Refused(why.to_string())
+    }
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Goodbye => write!(f, "the client is done"),
+            Self::Gone => write!(f, "the client closed the connection"),
+            Self::Broken(error) => write!(f, "the connection broke: {error}"),
+            Self::Refused(why) => write!(f, "the client sent what it must not: {why}"),
+        }
+    }
+}
+
+impl From<DecodeError> for End {
+    fn from(error: DecodeError) -> Self {
+        Self::refused(error)
+    }
+}
+
+impl From<TailError> for End {
+    fn from(_: TailError) -> Self {
+        Self::Gone
+    }
+}
+
+impl From<io::Error> for End {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Self::Gone,
+            _ => Self::Broken(error),
+        }
+    }
+}

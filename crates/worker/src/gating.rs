@@ -1,0 +1,163 @@
+//! How a large transfer is put into its queue; [`crate::transfer`] says what becomes of it.
+
+use std::sync::Arc;
+
+use ropeway_abi as cl;
+use ropeway_protocol::ids::{BufferId, TransferId};
+use ropeway_protocol::messages::TransferFailed;
+use ropeway_protocol::types::{Command, Status};
+
+use crate::error::End;
+use crate::job::Job;
+use crate::native::{UserEvent, Waits};
+use crate::objects::{Buffer, Cell};
+use crate::session::{Deferred, Incoming, Session, gather, unknown};
+use crate::transfer::{Direction, Gate};
+
+impl Session {
+    /// Enqueues a gated transfer of `size` bytes at `offset` of a buffer.
+    ///
+    /// # Errors
+    /// Something named does not exist, or the range is not in the buffer.
+    pub fn gate(
+        &mut self,
+        command: &Command,
+        transfer: TransferId,
+        direction: Direction,
+        (buffer, offset, size): (BufferId, u64, u64),
+    ) -> Result<(), End> {
+        let total = self.objects();
+        let buffer = self.buffer_range(buffer, offset, size)?;
+        let mut gate = Gate::new(transfer, direction, buffer, (offset, size));
+        let queue = self.lanes.lane(command.queue)?.queue.clone();
+        let outcome = self.enqueue_gate(command, &mut gate)?;
+        if let Err(status) = outcome {
+            self.common.outgoing.leave(&TransferFailed { transfer, status });
+            return self.lanes.fail(total, command.event, status, &queue);
+        }
+        if let (Some(id), Some(cell)) = (command.event, &gate.cell) {
+            queue.push(cell.clone());
+            Session::claim(total, &mut self.lanes.events, id, cell.clone())?;
+        }
+        self.lanes.touch(&queue);
+        let gate = Arc::new(gate);
+        if direction == Direction::In {
+            let incoming = Incoming { gate: gate.clone(), received: 0, initial: None };
+            Session::claim(total, &mut self.incoming, transfer, incoming)?;
+        }
+        if gate.may_begin.as_ref().is_none_or(|event| event.ended()) {
+            self.demote(|_| false);
+            self.job = Some(Job::Begin(gate));
+        } else {
+            self.defer(Deferred::Gate(gate));
+        }
+        Ok(())
+    }
+
+    /// The marker before and the barrier behind the place of the transfer in its queue.
+    fn enqueue_gate(&mut self, command: &Command, gate: &mut Gate) -> Result<Result<(), Status>, End> {
+        let lane = self.lanes.queues.get_mut(&command.queue).ok_or_else(|| unknown(command.queue))?;
+        let mut waits = match gather(&self.lanes.events, &command.waits)? {
+            Ok(waits) => waits,
+            Err(status) => return Ok(Err(status)),
+        };
+        let in_order = lane.queue.in_order;
+        if let (false, Some(barrier)) = (in_order, &lane.barrier) {
+            // A marker with a wait list does not heed barriers, the transfer must.
+            waits.push(barrier);
+        }
+        let mut enqueue = || -> Result<(), Status> {
+            gate.buffer.native.as_ref().map_err(|status| *status)?;
+            let native = lane.queue.native.as_ref().map_err(|status| *status)?;
+            // Out of order, a command without a wait list waits for nothing, but a marker would wait for all.
+            if in_order || !waits.is_empty() {
+                gate.may_begin = native.marker(&waits, true)?;
+            }
+            let context = lane.queue.context.native.as_ref().map_err(|status| *status)?;
+            let barrier = UserEvent::new(context)?;
+            let behind = Waits::one(barrier.event());
+            let end = match in_order {
+                true => native.barrier(&behind, true)?,
+                false => native.marker(&behind, true)?,
+            };
+            gate.barrier = Some(barrier.clone());
+            if let Some(id) = command.event {
+                let mut cell = Cell::new(Some(id), end, Some(lane.queue.clone()), None);
+                cell.began = gate.may_begin.clone();
+                gate.cell = Some(Arc::new(cell));
+            }
+            // The marker must run for the transfer to begin.
+            native.flush()
+        };
+        Ok(enqueue())
+    }
+
+    /// A buffer of which the range is part.
+    ///
+    /// # Errors
+    /// There is no such buffer, or the range leaves it.
+    pub fn buffer_range(&self, id: BufferId, offset: u64, size: u64) -> Result<Arc<Buffer>, End> {
+        let buffer = self.buffers.get(&id).ok_or_else(|| unknown(id))?;
+        match offset.checked_add(size) {
+            Some(end) if end <= buffer.size => Ok(buffer.clone()),
+            _ => {
+                Err(End::refused(format_args!("{size} bytes at {offset} are not within {id} of {} bytes", buffer.size)))
+            }
+        }
+    }
+
+    /// Takes the bytes of a transfer that is under way; says which transfer is complete with them.
+    ///
+    /// # Errors
+    /// The transfer does not exist, the bytes are not its next ones, or the link broke.
+    pub fn receive(
+        &mut self,
+        transfer: TransferId,
+        offset: u64,
+        tail: &mut dyn ropeway_protocol::Tail,
+    ) -> Result<(), End> {
+        let incoming = self.incoming.get_mut(&transfer).ok_or_else(|| unknown(transfer))?;
+        let len = tail.remaining() as u64;
+        if offset != incoming.received || len == 0 || len > incoming.gate.size - offset {
+            return Err(End::refused(format_args!("{len} bytes at {offset} are not what comes next of {transfer}")));
+        }
+        incoming.gate.receive(offset, tail)?;
+        incoming.received += len;
+        if incoming.received < incoming.gate.size {
+            return Ok(());
+        }
+        let Some(incoming) = self.incoming.remove(&transfer) else { return Ok(()) };
+        match incoming.initial {
+            None => {
+                self.demote(|_| false);
+                self.job = Some(Job::Land(incoming.gate));
+            }
+            Some(id) => {
+                // No event says when the buffer has its first contents: commands that follow must find them there.
+                if let Err(status) = incoming.gate.settle()
+                    && let Some(buffer) = self.buffers.get_mut(&id)
+                {
+                    let (context, size) = (buffer.context.clone(), buffer.size);
+                    *buffer = Arc::new(Buffer { native: Err(status), context, size });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Prepares for the first contents of a buffer, which are about to come.
+    ///
+    /// # Errors
+    /// The transfer's name is taken.
+    pub fn await_contents(&mut self, id: BufferId, buffer: &Arc<Buffer>, transfer: TransferId) -> Result<(), End> {
+        let gate = Gate::new(transfer, Direction::In, buffer.clone(), (0, buffer.size));
+        if buffer.size == 0 {
+            return Err(End::refused(cl::CL_INVALID_BUFFER_SIZE));
+        }
+        if let Err(status) = gate.open() {
+            gate.discard(status);
+        }
+        let incoming = Incoming { gate: Arc::new(gate), received: 0, initial: Some(id) };
+        Session::claim(self.objects(), &mut self.incoming, transfer, incoming)
+    }
+}

@@ -1,0 +1,154 @@
+//! The bytes that the client sends, cut into frames.
+
+use std::io;
+use std::sync::Arc;
+
+use ropeway_protocol::limits::MAX_BODY_TO_SERVER;
+use ropeway_protocol::{FRAME_HEADER_LEN, FrameHeader, Serve, Tail, TailError, dispatch};
+use ropeway_transport::Link;
+
+use crate::error::End;
+
+/// Bytes received with one call where many small frames are expected.
+const BUFFER: usize = 256 << 10;
+
+/// Tails from this size on are bulk: behind them, only the next frame's header is taken along, so that the next tail can
+/// go straight to where it belongs.
+const BULK: usize = 64 << 10;
+
+/// Bytes received at once between bulk frames: the header and body of one more.
+const BETWEEN_BULK: usize = 64;
+
+/// Receives and cuts; one thread at a time.
+pub struct Input {
+    link: Arc<Link>,
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+    bulk: bool,
+}
+
+/// A tail of which some bytes may be in the buffer already; the rest is on the link.
+struct LinkTail<'a> {
+    buffered: &'a [u8],
+    unread: usize,
+    link: &'a Link,
+}
+
+impl Tail for LinkTail<'_> {
+    fn remaining(&self) -> usize {
+        self.buffered.len() + self.unread
+    }
+
+    fn read_exact(&mut self, into: &mut [u8]) -> Result<(), TailError> {
+        let (near, far) = into.split_at_mut(into.len().min(self.buffered.len()));
+        let (head, rest) = self.buffered.split_at(near.len());
+        near.copy_from_slice(head);
+        self.buffered = rest;
+        self.unread = self.unread.checked_sub(far.len()).ok_or(TailError)?;
+        if far.is_empty() { Ok(()) } else { self.link.recv_exact(far).map_err(|_| TailError) }
+    }
+}
+
+impl LinkTail<'_> {
+    /// Passes over what the handler left.
+    fn skip(&mut self) -> Result<(), TailError> {
+        let mut void = [0; 4096];
+        while self.remaining() > 0 {
+            let n = self.remaining().min(void.len());
+            self.read_exact(&mut void[..n])?;
+        }
+        Ok(())
+    }
+}
+
+impl Input {
+    /// The frames of `link`.
+    pub fn new(link: Arc<Link>) -> Self {
+        Self { link, buffer: vec![0; BUFFER], start: 0, end: 0, bulk: false }
+    }
+
+    /// Hands the next frame to its handler, if its header and body are in the buffer; says whether there was one.
+    ///
+    /// # Errors
+    /// The frame is not well formed, the handler refused it, or the link broke within its tail.
+    pub fn dispatch<H: Serve<Error = End>>(&mut self, handler: &mut H) -> Result<bool, End> {
+        let Some(header) = self.header()? else { return Ok(false) };
+        let body_end = self.start + FRAME_HEADER_LEN + header.body as usize;
+        if body_end > self.end {
+            return Ok(false);
+        }
+        let tail = header.tail as usize;
+        let tail_end = (body_end + tail).min(self.end);
+        let body = &self.buffer[self.start + FRAME_HEADER_LEN..body_end];
+        let buffered = &self.buffer[body_end..tail_end];
+        let mut tail_reader = LinkTail { buffered, unread: tail - buffered.len(), link: &self.link };
+        dispatch(handler, header, body, &mut tail_reader)?;
+        tail_reader.skip()?;
+        self.start = tail_end;
+        self.bulk = tail >= BULK;
+        Ok(true)
+    }
+
+    /// Whether bytes are in the buffer that have not been handed out.
+    pub fn buffered(&self) -> bool {
+        self.start < self.end
+    }
+
+    /// Waits for more bytes.
+    ///
+    /// # Errors
+    /// The link broke; [`End::Gone`] when the client closed it.
+    pub fn fill(&mut self) -> Result<(), End> {
+        let room = self.make_room()?;
+        match self.link.recv(&mut self.buffer[self.end..room])? {
+            0 => Err(End::Gone),
+            n => {
+                self.end += n;
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes the bytes that are there; says whether there were any.
+    ///
+    /// # Errors
+    /// As [`Input::fill`].
+    pub fn try_fill(&mut self) -> Result<bool, End> {
+        let room = self.make_room()?;
+        match self.link.try_recv(&mut self.buffer[self.end..room]) {
+            Ok(0) => Err(End::Gone),
+            Ok(n) => {
+                self.end += n;
+                Ok(true)
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn header(&self) -> Result<Option<FrameHeader>, End> {
+        match self.buffer[self.start..self.end].first_chunk::<FRAME_HEADER_LEN>() {
+            Some(bytes) => Ok(Some(FrameHeader::from_bytes(bytes, MAX_BODY_TO_SERVER)?)),
+            None => Ok(None),
+        }
+    }
+
+    /// Makes room for the frame that begins in the buffer, and returns how far the buffer may be filled.
+    fn make_room(&mut self) -> Result<usize, End> {
+        // What is wanted at least: the rest of the frame that has begun. Bodies are bounded by `header`.
+        let wanted = self.header()?.map_or(FRAME_HEADER_LEN, |h| FRAME_HEADER_LEN + h.body as usize);
+        let have = self.end - self.start;
+        if have == 0 {
+            (self.start, self.end) = (0, 0);
+        } else if self.start + wanted.max(BETWEEN_BULK) > self.buffer.len() || self.start > self.buffer.len() / 2 {
+            self.buffer.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, have);
+        }
+        if wanted > self.buffer.len() {
+            self.buffer.resize(wanted, 0);
+        }
+        let limit = if self.bulk { (self.start + wanted).max(self.end + BETWEEN_BULK) } else { self.buffer.len() };
+        Ok(limit.min(self.buffer.len()))
+    }
+}

@@ -1,0 +1,115 @@
+//! The machine's OpenCL, loaded through its ICD loader when the worker starts.
+
+use std::sync::OnceLock;
+
+use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+use ropeway_abi::functions as f;
+
+/// The names that the ICD loader goes by.
+const LOADERS: [&str; 2] = ["libOpenCL.so.1", "libOpenCL.so"];
+
+/// The plain function pointer within `opencl-sys`'s optional ones.
+pub(super) trait Present {
+    type Fn: Copy;
+}
+
+impl<F: Copy> Present for Option<F> {
+    type Fn = F;
+}
+
+macro_rules! api {
+    ($($name:ident: $ty:ident;)*) => {
+        /// The functions of OpenCL 1.2 that the worker calls.
+        #[allow(non_snake_case)]
+        pub(super) struct Api {
+            $(pub(super) $name: <f::$ty as Present>::Fn,)*
+        }
+
+        impl Api {
+            fn load() -> Result<Self, String> {
+                let mut last = String::new();
+                for name in LOADERS {
+                    // SAFETY: loading the ICD loader runs its and the drivers' initialisers, as in any OpenCL program.
+                    match unsafe { Library::open(Some(name), RTLD_NOW | RTLD_LOCAL) } {
+                        Ok(library) => {
+                            let api = Self {
+                                // SAFETY: the symbols have the types that the OpenCL headers declare.
+                                $($name: *unsafe { library.get(concat!(stringify!($name), "\0").as_bytes()) }
+                                    .map_err(|error| format!("{name} lacks {}: {error}", stringify!($name)))?,)*
+                            };
+                            // It stays loaded as long as the process lives: drivers keep threads of their own.
+                            std::mem::forget(library);
+                            return Ok(api);
+                        }
+                        Err(error) => last = error.to_string(),
+                    }
+                }
+                Err(format!("no OpenCL loader on this machine ({last}); install ocl-icd-libopencl1 or the Khronos loader"))
+            }
+        }
+    };
+}
+
+api! {
+    clGetPlatformIDs: clGetPlatformIDs_t;
+    clGetPlatformInfo: clGetPlatformInfo_t;
+    clGetDeviceIDs: clGetDeviceIDs_t;
+    clGetDeviceInfo: clGetDeviceInfo_t;
+    clCreateContext: clCreateContext_t;
+    clReleaseContext: clReleaseContext_t;
+    clCreateCommandQueue: clCreateCommandQueue_t;
+    clReleaseCommandQueue: clReleaseCommandQueue_t;
+    clCreateBuffer: clCreateBuffer_t;
+    clReleaseMemObject: clReleaseMemObject_t;
+    clCreateProgramWithSource: clCreateProgramWithSource_t;
+    clCreateProgramWithBinary: clCreateProgramWithBinary_t;
+    clReleaseProgram: clReleaseProgram_t;
+    clBuildProgram: clBuildProgram_t;
+    clGetProgramInfo: clGetProgramInfo_t;
+    clGetProgramBuildInfo: clGetProgramBuildInfo_t;
+    clCreateKernel: clCreateKernel_t;
+    clReleaseKernel: clReleaseKernel_t;
+    clSetKernelArg: clSetKernelArg_t;
+    clGetKernelInfo: clGetKernelInfo_t;
+    clGetKernelArgInfo: clGetKernelArgInfo_t;
+    clGetKernelWorkGroupInfo: clGetKernelWorkGroupInfo_t;
+    clWaitForEvents: clWaitForEvents_t;
+    clGetEventInfo: clGetEventInfo_t;
+    clCreateUserEvent: clCreateUserEvent_t;
+    clRetainEvent: clRetainEvent_t;
+    clReleaseEvent: clReleaseEvent_t;
+    clSetUserEventStatus: clSetUserEventStatus_t;
+    clSetEventCallback: clSetEventCallback_t;
+    clGetEventProfilingInfo: clGetEventProfilingInfo_t;
+    clFlush: clFlush_t;
+    clFinish: clFinish_t;
+    clEnqueueReadBuffer: clEnqueueReadBuffer_t;
+    clEnqueueWriteBuffer: clEnqueueWriteBuffer_t;
+    clEnqueueFillBuffer: clEnqueueFillBuffer_t;
+    clEnqueueCopyBuffer: clEnqueueCopyBuffer_t;
+    clEnqueueMapBuffer: clEnqueueMapBuffer_t;
+    clEnqueueUnmapMemObject: clEnqueueUnmapMemObject_t;
+    clEnqueueNDRangeKernel: clEnqueueNDRangeKernel_t;
+    clEnqueueMarkerWithWaitList: clEnqueueMarkerWithWaitList_t;
+    clEnqueueBarrierWithWaitList: clEnqueueBarrierWithWaitList_t;
+}
+
+static API: OnceLock<Api> = OnceLock::new();
+
+/// Loads the machine's OpenCL.
+///
+/// # Errors
+/// One sentence: there is no loader, or it is too old.
+pub fn load() -> Result<(), String> {
+    if API.get().is_none() {
+        let api = Api::load()?;
+        // A second thread's table is as good as the first's.
+        let _ = API.set(api);
+    }
+    Ok(())
+}
+
+/// The loaded functions. Only platforms lead to objects, and [`super::platforms`] loads first.
+pub(super) fn api() -> &'static Api {
+    API.get().expect("OpenCL is loaded before any object of it exists")
+}

@@ -1,0 +1,144 @@
+//! Events.
+
+use std::ffi::c_void;
+
+use ropeway_abi as cl;
+use ropeway_protocol::types::Status;
+
+use super::api::api;
+use super::{Context, check, info};
+
+/// A native event of a command.
+#[derive(Debug)]
+pub struct Event(cl::cl_event);
+
+// SAFETY: OpenCL's handles may be used from any thread (OpenCL 3.0 API, appendix A.2).
+unsafe impl Send for Event {}
+// SAFETY: as above.
+unsafe impl Sync for Event {}
+
+type Callback = Box<dyn FnOnce() + Send>;
+
+impl Event {
+    /// Takes over a handle that an enqueue returned.
+    pub(super) fn owned(handle: cl::cl_event) -> Self {
+        Self(handle)
+    }
+
+    /// The handle, for a wait list; valid as long as `self`.
+    pub(super) fn raw(&self) -> cl::cl_event {
+        self.0
+    }
+
+    /// CL_EVENT_COMMAND_EXECUTION_STATUS, or the error that asking for it returned.
+    pub fn status(&self) -> Status {
+        // SAFETY: `value` passes memory of the size it announces.
+        info::value(|size, value, ret| unsafe {
+            (api().clGetEventInfo)(self.0, cl::CL_EVENT_COMMAND_EXECUTION_STATUS, size, value, ret)
+        })
+        .unwrap_or_else(|error| error)
+    }
+
+    /// Whether it has ended, well or not.
+    pub fn ended(&self) -> bool {
+        self.status() <= cl::CL_COMPLETE
+    }
+
+    /// Blocks until it has ended.
+    ///
+    /// # Errors
+    /// What the native call returned; [`Event::status`] tells how the command ended.
+    pub fn wait(&self) -> Result<(), Status> {
+        // SAFETY: a list of one event.
+        check(unsafe { (api().clWaitForEvents)(1, &raw const self.0) })
+    }
+
+    /// One entry of clGetEventProfilingInfo, in nanoseconds.
+    ///
+    /// # Errors
+    /// What the native call returned.
+    pub fn time(&self, which: u32) -> Result<u64, Status> {
+        // SAFETY: `value` passes memory of the size it announces.
+        info::value(|size, value, ret| unsafe { (api().clGetEventProfilingInfo)(self.0, which, size, value, ret) })
+    }
+
+    /// Calls `then` once it has ended, on a thread of the native implementation's: `then` may only pass the news on.
+    ///
+    /// # Errors
+    /// What the native call returned; `then` is not called in that case.
+    pub fn on_end(&self, then: impl FnOnce() + Send + 'static) -> Result<(), Status> {
+        let then: *mut Callback = Box::into_raw(Box::new(Box::new(then)));
+        // SAFETY: `then` is what `ended` expects, which frees it: it is called at most once.
+        let status = unsafe { (api().clSetEventCallback)(self.0, cl::CL_COMPLETE, Some(ended), then.cast()) };
+        check(status).inspect_err(|_| {
+            // SAFETY: the native implementation did not take the box made above.
+            drop(unsafe { Box::from_raw(then) });
+        })
+    }
+}
+
+/// Blocks until all of `events` have ended; they are of one context.
+///
+/// # Errors
+/// What clWaitForEvents returned.
+pub fn wait_all(events: &[cl::cl_event]) -> Result<(), Status> {
+    if events.is_empty() {
+        return Ok(());
+    }
+    // SAFETY: the list has the announced length.
+    check(unsafe { (api().clWaitForEvents)(events.len() as u32, events.as_ptr()) })
+}
+
+impl Clone for Event {
+    fn clone(&self) -> Self {
+        // SAFETY: the event is alive; the new value owns the reference made here.
+        unsafe { (api().clRetainEvent)(self.0) };
+        Self(self.0)
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        // SAFETY: this is the one reference that the value owns.
+        unsafe { (api().clReleaseEvent)(self.0) };
+    }
+}
+
+unsafe extern "C" fn ended(_: cl::cl_event, _: i32, then: *mut c_void) {
+    // SAFETY: it is the box made in `on_end`, and this is the only call with it.
+    let then = unsafe { Box::from_raw(then.cast::<Callback>()) };
+    // A panic must not reach the native implementation; what it was to tell is lost, and its panic printed.
+    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(then));
+}
+
+/// A native user event.
+#[derive(Clone, Debug)]
+pub struct UserEvent(Event);
+
+impl UserEvent {
+    /// clCreateUserEvent.
+    ///
+    /// # Errors
+    /// What the native call returned.
+    pub fn new(context: &Context) -> Result<Self, Status> {
+        let mut status = 0;
+        // SAFETY: the context is alive.
+        let event = unsafe { (api().clCreateUserEvent)(context.0, &raw mut status) };
+        check(status)?;
+        Ok(Self(Event(event)))
+    }
+
+    /// clSetUserEventStatus: 0 or less.
+    ///
+    /// # Errors
+    /// What the native call returned: it was set before.
+    pub fn set(&self, status: Status) -> Result<(), Status> {
+        // SAFETY: the event is alive.
+        check(unsafe { (api().clSetUserEventStatus)(self.0.0, status) })
+    }
+
+    /// To wait for it.
+    pub fn event(&self) -> &Event {
+        &self.0
+    }
+}

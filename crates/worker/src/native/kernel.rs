@@ -1,0 +1,176 @@
+//! Kernels, their arguments, and what can be learned about both.
+
+use std::ffi::c_void;
+
+use ropeway_abi as cl;
+use ropeway_protocol::types::{ArgDeclaration, ArgKind, KernelArgInfo, KernelInfo, Status, WorkGroupInfo};
+
+use super::api::api;
+use super::{Buffer, Device, check, info};
+
+/// Most arguments of one kernel that are looked at: far above what any compiler takes.
+const MAX_ARGS: u32 = 4096;
+
+/// The largest argument passed by value that a size is looked for.
+const MAX_VALUE: usize = 4096;
+
+/// Memory to probe argument values with: all zero, so that a driver that takes it for a handle sees a null one.
+static ZEROS: [u64; MAX_VALUE / 8] = [0; MAX_VALUE / 8];
+
+/// A native kernel. Arguments must not be set by two threads at once.
+#[derive(Debug)]
+pub struct Kernel(pub(super) cl::cl_kernel);
+
+// SAFETY: OpenCL's handles may be used from any thread but for clSetKernelArg (OpenCL 3.0 API, appendix A.2), which
+// takes `&mut self` here.
+unsafe impl Send for Kernel {}
+// SAFETY: as above.
+unsafe impl Sync for Kernel {}
+
+impl Kernel {
+    fn set(&mut self, index: u32, size: usize, value: *const c_void) -> i32 {
+        // SAFETY: callers pass null or a pointer to `size` readable bytes.
+        unsafe { (api().clSetKernelArg)(self.0, index, size, value) }
+    }
+
+    /// Sets an argument to these bytes. The caller has made sure that the argument does not take a handle: a driver
+    /// would follow whatever the bytes say.
+    ///
+    /// # Errors
+    /// What the native call returned.
+    pub fn set_bytes(&mut self, index: u32, bytes: &[u8]) -> Result<(), Status> {
+        check(self.set(index, bytes.len(), bytes.as_ptr().cast()))
+    }
+
+    /// Sets an argument to a buffer, or to none.
+    ///
+    /// # Errors
+    /// What the native call returned.
+    pub fn set_buffer(&mut self, index: u32, buffer: Option<&Buffer>) -> Result<(), Status> {
+        let handle = buffer.map_or(std::ptr::null_mut(), |b| b.mem);
+        check(self.set(index, size_of::<cl::cl_mem>(), (&raw const handle).cast()))
+    }
+
+    /// Gives an argument so many bytes of local memory.
+    ///
+    /// # Errors
+    /// What the native call returned.
+    pub fn set_local(&mut self, index: u32, size: u64) -> Result<(), Status> {
+        check(self.set(index, size as usize, std::ptr::null()))
+    }
+
+    /// All that can be asked about it. Its arguments are set in the course of it: use a kernel of its own for this.
+    pub fn describe(mut self, devices: &[(u32, Device)]) -> KernelInfo {
+        let ask = |kernel: cl::cl_kernel, name: u32| {
+            // SAFETY: the callers pass memory of the size they announce.
+            move |size: usize, value: *mut c_void, ret: *mut usize| unsafe {
+                (api().clGetKernelInfo)(kernel, name, size, value, ret)
+            }
+        };
+        let count: u32 = info::value(ask(self.0, cl::CL_KERNEL_NUM_ARGS)).unwrap_or_default();
+        KernelInfo {
+            name: info::text(ask(self.0, cl::CL_KERNEL_FUNCTION_NAME)).unwrap_or_default(),
+            attributes: info::text(ask(self.0, cl::CL_KERNEL_ATTRIBUTES)).unwrap_or_default(),
+            work_group: devices.iter().map(|(index, device)| self.work_group(*index, *device)).collect(),
+            args: (0..count.min(MAX_ARGS)).map(|index| self.argument(index)).collect(),
+        }
+    }
+
+    fn work_group(&self, index: u32, device: Device) -> WorkGroupInfo {
+        let ask = |name: u32| {
+            // SAFETY: the callers pass memory of the size they announce.
+            move |size: usize, value: *mut c_void, ret: *mut usize| unsafe {
+                (api().clGetKernelWorkGroupInfo)(self.0, device.0, name, size, value, ret)
+            }
+        };
+        let size = |name| info::value::<usize>(ask(name)).unwrap_or_default() as u64;
+        WorkGroupInfo {
+            device: index,
+            work_group_size: size(cl::CL_KERNEL_WORK_GROUP_SIZE),
+            compile_work_group_size: info::value::<[usize; 3]>(ask(cl::CL_KERNEL_COMPILE_WORK_GROUP_SIZE))
+                .unwrap_or_default()
+                .map(|n| n as u64),
+            local_mem_size: info::value(ask(cl::CL_KERNEL_LOCAL_MEM_SIZE)).unwrap_or_default(),
+            preferred_multiple: size(cl::CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE),
+            private_mem_size: info::value(ask(cl::CL_KERNEL_PRIVATE_MEM_SIZE)).unwrap_or_default(),
+        }
+    }
+
+    fn argument(&mut self, index: u32) -> KernelArgInfo {
+        let declared = self.declaration(index);
+        let kind = match &declared {
+            Some(declared) => self.kind_as_declared(index, declared),
+            None => self.kind_by_trial(index),
+        };
+        KernelArgInfo { kind, declared }
+    }
+
+    fn declaration(&self, index: u32) -> Option<ArgDeclaration> {
+        let ask = |name: u32| {
+            // SAFETY: the callers pass memory of the size they announce.
+            move |size: usize, value: *mut c_void, ret: *mut usize| unsafe {
+                (api().clGetKernelArgInfo)(self.0, index, name, size, value, ret)
+            }
+        };
+        Some(ArgDeclaration {
+            address: info::value(ask(cl::CL_KERNEL_ARG_ADDRESS_QUALIFIER)).ok()?,
+            access: info::value(ask(cl::CL_KERNEL_ARG_ACCESS_QUALIFIER)).ok()?,
+            type_qualifier: info::value(ask(cl::CL_KERNEL_ARG_TYPE_QUALIFIER)).ok()?,
+            type_name: info::text(ask(cl::CL_KERNEL_ARG_TYPE_NAME)).ok()?,
+            name: info::text(ask(cl::CL_KERNEL_ARG_NAME)).ok()?,
+        })
+    }
+
+    fn kind_as_declared(&mut self, index: u32, declared: &ArgDeclaration) -> ArgKind {
+        let handle = ["image", "sampler_t", "queue_t", "pipe", "clk_event_t", "reserve_id_t"];
+        if declared.access != cl::CL_KERNEL_ARG_ACCESS_NONE
+            || (!declared.type_name.ends_with('*') && handle.iter().any(|name| declared.type_name.starts_with(name)))
+        {
+            return ArgKind::Other;
+        }
+        match declared.address {
+            cl::CL_KERNEL_ARG_ADDRESS_LOCAL => ArgKind::Local,
+            cl::CL_KERNEL_ARG_ADDRESS_GLOBAL | cl::CL_KERNEL_ARG_ADDRESS_CONSTANT => ArgKind::Buffer,
+            _ => self.value_size(index),
+        }
+    }
+
+    /// Learns what an argument takes from what clSetKernelArg accepts. Only null and zero values are tried.
+    ///
+    /// Seen on PoCL 3.1 and NVIDIA 580: no value at all is taken for memory objects (NVIDIA: of whatever size) and for local
+    /// memory; a null memory object is taken for memory objects alone.
+    fn kind_by_trial(&mut self, index: u32) -> ArgKind {
+        let handle = size_of::<cl::cl_mem>();
+        if self.set(index, handle, std::ptr::null()) != cl::CL_SUCCESS {
+            return self.value_size(index);
+        }
+        if self.set(index, handle, ZEROS.as_ptr().cast()) == cl::CL_SUCCESS { ArgKind::Buffer } else { ArgKind::Local }
+    }
+
+    /// The size of an argument that is passed by value. PoCL takes a structure of any size, so that one is not known.
+    fn value_size(&mut self, index: u32) -> ArgKind {
+        let likely = [4usize, 8, 1, 2, 16, 32, 64, 128];
+        let mut found = None;
+        for size in likely.into_iter().chain((1..=MAX_VALUE).filter(|n| !likely.contains(n))) {
+            if found.is_some() && !likely.contains(&size) {
+                break;
+            }
+            match self.set(index, size, ZEROS.as_ptr().cast()) {
+                cl::CL_SUCCESS if found.is_some() => return ArgKind::Unknown,
+                cl::CL_SUCCESS => found = Some(size),
+                cl::CL_INVALID_SAMPLER | cl::CL_INVALID_MEM_OBJECT | cl::CL_INVALID_DEVICE_QUEUE => {
+                    return ArgKind::Other;
+                }
+                _ => {}
+            }
+        }
+        found.map_or(ArgKind::Unknown, |size| ArgKind::Value(size as u32))
+    }
+}
+
+impl Drop for Kernel {
+    fn drop(&mut self) {
+        // SAFETY: this is the one reference that the value owns.
+        unsafe { (api().clReleaseKernel)(self.0) };
+    }
+}

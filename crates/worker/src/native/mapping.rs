@@ -1,0 +1,221 @@
+//! Host memory that large transfers go through: a mapped buffer, or a ring of pinned chunks.
+
+use std::sync::Arc;
+
+use ropeway_abi as cl;
+use ropeway_protocol::types::Status;
+
+use super::api::api;
+use super::{Buffer, Context, Event, Queue, Waits, check};
+
+/// Part of a buffer, mapped. Unmapped when dropped.
+#[derive(Debug)]
+pub struct Mapping {
+    queue: Arc<Queue>,
+    buffer: Arc<Buffer>,
+    /// Null once unmapped.
+    at: *mut u8,
+    len: usize,
+}
+
+// SAFETY: the mapped memory belongs to this value alone (it hands out slices by its own borrow rules).
+unsafe impl Send for Mapping {}
+// SAFETY: as above; shared access only reads.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps a range to be overwritten as a whole; returns when it is mapped.
+    ///
+    /// # Errors
+    /// What the native call returned; CL_INVALID_VALUE when the range leaves the buffer.
+    pub fn to_write(queue: &Arc<Queue>, buffer: &Arc<Buffer>, offset: u64, size: u64) -> Result<Self, Status> {
+        Self::new(queue, buffer, offset, size, cl::CL_MAP_WRITE_INVALIDATE_REGION)
+    }
+
+    /// Maps a range to be read; returns when it is mapped.
+    ///
+    /// # Errors
+    /// What the native call returned; CL_INVALID_VALUE when the range leaves the buffer.
+    pub fn to_read(queue: &Arc<Queue>, buffer: &Arc<Buffer>, offset: u64, size: u64) -> Result<Self, Status> {
+        Self::new(queue, buffer, offset, size, cl::CL_MAP_READ)
+    }
+
+    fn new(queue: &Arc<Queue>, buffer: &Arc<Buffer>, offset: u64, size: u64, flags: u64) -> Result<Self, Status> {
+        let (offset, len) = buffer.range(offset, size)?;
+        let mut status = 0;
+        // SAFETY: the range is within the buffer; the call blocks until the memory is there.
+        let at = unsafe {
+            (api().clEnqueueMapBuffer)(
+                queue.raw(),
+                buffer.mem,
+                cl::CL_TRUE,
+                flags,
+                offset,
+                len,
+                0,
+                std::ptr::null(),
+                std::ptr::null_mut(),
+                &raw mut status,
+            )
+        };
+        check(status)?;
+        if at.is_null() {
+            return Err(cl::CL_MAP_FAILURE);
+        }
+        Ok(Self { queue: queue.clone(), buffer: buffer.clone(), at: at.cast(), len })
+    }
+
+    /// The mapped bytes.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: the native implementation mapped `len` bytes there until they are unmapped. Device memory that a
+        // kernel changes meanwhile is the application's own race; the bytes are only ever copied out.
+        unsafe { std::slice::from_raw_parts(self.at, self.len) }
+    }
+
+    /// The mapped bytes, to be written.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above.
+        unsafe { std::slice::from_raw_parts_mut(self.at, self.len) }
+    }
+
+    /// Unmaps and waits until what was written is in the buffer.
+    ///
+    /// # Errors
+    /// What the native calls returned.
+    pub fn unmap(mut self) -> Result<(), Status> {
+        self.enqueue_unmap()?.wait()
+    }
+
+    fn enqueue_unmap(&mut self) -> Result<Event, Status> {
+        let at = std::mem::replace(&mut self.at, std::ptr::null_mut());
+        let mut event = std::ptr::null_mut();
+        // SAFETY: `at` was returned by the map call on this buffer and is not used afterwards.
+        check(unsafe {
+            (api().clEnqueueUnmapMemObject)(
+                self.queue.raw(),
+                self.buffer.mem,
+                at.cast(),
+                0,
+                std::ptr::null(),
+                &raw mut event,
+            )
+        })?;
+        Ok(Event::owned(event))
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        if !self.at.is_null() {
+            // Nobody waits for it, and a failure has nobody to go to: the transfer was given up.
+            let _ = self.enqueue_unmap();
+        }
+    }
+}
+
+/// Bytes of one chunk of a [`Ring`].
+pub const RING_CHUNK: usize = ropeway_protocol::limits::CHUNK;
+
+/// Chunks of a [`Ring`]: enough that the network and the device's copies overlap.
+const RING_CHUNKS: usize = 8;
+
+/// A ring of chunks of pinned memory (CL_MEM_ALLOC_HOST_PTR, mapped once): the fastest way to and from a GPU.
+///
+/// Each chunk carries the event of the copy that uses it, and its memory is given out only once that has ended.
+#[derive(Debug)]
+pub struct Ring {
+    memory: Mapping,
+    queue: Arc<Queue>,
+    copies: [Option<Event>; RING_CHUNKS],
+    next: usize,
+}
+
+impl Ring {
+    /// A ring whose copies go over `queue`.
+    ///
+    /// # Errors
+    /// What the native calls returned.
+    pub fn new(context: &Context, queue: &Arc<Queue>) -> Result<Self, Status> {
+        let flags = cl::CL_MEM_READ_WRITE | cl::CL_MEM_ALLOC_HOST_PTR;
+        let size = (RING_CHUNK * RING_CHUNKS) as u64;
+        let buffer = Arc::new(Buffer::new(context, flags, size, None)?);
+        let memory = Mapping::new(queue, &buffer, 0, size, cl::CL_MAP_READ | cl::CL_MAP_WRITE)?;
+        Ok(Self { memory, queue: queue.clone(), copies: Default::default(), next: 0 })
+    }
+
+    /// How many copies can be under way at once.
+    pub fn depth(&self) -> usize {
+        RING_CHUNKS
+    }
+
+    /// Waits until the next chunk's last copy has ended, and gives its memory.
+    ///
+    /// # Errors
+    /// What that copy ended with.
+    pub fn chunk(&mut self) -> Result<&mut [u8], Status> {
+        self.settle(self.next)?;
+        let start = self.next * RING_CHUNK;
+        Ok(&mut self.memory.bytes_mut()[start..start + RING_CHUNK])
+    }
+
+    /// Starts copying the first `len` bytes of the next chunk into `buffer`, and moves on to the chunk after it.
+    ///
+    /// # Errors
+    /// What the native calls returned.
+    pub fn write(&mut self, buffer: &Buffer, offset: u64, len: usize) -> Result<(), Status> {
+        let from = self.chunk()?[..len].as_ptr();
+        // SAFETY: the chunk is not given out or overwritten before `settle` has seen the copy's event end.
+        let event = unsafe { self.queue.write(buffer, offset, (from, len), &Waits::none(), true) }?;
+        self.start(event)
+    }
+
+    /// Starts copying `len` bytes of `buffer` into the next chunk, and moves on; returns the chunk's number.
+    ///
+    /// # Errors
+    /// What the native calls returned.
+    pub fn read(&mut self, buffer: &Buffer, offset: u64, len: usize) -> Result<usize, Status> {
+        let index = self.next;
+        let into = self.chunk()?[..len].as_mut_ptr();
+        // SAFETY: as in `write`.
+        let event = unsafe { self.queue.read(buffer, offset, (into, len), &Waits::none()) }?;
+        self.start(Some(event))?;
+        Ok(index)
+    }
+
+    /// Waits for the copy into chunk `index`, and gives the chunk's memory.
+    ///
+    /// # Errors
+    /// What the copy ended with.
+    pub fn copied(&mut self, index: usize) -> Result<&[u8], Status> {
+        self.settle(index)?;
+        Ok(&self.memory.bytes()[index * RING_CHUNK..(index + 1) * RING_CHUNK])
+    }
+
+    /// Waits for all copies.
+    ///
+    /// # Errors
+    /// What the first that failed ended with.
+    pub fn drain(&mut self) -> Result<(), Status> {
+        (0..RING_CHUNKS).map(|index| self.settle(index)).fold(Ok(()), Result::and)
+    }
+
+    fn start(&mut self, event: Option<Event>) -> Result<(), Status> {
+        self.copies[self.next] = event;
+        self.next = (self.next + 1) % RING_CHUNKS;
+        self.queue.flush()
+    }
+
+    fn settle(&mut self, index: usize) -> Result<(), Status> {
+        match self.copies[index].take() {
+            Some(event) => event.wait(),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // The memory must not be unmapped under a copy.
+        let _ = self.drain();
+    }
+}

@@ -1,0 +1,34 @@
+//! Safe wrappers of the machine's OpenCL: the worker's only unsafe code.
+//!
+//! Each type owns one reference of its native object and gives it back when dropped. What could make the native
+//! implementation read or write outside its memory is checked here or in the session that calls: sizes of buffers
+//! before offsets are passed on, lifetimes of host memory by the types that hold it.
+#![allow(unsafe_code)]
+
+mod api;
+mod buffer;
+mod event;
+mod info;
+mod kernel;
+mod mapping;
+mod platform;
+pub mod process;
+mod program;
+mod queue;
+mod staging;
+
+pub use buffer::Buffer;
+pub use event::{Event, UserEvent};
+pub use kernel::Kernel;
+pub use mapping::{Mapping, Ring};
+pub use platform::{Context, Device, ErrorSink, Platform, platforms};
+pub use program::Program;
+pub use queue::{Queue, Waits};
+pub use staging::{StagedRead, Staging};
+
+use ropeway_protocol::types::Status;
+
+/// Turns an OpenCL status into a result.
+fn check(status: i32) -> Result<(), Status> {
+    if status == ropeway_abi::CL_SUCCESS { Ok(()) } else { Err(status) }
+}

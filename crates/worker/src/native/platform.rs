@@ -1,0 +1,168 @@
+//! Platforms, devices and contexts.
+
+use std::ffi::{CStr, c_char, c_void};
+use std::sync::Arc;
+
+use ropeway_abi as cl;
+use ropeway_protocol::types::Status;
+
+use super::api::{api, load};
+use super::{check, info};
+
+/// A native platform. It lives as long as the process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Platform(cl::cl_platform_id);
+
+// SAFETY: OpenCL's handles may be used from any thread (OpenCL 3.0 API, appendix A.2).
+unsafe impl Send for Platform {}
+// SAFETY: as above.
+unsafe impl Sync for Platform {}
+
+/// A native device. It lives as long as the process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Device(pub(super) cl::cl_device_id);
+
+// SAFETY: as for `Platform`.
+unsafe impl Send for Device {}
+// SAFETY: as for `Platform`.
+unsafe impl Sync for Device {}
+
+/// The machine's platforms, in the loader's order.
+///
+/// # Errors
+/// One sentence: OpenCL cannot be loaded. A loader without platforms is no error.
+pub fn platforms() -> Result<Vec<Platform>, String> {
+    load()?;
+    let mut count = 0;
+    // SAFETY: both calls pass memory of the size they announce.
+    let status = unsafe { (api().clGetPlatformIDs)(0, std::ptr::null_mut(), &raw mut count) };
+    if status != cl::CL_SUCCESS || count == 0 {
+        return Ok(Vec::new());
+    }
+    let mut ids = vec![std::ptr::null_mut(); count as usize];
+    // SAFETY: as above.
+    let status = unsafe { (api().clGetPlatformIDs)(count, ids.as_mut_ptr(), &raw mut count) };
+    if status != cl::CL_SUCCESS {
+        return Err(format!("the OpenCL loader cannot list this machine's platforms (error {status})"));
+    }
+    ids.truncate(count as usize);
+    Ok(ids.into_iter().map(Platform).collect())
+}
+
+impl Platform {
+    /// clGetPlatformInfo, as bytes.
+    ///
+    /// # Errors
+    /// What the native call returned.
+    pub fn info(self, name: u32) -> Result<Vec<u8>, Status> {
+        // SAFETY: `bytes` passes memory of the size it announces.
+        info::bytes(|size, value, ret| unsafe { (api().clGetPlatformInfo)(self.0, name, size, value, ret) })
+    }
+
+    /// A string property; empty where it cannot be had.
+    pub fn text(self, name: u32) -> String {
+        // SAFETY: as above.
+        info::text(|size, value, ret| unsafe { (api().clGetPlatformInfo)(self.0, name, size, value, ret) })
+            .unwrap_or_default()
+    }
+
+    /// All of its devices, also custom ones, in native order.
+    pub fn devices(self) -> Vec<Device> {
+        let mut count = 0;
+        // SAFETY: both calls pass memory of the size they announce.
+        let list = |ids: *mut cl::cl_device_id, room: u32, count: &mut u32| unsafe {
+            (api().clGetDeviceIDs)(self.0, cl::CL_DEVICE_TYPE_ALL, room, ids, count)
+        };
+        // A platform without devices answers CL_DEVICE_NOT_FOUND.
+        if list(std::ptr::null_mut(), 0, &mut count) != cl::CL_SUCCESS || count == 0 {
+            return Vec::new();
+        }
+        let mut ids = vec![std::ptr::null_mut(); count as usize];
+        if list(ids.as_mut_ptr(), count, &mut count) != cl::CL_SUCCESS {
+            return Vec::new();
+        }
+        ids.truncate(count as usize);
+        ids.into_iter().map(Device).collect()
+    }
+}
+
+impl Device {
+    /// clGetDeviceInfo, as bytes.
+    ///
+    /// # Errors
+    /// What the native call returned.
+    pub fn info(self, name: u32) -> Result<Vec<u8>, Status> {
+        // SAFETY: `bytes` passes memory of the size it announces.
+        info::bytes(|size, value, ret| unsafe { (api().clGetDeviceInfo)(self.0, name, size, value, ret) })
+    }
+
+    /// Whether buffers live in memory that this process can reach without a copy over a bus.
+    pub fn shares_host_memory(self) -> bool {
+        // SAFETY: `value` passes memory of the size it announces.
+        let kind: Result<u64, _> = info::value(|size, value, ret| unsafe {
+            (api().clGetDeviceInfo)(self.0, cl::CL_DEVICE_TYPE, size, value, ret)
+        });
+        // SAFETY: as above.
+        let unified: Result<u32, _> = info::value(|size, value, ret| unsafe {
+            (api().clGetDeviceInfo)(self.0, cl::CL_DEVICE_HOST_UNIFIED_MEMORY, size, value, ret)
+        });
+        kind.is_ok_and(|kind| kind & cl::CL_DEVICE_TYPE_CPU != 0) || unified.is_ok_and(|unified| unified != 0)
+    }
+}
+
+/// Told what the native implementation has to say about a context (pfn_notify of clCreateContext).
+pub trait ErrorSink: Send + Sync {
+    /// May be called on any thread, at any time; must not block and must not call OpenCL.
+    fn report(&self, text: &str);
+}
+
+/// A native context.
+#[derive(Debug)]
+pub struct Context(pub(super) cl::cl_context);
+
+// SAFETY: as for `Platform`.
+unsafe impl Send for Context {}
+// SAFETY: as for `Platform`.
+unsafe impl Sync for Context {}
+
+impl Context {
+    /// clCreateContext. `errors` is kept for ever: the native implementation may call it until the process ends.
+    ///
+    /// # Errors
+    /// What the native call returned.
+    pub fn new(platform: Platform, devices: &[Device], errors: Arc<dyn ErrorSink>) -> Result<Self, Status> {
+        let properties = [cl::CL_CONTEXT_PLATFORM as isize, platform.0 as isize, 0];
+        let devices: Vec<_> = devices.iter().map(|d| d.0).collect();
+        let sink = Box::into_raw(Box::new(errors));
+        let mut status = 0;
+        // SAFETY: the arrays have the announced lengths; `sink` is what `report` expects and is never freed.
+        let context = unsafe {
+            (api().clCreateContext)(
+                properties.as_ptr(),
+                devices.len() as u32,
+                devices.as_ptr(),
+                Some(report),
+                sink.cast(),
+                &raw mut status,
+            )
+        };
+        check(status)?;
+        Ok(Self(context))
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // SAFETY: this is the one reference that the value owns.
+        unsafe { (api().clReleaseContext)(self.0) };
+    }
+}
+
+unsafe extern "C" fn report(text: *const c_char, _: *const c_void, _: usize, sink: *mut c_void) {
+    if text.is_null() || sink.is_null() {
+        return;
+    }
+    // SAFETY: `sink` is the box made in `Context::new`, never freed; `text` is a C string for the time of this call.
+    let (sink, text) = unsafe { (&*sink.cast::<Arc<dyn ErrorSink>>(), CStr::from_ptr(text)) };
+    sink.report(&text.to_string_lossy());
+}

@@ -1,0 +1,42 @@
+//! What the worker does to its own process.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+unsafe extern "C" {
+    /// C's standard output stream.
+    static stdout: *mut libc::FILE;
+}
+
+/// Sets an environment variable, for the OpenCL loader and drivers to see.
+pub fn set_env(name: &str, value: &str) {
+    // SAFETY: the worker calls this before it has a second thread.
+    unsafe { std::env::set_var(name, value) };
+}
+
+/// Makes C's standard output stream hand on each line as soon as it is whole.
+pub fn buffer_stdout_by_line() {
+    // SAFETY: nothing has been printed yet, so the stream's buffer may still be chosen.
+    unsafe { libc::setvbuf(stdout, std::ptr::null_mut(), libc::_IOLBF, 4096) };
+}
+
+/// Hands on what is left in C's standard output stream.
+pub fn flush_stdout() {
+    // SAFETY: the stream is open as long as the process lives.
+    unsafe { libc::fflush(stdout) };
+}
+
+/// Puts `fd` in the place of standard output and `error` in that of standard error.
+///
+/// # Errors
+/// What dup2 said.
+pub fn replace_outputs(output: &OwnedFd, error: &OwnedFd) -> std::io::Result<()> {
+    rustix::stdio::dup2_stdout(output.as_fd())?;
+    rustix::stdio::dup2_stderr(error.as_fd())?;
+    Ok(())
+}
+
+/// Ends the process at once, whatever its threads are doing; drivers' exit handlers do not run.
+pub fn exit(code: i32) -> ! {
+    // SAFETY: _exit has no preconditions.
+    unsafe { libc::_exit(code) }
+}

@@ -1,0 +1,187 @@
+//! Programs and their builds.
+
+use std::ffi::CString;
+
+use ropeway_abi as cl;
+use ropeway_protocol::types::{DeviceBuild, Status};
+
+use super::api::api;
+use super::{Context, Device, Kernel, check, info};
+
+/// A native program.
+#[derive(Debug)]
+pub struct Program(pub(super) cl::cl_program);
+
+// SAFETY: OpenCL's handles may be used from any thread (OpenCL 3.0 API, appendix A.2).
+unsafe impl Send for Program {}
+// SAFETY: as above.
+unsafe impl Sync for Program {}
+
+impl Program {
+    /// clCreateProgramWithSource.
+    ///
+    /// # Errors
+    /// What the native call returned.
+    pub fn from_source(context: &Context, source: &[u8]) -> Result<Self, Status> {
+        let (mut text, len) = (source.as_ptr().cast(), source.len());
+        if len == 0 {
+            return Err(cl::CL_INVALID_VALUE);
+        }
+        let mut status = 0;
+        // SAFETY: one string with its length; the native call copies it.
+        let program =
+            unsafe { (api().clCreateProgramWithSource)(context.0, 1, &raw mut text, &raw const len, &raw mut status) };
+        check(status)?;
+        Ok(Self(program))
+    }
+
+    /// clCreateProgramWithBinary: a binary for each device, and what the native call says of each.
+    ///
+    /// # Errors
+    /// What the native call returned, with the status of each binary.
+    pub fn from_binaries(
+        context: &Context,
+        binaries: &[(Device, &[u8])],
+    ) -> Result<(Self, Vec<Status>), (Status, Vec<Status>)> {
+        let devices: Vec<_> = binaries.iter().map(|(device, _)| device.0).collect();
+        let lengths: Vec<_> = binaries.iter().map(|(_, bytes)| bytes.len()).collect();
+        let mut pointers: Vec<_> = binaries.iter().map(|(_, bytes)| bytes.as_ptr()).collect();
+        let mut each = vec![cl::CL_SUCCESS; binaries.len()];
+        let mut status = 0;
+        // SAFETY: all arrays have one entry for each device; the native call copies the binaries.
+        let program = unsafe {
+            (api().clCreateProgramWithBinary)(
+                context.0,
+                devices.len() as u32,
+                devices.as_ptr(),
+                lengths.as_ptr(),
+                pointers.as_mut_ptr(),
+                each.as_mut_ptr(),
+                &raw mut status,
+            )
+        };
+        match check(status) {
+            Ok(()) => Ok((Self(program), each)),
+            Err(status) => Err((status, each)),
+        }
+    }
+
+    /// clBuildProgram with exactly these options; returns when it is built.
+    ///
+    /// # Errors
+    /// What the native call returned.
+    pub fn build(&self, devices: &[Device], options: &str) -> Result<(), Status> {
+        let devices: Vec<_> = devices.iter().map(|d| d.0).collect();
+        let options = CString::new(options).map_err(|_| cl::CL_INVALID_BUILD_OPTIONS)?;
+        // SAFETY: the array has the announced length, the options end with NUL; without a callback the call blocks.
+        check(unsafe {
+            (api().clBuildProgram)(
+                self.0,
+                devices.len() as u32,
+                devices.as_ptr(),
+                options.as_ptr(),
+                None,
+                std::ptr::null_mut(),
+            )
+        })
+    }
+
+    /// clGetProgramBuildInfo, all of it. What a native implementation cannot answer (as too old) is 0 or empty.
+    pub fn build_info(&self, device: Device) -> DeviceBuild {
+        let ask = |name: u32| {
+            // SAFETY: the callers pass memory of the size they announce.
+            move |size: usize, value: *mut libc::c_void, ret: *mut usize| unsafe {
+                (api().clGetProgramBuildInfo)(self.0, device.0, name, size, value, ret)
+            }
+        };
+        DeviceBuild {
+            status: info::value(ask(cl::CL_PROGRAM_BUILD_STATUS)).unwrap_or(cl::CL_BUILD_NONE),
+            log: info::text(ask(cl::CL_PROGRAM_BUILD_LOG)).unwrap_or_default(),
+            binary_type: info::value(ask(cl::CL_PROGRAM_BINARY_TYPE)).unwrap_or_default(),
+            global_variables: info::value::<usize>(ask(cl::CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE))
+                .unwrap_or_default() as u64,
+            binary_size: 0,
+        }
+    }
+
+    /// CL_PROGRAM_BINARY_SIZES with the devices it is about.
+    fn binary_sizes(&self) -> Result<Vec<(cl::cl_device_id, usize)>, Status> {
+        let ask = |name: u32| {
+            // SAFETY: the callers pass memory of the size they announce.
+            move |size: usize, value: *mut libc::c_void, ret: *mut usize| unsafe {
+                (api().clGetProgramInfo)(self.0, name, size, value, ret)
+            }
+        };
+        let words = |bytes: Vec<u8>| -> Vec<usize> {
+            bytes.as_chunks::<{ size_of::<usize>() }>().0.iter().map(|word| usize::from_ne_bytes(*word)).collect()
+        };
+        let devices = words(info::bytes(ask(cl::CL_PROGRAM_DEVICES))?);
+        let sizes = words(info::bytes(ask(cl::CL_PROGRAM_BINARY_SIZES))?);
+        Ok(devices.into_iter().map(|d| d as cl::cl_device_id).zip(sizes).collect())
+    }
+
+    /// The size of the binary for `device`; 0 where there is none.
+    pub fn binary_size(&self, device: Device) -> u64 {
+        let sizes = self.binary_sizes().unwrap_or_default();
+        sizes.iter().find(|(d, _)| *d == device.0).map_or(0, |(_, size)| *size as u64)
+    }
+
+    /// CL_PROGRAM_BINARIES' entry for `device`.
+    ///
+    /// # Errors
+    /// What the native calls returned; CL_INVALID_VALUE where there is none.
+    pub fn binary(&self, device: Device) -> Result<Vec<u8>, Status> {
+        let sizes = self.binary_sizes()?;
+        let index = sizes.iter().position(|(d, _)| *d == device.0).ok_or(cl::CL_INVALID_DEVICE)?;
+        let mut binary = vec![0u8; sizes[index].1];
+        if binary.is_empty() {
+            return Err(cl::CL_INVALID_VALUE);
+        }
+        // A null entry is skipped by the native implementation.
+        let mut places = vec![std::ptr::null_mut::<u8>(); sizes.len()];
+        places[index] = binary.as_mut_ptr();
+        // SAFETY: one pointer for each device; the one that is not null has room for that device's binary.
+        check(unsafe {
+            (api().clGetProgramInfo)(
+                self.0,
+                cl::CL_PROGRAM_BINARIES,
+                size_of_val(places.as_slice()),
+                places.as_mut_ptr().cast(),
+                std::ptr::null_mut(),
+            )
+        })?;
+        Ok(binary)
+    }
+
+    /// CL_PROGRAM_KERNEL_NAMES.
+    ///
+    /// # Errors
+    /// What the native call returned.
+    pub fn kernel_names(&self) -> Result<Vec<String>, Status> {
+        // SAFETY: `text` passes memory of the size it announces.
+        let names = info::text(|size, value, ret| unsafe {
+            (api().clGetProgramInfo)(self.0, cl::CL_PROGRAM_KERNEL_NAMES, size, value, ret)
+        })?;
+        Ok(names.split(';').filter(|name| !name.is_empty()).map(str::to_owned).collect())
+    }
+
+    /// clCreateKernel.
+    ///
+    /// # Errors
+    /// What the native call returned.
+    pub fn kernel(&self, name: &str) -> Result<Kernel, Status> {
+        let name = CString::new(name).map_err(|_| cl::CL_INVALID_KERNEL_NAME)?;
+        let mut status = 0;
+        // SAFETY: the name ends with NUL.
+        let kernel = unsafe { (api().clCreateKernel)(self.0, name.as_ptr(), &raw mut status) };
+        check(status)?;
+        Ok(Kernel(kernel))
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // SAFETY: this is the one reference that the value owns.
+        unsafe { (api().clReleaseProgram)(self.0) };
+    }
+}

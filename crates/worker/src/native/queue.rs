@@ -1,0 +1,282 @@
+//! Command queues and what is enqueued on them.
+//!
+//! Every enqueue takes the events to wait for and says whether its own event is wanted; without, the native
+//! implementation is given none to make.
+
+use ropeway_abi as cl;
+use ropeway_protocol::types::{NdRange, Status};
+use smallvec::SmallVec;
+
+use super::api::api;
+use super::{Buffer, Context, Device, Event, Kernel, check};
+
+/// The events that a command waits for. They must outlive the call that it is passed to.
+#[derive(Default)]
+pub struct Waits<'a> {
+    handles: SmallVec<[cl::cl_event; 8]>,
+    held: std::marker::PhantomData<&'a Event>,
+}
+
+impl<'a> Waits<'a> {
+    /// None.
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// Just one.
+    pub fn one(event: &'a Event) -> Self {
+        let mut waits = Self::default();
+        waits.push(event);
+        waits
+    }
+
+    /// One more.
+    pub fn push(&mut self, event: &'a Event) {
+        self.handles.push(event.raw());
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.handles.is_empty()
+    }
+
+    /// Blocks until all have ended; they must be of one context.
+    ///
+    /// # Errors
+    /// What clWaitForEvents returned.
+    pub fn wait(&self) -> Result<(), Status> {
+        super::event::wait_all(&self.handles)
+    }
+
+    fn parts(&self) -> (u32, *const cl::cl_event) {
+        let list = if self.handles.is_empty() { std::ptr::null() } else { self.handles.as_ptr() };
+        (self.handles.len() as u32, list)
+    }
+}
+
+/// A native command queue.
+#[derive(Debug)]
+pub struct Queue(cl::cl_command_queue);
+
+// SAFETY: OpenCL's handles may be used from any thread (OpenCL 3.0 API, appendix A.2).
+unsafe impl Send for Queue {}
+// SAFETY: as above.
+unsafe impl Sync for Queue {}
+
+/// Calls an enqueue function, with a place for its event where one is wanted.
+fn enqueue(wanted: bool, call: impl FnOnce(*mut cl::cl_event) -> i32) -> Result<Option<Event>, Status> {
+    let mut event = std::ptr::null_mut();
+    check(call(if wanted { &raw mut event } else { std::ptr::null_mut() }))?;
+    Ok((!event.is_null()).then(|| Event::owned(event)))
+}
+
+impl Queue {
+    /// clCreateCommandQueue.
+    ///
+    /// # Errors
+    /// What the native call returned.
+    pub fn new(context: &Context, device: Device, properties: u64) -> Result<Self, Status> {
+        let mut status = 0;
+        // SAFETY: context and device are alive.
+        let queue = unsafe { (api().clCreateCommandQueue)(context.0, device.0, properties, &raw mut status) };
+        check(status)?;
+        Ok(Self(queue))
+    }
+
+    /// clFlush.
+    ///
+    /// # Errors
+    /// What the native call returned.
+    pub fn flush(&self) -> Result<(), Status> {
+        // SAFETY: the queue is alive.
+        check(unsafe { (api().clFlush)(self.0) })
+    }
+
+    /// clFinish.
+    ///
+    /// # Errors
+    /// What the native call returned.
+    pub fn finish(&self) -> Result<(), Status> {
+        // SAFETY: the queue is alive.
+        check(unsafe { (api().clFinish)(self.0) })
+    }
+
+    /// clEnqueueNDRangeKernel.
+    ///
+    /// # Errors
+    /// What the native call returned.
+    pub fn kernel(
+        &self,
+        kernel: &Kernel,
+        range: &NdRange,
+        waits: &Waits<'_>,
+        event: bool,
+    ) -> Result<Option<Event>, Status> {
+        if !(1..=3).contains(&range.dims) {
+            return Err(cl::CL_INVALID_WORK_DIMENSION);
+        }
+        let sizes = |from: &[u64; 3]| from.map(|n| n as usize);
+        let (offset, global, local) =
+            (range.offset.as_ref().map(sizes), sizes(&range.global), range.local.as_ref().map(sizes));
+        let pointer = |of: &Option<[usize; 3]>| of.as_ref().map_or(std::ptr::null(), |a| a.as_ptr());
+        let (count, list) = waits.parts();
+        // SAFETY: the arrays have three entries, as many as `dims` can ask for; buffers bound to the kernel are kept
+        // alive by the session's kernel object.
+        enqueue(event, |out| unsafe {
+            (api().clEnqueueNDRangeKernel)(
+                self.0,
+                kernel.0,
+                u32::from(range.dims),
+                pointer(&offset),
+                global.as_ptr(),
+                pointer(&local),
+                count,
+                list,
+                out,
+            )
+        })
+    }
+
+    /// clEnqueueWriteBuffer, not blocking.
+    ///
+    /// # Errors
+    /// What the native call returned; CL_INVALID_VALUE when the range leaves the buffer.
+    ///
+    /// # Safety
+    /// `from` must be readable for `size` bytes until the command has ended.
+    pub unsafe fn write(
+        &self,
+        buffer: &Buffer,
+        offset: u64,
+        (from, size): (*const u8, usize),
+        waits: &Waits<'_>,
+        event: bool,
+    ) -> Result<Option<Event>, Status> {
+        let (offset, size) = buffer.range(offset, size as u64)?;
+        let (count, list) = waits.parts();
+        // SAFETY: the range is within the buffer; the caller answers for `from`.
+        enqueue(event, |out| unsafe {
+            (api().clEnqueueWriteBuffer)(self.0, buffer.mem, cl::CL_FALSE, offset, size, from.cast(), count, list, out)
+        })
+    }
+
+    /// clEnqueueReadBuffer, not blocking, always with an event.
+    ///
+    /// # Errors
+    /// What the native call returned; CL_INVALID_VALUE when the range leaves the buffer.
+    ///
+    /// # Safety
+    /// `into` must be writable for `size` bytes, and nothing else may touch it, until the command has ended.
+    pub unsafe fn read(
+        &self,
+        buffer: &Buffer,
+        offset: u64,
+        (into, size): (*mut u8, usize),
+        waits: &Waits<'_>,
+    ) -> Result<Event, Status> {
+        let (offset, size) = buffer.range(offset, size as u64)?;
+        let (count, list) = waits.parts();
+        // SAFETY: the range is within the buffer; the caller answers for `into`.
+        let event = enqueue(true, |out| unsafe {
+            (api().clEnqueueReadBuffer)(self.0, buffer.mem, cl::CL_FALSE, offset, size, into.cast(), count, list, out)
+        })?;
+        event.ok_or(cl::CL_OUT_OF_RESOURCES)
+    }
+
+    /// clEnqueueCopyBuffer.
+    ///
+    /// # Errors
+    /// What the native call returned; CL_INVALID_VALUE when a range leaves its buffer.
+    pub fn copy(
+        &self,
+        (source, source_offset): (&Buffer, u64),
+        (target, target_offset): (&Buffer, u64),
+        size: u64,
+        waits: &Waits<'_>,
+        event: bool,
+    ) -> Result<Option<Event>, Status> {
+        let (source_offset, bytes) = source.range(source_offset, size)?;
+        let (target_offset, _) = target.range(target_offset, size)?;
+        let (count, list) = waits.parts();
+        // SAFETY: both ranges are within their buffers.
+        enqueue(event, |out| unsafe {
+            (api().clEnqueueCopyBuffer)(
+                self.0,
+                source.mem,
+                target.mem,
+                source_offset,
+                target_offset,
+                bytes,
+                count,
+                list,
+                out,
+            )
+        })
+    }
+
+    /// clEnqueueFillBuffer. The native call copies the pattern before it returns.
+    ///
+    /// # Errors
+    /// What the native call returned; CL_INVALID_VALUE when the range leaves the buffer or the pattern has no legal size.
+    pub fn fill(
+        &self,
+        buffer: &Buffer,
+        pattern: &[u8],
+        (offset, size): (u64, u64),
+        waits: &Waits<'_>,
+        event: bool,
+    ) -> Result<Option<Event>, Status> {
+        let step = pattern.len() as u64;
+        if !step.is_power_of_two() || step > 128 || offset % step != 0 || size % step != 0 {
+            return Err(cl::CL_INVALID_VALUE);
+        }
+        let (offset, size) = buffer.range(offset, size)?;
+        let (count, list) = waits.parts();
+        // SAFETY: the range is within the buffer, the pattern has the announced length.
+        enqueue(event, |out| unsafe {
+            (api().clEnqueueFillBuffer)(
+                self.0,
+                buffer.mem,
+                pattern.as_ptr().cast(),
+                pattern.len(),
+                offset,
+                size,
+                count,
+                list,
+                out,
+            )
+        })
+    }
+
+    /// clEnqueueMarkerWithWaitList.
+    ///
+    /// # Errors
+    /// What the native call returned.
+    pub fn marker(&self, waits: &Waits<'_>, event: bool) -> Result<Option<Event>, Status> {
+        let (count, list) = waits.parts();
+        // SAFETY: the wait list has the announced length.
+        enqueue(event, |out| unsafe { (api().clEnqueueMarkerWithWaitList)(self.0, count, list, out) })
+    }
+
+    /// clEnqueueBarrierWithWaitList.
+    ///
+    /// # Errors
+    /// What the native call returned.
+    pub fn barrier(&self, waits: &Waits<'_>, event: bool) -> Result<Option<Event>, Status> {
+        let (count, list) = waits.parts();
+        // SAFETY: the wait list has the announced length.
+        enqueue(event, |out| unsafe { (api().clEnqueueBarrierWithWaitList)(self.0, count, list, out) })
+    }
+
+    /// The handle, for [`super::Mapping`].
+    pub(super) fn raw(&self) -> cl::cl_command_queue {
+        self.0
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        // SAFETY: this is the one reference that the value owns.
+        unsafe { (api().clReleaseCommandQueue)(self.0) };
+    }
+}

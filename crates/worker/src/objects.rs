@@ -1,0 +1,291 @@
+//! The session's objects, as several threads share them.
+//!
+//! An object that could not be made natively is kept with the reason, so that what uses it fails with the same.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use ropeway_abi as cl;
+use ropeway_protocol::ids::{EventId, TransferId};
+use ropeway_protocol::types::{ArgKind, EventDone, Status};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use crate::native;
+
+/// Locks whatever a panicking thread left: the session is ending then anyway.
+pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A context.
+pub struct Context {
+    /// The native one.
+    pub native: Result<native::Context, Status>,
+    /// Its devices, with their index in the platform.
+    pub devices: Vec<(u32, native::Device)>,
+    /// Whether transfers go straight to and from mapped buffers; otherwise through rings of pinned memory.
+    pub maps: bool,
+    /// The queue that large transfers go over, made when first needed.
+    transfers: OnceLock<Result<Arc<native::Queue>, Status>>,
+    /// Pinned memory for data from the client.
+    pub ring_in: Mutex<Option<native::Ring>>,
+    /// Pinned memory for data to the client.
+    pub ring_out: Mutex<Option<native::Ring>>,
+}
+
+impl Context {
+    /// A context of `devices`.
+    pub fn new(
+        native: Result<native::Context, Status>,
+        devices: Vec<(u32, native::Device)>,
+        force_pinned: bool,
+    ) -> Self {
+        let maps = !force_pinned && devices.iter().all(|(_, device)| device.shares_host_memory());
+        Self {
+            native,
+            devices,
+            maps,
+            transfers: OnceLock::new(),
+            ring_in: Mutex::default(),
+            ring_out: Mutex::default(),
+        }
+    }
+
+    /// The queue that large transfers go over.
+    ///
+    /// # Errors
+    /// What making it came to.
+    pub fn transfer_queue(&self) -> Result<&Arc<native::Queue>, Status> {
+        let queue = self.transfers.get_or_init(|| {
+            let (_, device) = *self.devices.first().ok_or(cl::CL_INVALID_CONTEXT)?;
+            native::Queue::new(self.native.as_ref().map_err(|s| *s)?, device, 0).map(Arc::new)
+        });
+        queue.as_ref().map_err(|status| *status)
+    }
+
+    /// Does something with one of the rings, which is made if need be.
+    ///
+    /// # Errors
+    /// What making the ring, or `work`, came to.
+    pub fn with_ring<R>(
+        &self,
+        ring: &Mutex<Option<native::Ring>>,
+        work: impl FnOnce(&mut native::Ring) -> Result<R, Status>,
+    ) -> Result<R, Status> {
+        let mut ring = lock(ring);
+        let ring = match &mut *ring {
+            Some(ring) => ring,
+            none => {
+                none.insert(native::Ring::new(self.native.as_ref().map_err(|status| *status)?, self.transfer_queue()?)?)
+            }
+        };
+        work(ring)
+    }
+}
+
+/// A buffer.
+pub struct Buffer {
+    /// The native one.
+    pub native: Result<Arc<native::Buffer>, Status>,
+    /// Its context.
+    pub context: Arc<Context>,
+    /// Its size in bytes, as the client gave it.
+    pub size: u64,
+}
+
+/// A kernel.
+pub struct Kernel {
+    /// The native one.
+    pub native: Result<native::Kernel, Status>,
+    /// What each argument takes.
+    pub kinds: Arc<[ArgKind]>,
+    /// The buffers that arguments were last set to: they must live as long as a launch may use them.
+    pub buffers: Vec<Option<Arc<Buffer>>>,
+    /// Arguments that could not be set, and why: launches fail with it.
+    pub unusable: SmallVec<[(u32, Status); 1]>,
+}
+
+/// A command queue.
+pub struct Queue {
+    /// The native one.
+    pub native: Result<native::Queue, Status>,
+    /// Its context.
+    pub context: Arc<Context>,
+    /// Whether commands run in the order they are enqueued.
+    pub in_order: bool,
+    /// Whether events have times.
+    pub profiling: bool,
+    /// Commands whose end (or data) the client has not been told, in order.
+    pub pending: Mutex<VecDeque<Arc<Cell>>>,
+    /// The first error of a command without an event, since the client was last told; 0 for none.
+    pub first_error: AtomicI32,
+    /// Whether something was enqueued since the last flush.
+    pub dirty: AtomicBool,
+}
+
+impl Queue {
+    /// Takes note of a command whose end the client wants to hear of.
+    pub fn push(&self, cell: Arc<Cell>) {
+        let mut pending = lock(&self.pending);
+        // Events that the client no longer wants gather only while nobody waits on the queue.
+        if pending.len() == pending.capacity() && pending.len() >= 1024 {
+            pending.retain(|cell| !cell.settled());
+        }
+        pending.push_back(cell);
+    }
+
+    /// Keeps the first error of a command without an event.
+    pub fn note_error(&self, status: Status) {
+        let _ = self.first_error.compare_exchange(0, status, Ordering::Relaxed, Ordering::Relaxed);
+    }
+}
+
+/// A small read whose data the client is still to get.
+pub struct OwedRead {
+    /// Its transfer.
+    pub transfer: TransferId,
+    /// Memory and event.
+    pub read: native::StagedRead,
+}
+
+/// What is known of a command that the client waits for: of its event, of the data it reads, or both.
+pub struct Cell {
+    /// The client's name for the event, if it has one.
+    pub id: Option<EventId>,
+    /// The native event; `None` when the command could not be enqueued.
+    pub native: Option<native::Event>,
+    /// The native event that says when a gated transfer could begin; its times are the command's first ones.
+    pub began: Option<native::Event>,
+    /// The queue; `None` for user events.
+    pub queue: Option<Arc<Queue>>,
+    /// An error found by the worker, which outweighs what the native event says; 0 for none.
+    failure: AtomicI32,
+    /// Whether the client was told of the end, or no longer wants to hear of it.
+    told: AtomicBool,
+    /// Data that the client is still to get.
+    owed: Mutex<Option<OwedRead>>,
+    owes: AtomicBool,
+}
+
+impl Cell {
+    /// A command with an event, data to come, or both.
+    pub fn new(
+        id: Option<EventId>,
+        native: Option<native::Event>,
+        queue: Option<Arc<Queue>>,
+        owed: Option<OwedRead>,
+    ) -> Self {
+        Self {
+            id,
+            native,
+            began: None,
+            queue,
+            failure: AtomicI32::new(0),
+            told: AtomicBool::new(id.is_none()),
+            owes: AtomicBool::new(owed.is_some()),
+            owed: Mutex::new(owed),
+        }
+    }
+
+    /// A command that came to nothing.
+    pub fn failed(id: EventId, status: Status, queue: Option<Arc<Queue>>) -> Self {
+        let cell = Self::new(Some(id), None, queue, None);
+        cell.fail(status);
+        cell
+    }
+
+    /// Lets the command end with an error of the worker's.
+    pub fn fail(&self, status: Status) {
+        self.failure.store(status, Ordering::Release);
+    }
+
+    /// The error found by the worker; 0 for none.
+    pub fn failure(&self) -> Status {
+        self.failure.load(Ordering::Acquire)
+    }
+
+    /// The execution status: more than 0 while it has not ended.
+    pub fn status(&self) -> Status {
+        match (self.failure(), &self.native) {
+            (0, Some(event)) => event.status(),
+            // A gated command that failed has ended only when its native event has, or commands would overtake it.
+            (failure, Some(event)) if event.ended() => failure,
+            (_, Some(event)) => event.status(),
+            (failure, None) => failure,
+        }
+    }
+
+    /// Whether the client has all that it is to get from this.
+    pub fn settled(&self) -> bool {
+        self.told.load(Ordering::Acquire) && !self.owes.load(Ordering::Acquire)
+    }
+
+    /// The client no longer wants to hear of the event.
+    pub fn silence(&self) {
+        self.told.store(true, Ordering::Release);
+    }
+
+    /// Whether data are still owed.
+    pub fn owes(&self) -> bool {
+        self.owes.load(Ordering::Acquire)
+    }
+
+    /// The data owed, once.
+    pub fn take_owed(&self) -> Option<OwedRead> {
+        let owed = lock(&self.owed).take();
+        self.owes.store(false, Ordering::Release);
+        owed
+    }
+
+    /// What to tell the client of the event, once.
+    pub fn tell(&self, status: Status) -> Option<EventDone> {
+        let event = self.id?;
+        if self.told.swap(true, Ordering::AcqRel) {
+            return None;
+        }
+        let profiling = self.queue.as_ref().is_some_and(|queue| queue.profiling);
+        let times = if profiling && status == cl::CL_COMPLETE { self.times() } else { None };
+        Some(EventDone { event, status, times })
+    }
+
+    fn times(&self) -> Option<[u64; 5]> {
+        let native = self.native.as_ref()?;
+        let first = self.began.as_ref().unwrap_or(native);
+        let end = native.time(cl::CL_PROFILING_COMMAND_END).ok()?;
+        let start = match &self.began {
+            Some(began) => began.time(cl::CL_PROFILING_COMMAND_END),
+            None => native.time(cl::CL_PROFILING_COMMAND_START),
+        };
+        Some([
+            first.time(cl::CL_PROFILING_COMMAND_QUEUED).ok()?,
+            first.time(cl::CL_PROFILING_COMMAND_SUBMIT).ok()?,
+            start.ok()?,
+            end,
+            native.time(cl::CL_PROFILING_COMMAND_COMPLETE).unwrap_or(end),
+        ])
+    }
+}
+
+/// A program. Its lock is held while it is built.
+pub struct Program {
+    /// Its context.
+    pub context: Arc<Context>,
+    /// What becomes of it.
+    pub state: Mutex<ProgramState>,
+}
+
+/// What has become of a program so far.
+#[derive(Default)]
+pub struct ProgramState {
+    /// The native program, once its contents were there.
+    pub native: Option<Result<native::Program, Status>>,
+    /// Its source, by name.
+    pub source: Option<ropeway_protocol::content::ContentHash>,
+    /// What the arguments of each kernel take.
+    pub kernels: FxHashMap<String, Arc<[ArgKind]>>,
+}
+
+/// The cells of a wait list.
+pub type Cells = SmallVec<[Arc<Cell>; 4]>;

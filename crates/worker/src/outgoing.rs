@@ -1,0 +1,124 @@
+//! What the worker sends to the client.
+//!
+//! Sending may block as long as the client does not read, so nobody does it while holding what the reader of commands
+//! needs. Handlers leave their small notes in [`Outgoing::leave`]; whoever sends next takes them along.
+
+use std::io::{self, IoSlice};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ropeway_protocol::types::Status;
+use ropeway_protocol::{CallId, Note, encode_note, encode_reply};
+use ropeway_transport::{Link, Sender};
+use serde::Serialize;
+
+/// A tail below this size is copied behind its frame rather than given to the socket as a piece of its own.
+const COPIED: usize = 16 << 10;
+
+/// The sending side of the connection.
+pub struct Outgoing {
+    link: Arc<Link>,
+    batch: Mutex<Vec<u8>>,
+    left: Mutex<Vec<u8>>,
+    any_left: AtomicBool,
+}
+
+/// The right to send. Frames are gathered, and sent by [`Sending::send`].
+pub struct Sending<'a> {
+    link: &'a Link,
+    batch: MutexGuard<'a, Vec<u8>>,
+}
+
+impl Outgoing {
+    /// Sends on `link`.
+    pub fn new(link: Arc<Link>) -> Self {
+        Self { link, batch: Mutex::default(), left: Mutex::default(), any_left: AtomicBool::new(false) }
+    }
+
+    /// Waits for the right to send. What was left comes first.
+    pub fn lock(&self) -> Sending<'_> {
+        let mut batch = self.batch.lock().unwrap_or_else(PoisonError::into_inner);
+        batch.clear();
+        if self.any_left.swap(false, Ordering::AcqRel) {
+            batch.append(&mut self.left.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+        Sending { link: &self.link, batch }
+    }
+
+    /// Leaves a note for the next who sends.
+    pub fn leave<N: Note>(&self, note: &N) {
+        encode_note(&mut self.left.lock().unwrap_or_else(PoisonError::into_inner), note, 0);
+        self.any_left.store(true, Ordering::Release);
+    }
+
+    /// Whether notes were left.
+    pub fn any_left(&self) -> bool {
+        self.any_left.load(Ordering::Acquire)
+    }
+
+    /// Ends the connection so that the client can still read what was sent: closing a socket with unread bytes in it would
+    /// reset the connection, and the client lose what it has not read.
+    pub fn close_gently(&self) {
+        let _ = rustix::net::shutdown(self.link.as_fd(), rustix::net::Shutdown::Write);
+        let mut void = [0; 4096];
+        while self.link.recv(&mut void).is_ok_and(|n| n > 0) {}
+    }
+}
+
+impl Sending<'_> {
+    /// Adds a note.
+    pub fn note<N: Note>(&mut self, note: &N) {
+        encode_note(&mut self.batch, note, 0);
+    }
+
+    /// Adds the answer to a call.
+    pub fn reply<R: Serialize>(&mut self, call: &CallId<R>, reply: &Result<R, Status>) {
+        encode_reply(&mut self.batch, call, reply, 0);
+    }
+
+    /// Adds a note with a tail; a large tail is sent at once, with all that was gathered before it.
+    ///
+    /// # Errors
+    /// What the socket said.
+    pub fn note_with_tail<N: Note>(&mut self, note: &N, tail: &[u8]) -> io::Result<()> {
+        encode_note(&mut self.batch, note, tail.len());
+        self.tail(tail)
+    }
+
+    /// Adds the answer to a call, with a tail.
+    ///
+    /// # Errors
+    /// What the socket said.
+    pub fn reply_with_tail<R: Serialize>(
+        &mut self,
+        call: &CallId<R>,
+        reply: &Result<R, Status>,
+        tail: &[u8],
+    ) -> io::Result<()> {
+        encode_reply(&mut self.batch, call, reply, tail.len());
+        self.tail(tail)
+    }
+
+    fn tail(&mut self, tail: &[u8]) -> io::Result<()> {
+        if tail.len() < COPIED {
+            self.batch.extend_from_slice(tail);
+            return Ok(());
+        }
+        self.link.send_all(&mut [IoSlice::new(&self.batch), IoSlice::new(tail)])?;
+        self.batch.clear();
+        Ok(())
+    }
+
+    /// Sends what was gathered.
+    ///
+    /// # Errors
+    /// What the socket said.
+    pub fn send(&mut self) -> io::Result<()> {
+        if !self.batch.is_empty() {
+            self.link.send_all(&mut [IoSlice::new(&self.batch)])?;
+            self.batch.clear();
+        }
+        Ok(())
+    }
+}

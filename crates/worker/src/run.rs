@@ -1,0 +1,188 @@
+//! The life of a worker process.
+
+use std::io::Write;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::thread;
+
+use ropeway_protocol::handshake::Hello;
+use ropeway_protocol::messages::Closing;
+use ropeway_transport::Link;
+
+use crate::cache::Cache;
+use crate::common::Common;
+use crate::error::End;
+use crate::handoff;
+use crate::input::Input;
+use crate::job::pass_on;
+use crate::native::process;
+use crate::outgoing::Outgoing;
+use crate::printed::Printed;
+use crate::session::Session;
+use crate::team::{Reader, Team};
+use crate::warmup::Warm;
+
+/// How long the client has to read why the session ended.
+const FAREWELL: std::time::Duration = std::time::Duration::from_millis(500);
+
+/// How a worker is to work.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WorkerOptions {
+    /// The folder of the program cache, shared by all workers; without one, programs last as long as their session.
+    pub cache_folder: Option<PathBuf>,
+    /// The most bytes that the program cache may take.
+    pub cache_bytes: u64,
+    /// The most bytes of buffers that the session may have; `None` for as many as the devices give.
+    pub memory_quota: Option<u64>,
+    /// The host name that the client is told.
+    pub host: String,
+    /// Moves large transfers through pinned memory also where buffers could be mapped: for tests on machines without a GPU.
+    pub force_pinned: bool,
+}
+
+impl Default for WorkerOptions {
+    fn default() -> Self {
+        Self {
+            cache_folder: None,
+            cache_bytes: 1 << 30,
+            memory_quota: None,
+            host: "localhost".to_owned(),
+            force_pinned: false,
+        }
+    }
+}
+
+/// Where the worker's own words go: the standard error that it was started with.
+#[derive(Clone)]
+struct Log(Arc<OwnedFd>);
+
+impl Log {
+    fn line(&self, text: &str) {
+        let line = format!("ropeway worker[{}]: {text}\n", std::process::id());
+        // With nowhere to write there is nobody to tell.
+        let _ = rustix::io::write(&*self.0, line.as_bytes());
+    }
+}
+
+/// The worker process: warms up, says so on `control`, waits there for one connection, and serves it.
+///
+/// Returns an exit code only if no session began (the daemon is gone, or OpenCL cannot be used); the end of a session is
+/// the end of the process, whatever its threads are doing.
+pub fn run(control: OwnedFd, options: WorkerOptions) -> u8 {
+    match prepare(&control, &options) {
+        Ok(None) => 0,
+        Ok(Some((warm, socket, hello))) => {
+            drop(control);
+            let log = match rustix::io::fcntl_dupfd_cloexec(std::io::stderr(), 3) {
+                Ok(fd) => Log(Arc::new(fd)),
+                Err(_) => return 1,
+            };
+            serve(warm, socket, &hello, options, &log)
+        }
+        Err(why) => {
+            let _ = writeln!(std::io::stderr(), "ropeway worker[{}]: {why}", std::process::id());
+            1
+        }
+    }
+}
+
+fn prepare(control: &OwnedFd, options: &WorkerOptions) -> Result<Option<(Warm, OwnedFd, Hello)>, String> {
+    let warm = Warm::up(options)?;
+    handoff::say_ready(control.as_fd()).map_err(|error| format!("the daemon is gone: {error}"))?;
+    let handed = handoff::receive(control.as_fd()).map_err(|error| format!("no connection: {error}"))?;
+    Ok(handed.map(|(socket, hello)| (warm, socket, hello)))
+}
+
+fn serve(mut warm: Warm, socket: OwnedFd, hello: &Hello, options: WorkerOptions, log: &Log) -> ! {
+    let give_up = |why: String| -> ! {
+        log.line(&why);
+        process::exit(1)
+    };
+    let link = Link::from_fd(socket).unwrap_or_else(|error| give_up(format!("the connection is of no use: {error}")));
+    let link = Arc::new(link);
+    // The client waits for this; everything else can be made while it reads.
+    let welcome = std::mem::take(&mut warm.welcome);
+    if let Err(error) = ropeway_transport::Sender::send_all(&*link, &mut [std::io::IoSlice::new(&welcome)]) {
+        give_up(format!("the client left before the welcome: {error}"));
+    }
+    drop(welcome);
+    let name =
+        format!("session {:016x} of {} (process {} at {})", warm.session.0, hello.program, hello.pid, link.peer());
+    let printed =
+        Printed::capture().unwrap_or_else(|error| give_up(format!("cannot capture what kernels print: {error}")));
+    let (sender, news) = std::mem::replace(&mut warm.news, std::sync::mpsc::channel());
+    let common = Arc::new(Common {
+        outgoing: Outgoing::new(link.clone()),
+        printed,
+        news: sender,
+        cache: Cache::new(options.cache_folder, options.cache_bytes),
+        staged_reads: AtomicUsize::new(0),
+    });
+    log.line(&format!("{name} begins"));
+    let over = {
+        let (log, common) = (log.clone(), common.clone());
+        move |end: End| over(&log, &common, &name, &end)
+    };
+    let over = Arc::new(over);
+    end_on_panic(log.clone());
+
+    let (passing, on_end) = (common.clone(), over.clone());
+    spawn("news", log, move || {
+        for one in news {
+            if let Err(end) = pass_on(&passing, one) {
+                on_end(end);
+            }
+        }
+    });
+    let (printing, on_end) = (common.clone(), over.clone());
+    spawn("output", log, move || {
+        if let Err(error) = printing.printed.forward_forever(&printing.outgoing) {
+            on_end(error.into());
+        }
+    });
+
+    let session = Session::new(common, warm, options.memory_quota, options.force_pinned);
+    let reader = Reader { input: Input::new(link), session };
+    Team::new(reader, move |end| over(end)).serve();
+    // `over` ends the process.
+    process::exit(0)
+}
+
+fn spawn(name: &str, log: &Log, work: impl FnOnce() + Send + 'static) {
+    if let Err(error) = thread::Builder::new().name(name.to_owned()).spawn(work) {
+        log.line(&format!("cannot start a thread: {error}"));
+        process::exit(1);
+    }
+}
+
+/// A defect of the worker's must not leave a client waiting.
+fn end_on_panic(log: Log) {
+    std::panic::set_hook(Box::new(move |panic| {
+        log.line(&format!("ends over a defect: {panic}"));
+        process::exit(70);
+    }));
+}
+
+/// Ends the session, and with it the process.
+fn over(log: &Log, common: &Arc<Common>, name: &str, end: &End) -> ! {
+    log.line(&format!("{name} ends: {end}"));
+    if let End::Refused(_) = end {
+        // The client is told why, unless it does not even read.
+        let common = common.clone();
+        let reason = end.to_string();
+        let (done, told) = std::sync::mpsc::channel();
+        let farewell = thread::Builder::new().spawn(move || {
+            let mut sending = common.outgoing.lock();
+            sending.note(&Closing { reason });
+            let _ = sending.send();
+            common.outgoing.close_gently();
+            let _ = done.send(());
+        });
+        if farewell.is_ok() {
+            let _ = told.recv_timeout(FAREWELL);
+        }
+    }
+    process::exit(0)
+}

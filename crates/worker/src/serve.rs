@@ -1,0 +1,475 @@
+//! What each message does.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use ropeway_abi as cl;
+use ropeway_protocol::limits::{MAX_CONTENT, MAX_EAGER, MAX_STAGED, MAX_TAIL};
+use ropeway_protocol::messages::*;
+use ropeway_protocol::types::{ArgKind, ArgValue, BinaryReply, BuildReply, InitialContents, Status, Waited};
+use ropeway_protocol::{CallId, Serve, Tail, content::ContentHash};
+
+use crate::common::News;
+use crate::error::End;
+use crate::job::Job;
+use crate::native;
+use crate::objects::{Buffer, Cell, Context, Kernel, OwedRead, Program, ProgramState, Queue, lock};
+use crate::session::{Deferred, Lane, Session, notify, unknown};
+use crate::transfer::Direction;
+
+/// Flags of a buffer that concern the device; those about the host are the client's business.
+const DEVICE_FLAGS: u64 = cl::CL_MEM_READ_WRITE | cl::CL_MEM_WRITE_ONLY | cl::CL_MEM_READ_ONLY;
+
+impl Serve for Session {
+    type Error = End;
+
+    fn create_context(&mut self, m: CreateContext) -> Result<(), End> {
+        let total = self.objects();
+        let made = self.warm.context(m.context, m.platform, &m.devices);
+        let (native, devices) = made.ok_or_else(|| unknown(format_args!("a device of {}", m.context)))?;
+        let context = Arc::new(Context::new(native, devices, self.force_pinned));
+        Self::claim(total, &mut self.contexts, m.context, context)
+    }
+
+    fn release_context(&mut self, m: ReleaseContext) -> Result<(), End> {
+        self.contexts.remove(&m.context).map(drop).ok_or_else(|| unknown(m.context))
+    }
+
+    fn create_queue(&mut self, m: CreateQueue) -> Result<(), End> {
+        let total = self.objects();
+        let context = self.context(m.context)?.clone();
+        let device = context.devices.iter().find(|(index, _)| *index == m.device);
+        let (_, device) = *device.ok_or_else(|| unknown(format_args!("device {} of {}", m.device, m.context)))?;
+        let native = match &context.native {
+            Ok(native) => native::Queue::new(native, device, m.properties),
+            Err(status) => Err(*status),
+        };
+        let queue = Arc::new(Queue {
+            native,
+            context,
+            in_order: m.properties & cl::CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE == 0,
+            profiling: m.properties & cl::CL_QUEUE_PROFILING_ENABLE != 0,
+            pending: Default::default(),
+            first_error: Default::default(),
+            dirty: Default::default(),
+        });
+        let lane = Lane { queue, staging: Default::default(), barrier: None };
+        Self::claim(total, &mut self.lanes.queues, m.queue, lane)
+    }
+
+    fn release_queue(&mut self, m: ReleaseQueue) -> Result<(), End> {
+        let lane = self.lanes.queues.remove(&m.queue).ok_or_else(|| unknown(m.queue))?;
+        // Its commands still run (clReleaseCommandQueue flushes), and its events can still be waited for.
+        if let Ok(native) = &lane.queue.native {
+            let _ = native.flush();
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self, m: Flush) -> Result<(), End> {
+        let queue = self.lanes.lane(m.queue)?.queue.clone();
+        match queue.native.as_ref().map_err(|status| *status).and_then(native::Queue::flush) {
+            Ok(()) => {}
+            Err(status) => queue.note_error(status),
+        }
+        Ok(())
+    }
+
+    fn create_buffer(&mut self, m: CreateBuffer, tail: &mut dyn Tail) -> Result<(), End> {
+        let total = self.objects();
+        let context = self.context(m.context)?.clone();
+        let contents = match m.initial {
+            InitialContents::Tail if tail.remaining() > MAX_EAGER || tail.remaining() as u64 != m.size => {
+                return Err(End::refused(format_args!("first contents of {} that are not as long as it", m.buffer)));
+            }
+            InitialContents::Tail => Some(tail.read_to_vec()?),
+            _ => None,
+        };
+        let within = |quota: u64| self.buffer_bytes.checked_add(m.size).is_some_and(|bytes| bytes <= quota);
+        let native = match &context.native {
+            Err(status) => Err(*status),
+            Ok(_) if !self.memory_quota.is_none_or(within) => Err(cl::CL_MEM_OBJECT_ALLOCATION_FAILURE),
+            Ok(native) => native::Buffer::new(native, m.flags & DEVICE_FLAGS, m.size, contents.as_deref()),
+        };
+        if native.is_ok() {
+            self.buffer_bytes = self.buffer_bytes.saturating_add(m.size);
+        }
+        let buffer = Arc::new(Buffer { native: native.map(Arc::new), context, size: m.size });
+        Self::claim(total, &mut self.buffers, m.buffer, buffer.clone())?;
+        match m.initial {
+            InitialContents::Transfer(transfer) => self.await_contents(m.buffer, &buffer, transfer),
+            _ => Ok(()),
+        }
+    }
+
+    fn release_buffer(&mut self, m: ReleaseBuffer) -> Result<(), End> {
+        let buffer = self.buffers.remove(&m.buffer).ok_or_else(|| unknown(m.buffer))?;
+        if buffer.native.is_ok() {
+            self.buffer_bytes = self.buffer_bytes.saturating_sub(buffer.size);
+        }
+        Ok(())
+    }
+
+    fn create_program_with_source(&mut self, m: CreateProgramWithSource) -> Result<(), End> {
+        let total = self.objects();
+        let context = self.context(m.context)?.clone();
+        let state = ProgramState { source: Some(m.source), ..ProgramState::default() };
+        let program = Arc::new(Program { context, state: state.into() });
+        Self::claim(total, &mut self.programs, m.program, program)
+    }
+
+    fn create_program_with_binary(&mut self, m: CreateProgramWithBinary, call: CallId<BinaryReply>) -> Result<(), End> {
+        let total = self.objects();
+        let context = self.context(m.context)?.clone();
+        let mut binaries = Vec::new();
+        for binary in m.binaries {
+            let device = context.devices.iter().find(|(index, _)| *index == binary.device);
+            let (_, device) = *device.ok_or_else(|| unknown(format_args!("device {}", binary.device)))?;
+            binaries.push((binary, device));
+        }
+        let program = match self.programs.get(&m.program) {
+            // The second time it asks, contents having been missing.
+            Some(program) => program.clone(),
+            None => {
+                let program = Arc::new(Program { context, state: Default::default() });
+                Self::claim(total, &mut self.programs, m.program, program.clone())?;
+                program
+            }
+        };
+        self.start(Job::Load(program, binaries, call));
+        Ok(())
+    }
+
+    fn put_content(&mut self, m: PutContent, tail: &mut dyn Tail) -> Result<(), End> {
+        let (total, held) = (m.total, self.contents.values().map(|c| c.len() as u64).sum::<u64>());
+        if total > MAX_CONTENT as u64 || held + tail.remaining() as u64 > MAX_STAGED as u64 {
+            return Err(End::refused(format_args!("program contents of {total} bytes are over the limit")));
+        }
+        let content = self.contents.entry(m.hash).or_default();
+        if m.offset != content.len() as u64 || tail.remaining() as u64 > total - m.offset {
+            return Err(End::refused(format_args!("a piece of program contents that is not the next one")));
+        }
+        content.extend_from_slice(&tail.read_to_vec()?);
+        if (content.len() as u64) < total {
+            return Ok(());
+        }
+        let content = self.contents.remove(&m.hash).unwrap_or_default();
+        if ContentHash::of(&content) != m.hash {
+            return Err(End::refused("program contents under a name that is not theirs"));
+        }
+        self.common.cache.put(m.hash, content);
+        Ok(())
+    }
+
+    fn build_program(&mut self, m: BuildProgram<'_>, call: CallId<BuildReply>) -> Result<(), End> {
+        let program = self.programs.get(&m.program).ok_or_else(|| unknown(m.program))?.clone();
+        let known = &program.context.devices;
+        let devices = m.devices.iter().map(|wanted| known.iter().find(|(index, _)| index == wanted).copied());
+        let devices: Option<Vec<_>> = devices.collect();
+        let devices = devices.ok_or_else(|| unknown(format_args!("a device of {}", m.program)))?;
+        self.start(Job::Build(program, devices, m.options.to_owned(), call));
+        Ok(())
+    }
+
+    fn program_binary(&mut self, m: ProgramBinary, call: CallId<u64>) -> Result<(), End> {
+        let program = self.programs.get(&m.program).ok_or_else(|| unknown(m.program))?.clone();
+        let device = program.context.devices.iter().find(|(index, _)| *index == m.device);
+        let (_, device) = *device.ok_or_else(|| unknown(format_args!("device {}", m.device)))?;
+        self.start(Job::Binary(program, device, m.transfer, call));
+        Ok(())
+    }
+
+    fn release_program(&mut self, m: ReleaseProgram) -> Result<(), End> {
+        self.programs.remove(&m.program).map(drop).ok_or_else(|| unknown(m.program))
+    }
+
+    fn create_kernel(&mut self, m: CreateKernel<'_>) -> Result<(), End> {
+        let total = self.objects();
+        let program = self.programs.get(&m.program).ok_or_else(|| unknown(m.program))?;
+        let state = lock(&program.state);
+        let native = match &state.native {
+            Some(Ok(native)) => native.kernel(m.name),
+            Some(Err(status)) => Err(*status),
+            None => Err(cl::CL_INVALID_PROGRAM_EXECUTABLE),
+        };
+        let kinds: Arc<[ArgKind]> = state.kernels.get(m.name).cloned().unwrap_or_default();
+        drop(state);
+        let buffers = vec![None; kinds.len()];
+        let kernel = Kernel { native, kinds, buffers, unusable: Default::default() };
+        Self::claim(total, &mut self.kernels, m.kernel, kernel)
+    }
+
+    fn set_kernel_arg(&mut self, m: SetKernelArg<'_>) -> Result<(), End> {
+        let kernel = self.kernels.get_mut(&m.kernel).ok_or_else(|| unknown(m.kernel))?;
+        let buffer = match m.value {
+            ArgValue::Buffer(Some(id)) => Some(self.buffers.get(&id).ok_or_else(|| unknown(id))?.clone()),
+            _ => None,
+        };
+        kernel.set(m.index, m.value, buffer);
+        Ok(())
+    }
+
+    fn release_kernel(&mut self, m: ReleaseKernel) -> Result<(), End> {
+        self.kernels.remove(&m.kernel).map(drop).ok_or_else(|| unknown(m.kernel))
+    }
+
+    fn enqueue_kernel(&mut self, m: EnqueueKernel) -> Result<(), End> {
+        let total = self.objects();
+        let kernel = self.kernels.get(&m.kernel).ok_or_else(|| unknown(m.kernel))?;
+        self.lanes.enqueue(total, &m.command, |lane, waits, event| {
+            Ok(lane.native().and_then(|queue| queue.kernel(kernel.launchable()?, &m.range, waits, event)))
+        })
+    }
+
+    fn write_buffer(&mut self, m: WriteBuffer, tail: &mut dyn Tail) -> Result<(), End> {
+        let total = self.objects();
+        let size = tail.remaining();
+        if size > MAX_EAGER {
+            return Err(End::refused(format_args!("{size} bytes in one write are over the limit of {MAX_EAGER}")));
+        }
+        let buffer = self.buffer_range(m.buffer, m.offset, size as u64)?;
+        self.lanes.enqueue(total, &m.command, |lane, waits, event| {
+            let (Ok(queue), Ok(native)) = (&lane.queue.native, &buffer.native) else {
+                return Ok(Err(lane.native().err().or(buffer.native.as_ref().err().copied()).unwrap_or_default()));
+            };
+            Ok(lane.staging.write(queue, (native, m.offset), tail, waits, event)?)
+        })
+    }
+
+    fn write_buffer_transfer(&mut self, m: WriteBufferTransfer) -> Result<(), End> {
+        self.gate(&m.command, m.transfer, Direction::In, (m.buffer, m.offset, m.size))
+    }
+
+    fn transfer_data(&mut self, m: TransferData, tail: &mut dyn Tail) -> Result<(), End> {
+        self.receive(m.transfer, m.offset, tail)
+    }
+
+    fn read_buffer(&mut self, m: ReadBuffer) -> Result<(), End> {
+        if m.size > MAX_EAGER as u64 {
+            return self.gate(&m.command, m.transfer, Direction::Out, (m.buffer, m.offset, m.size));
+        }
+        let total = self.objects();
+        let buffer = self.buffer_range(m.buffer, m.offset, m.size)?;
+        let queue = self.lanes.lane(m.command.queue)?.queue.clone();
+        let size = m.size as usize;
+        let held = self.common.staged_reads.fetch_add(size, Ordering::Relaxed);
+        let outcome = match crate::session::gather(&self.lanes.events, &m.command.waits)? {
+            Err(status) => Err(status),
+            Ok(_) if held + size > MAX_STAGED => Err(cl::CL_OUT_OF_HOST_MEMORY),
+            Ok(waits) => queue.native.as_ref().map_err(|status| *status).and_then(|native| {
+                let buffer = buffer.native.as_ref().map_err(|status| *status)?;
+                native::StagedRead::enqueue(native, buffer, m.offset, size, &waits)
+            }),
+        };
+        let read = match outcome {
+            Ok(read) => read,
+            Err(status) => {
+                self.common.staged_reads.fetch_sub(size, Ordering::Relaxed);
+                self.common.outgoing.leave(&TransferFailed { transfer: m.transfer, status });
+                // Without an event, the failed transfer says it all.
+                return match m.command.event {
+                    Some(_) => self.lanes.fail(total, m.command.event, status, &queue),
+                    None => Ok(()),
+                };
+            }
+        };
+        let event = read.event().clone();
+        let owed = OwedRead { transfer: m.transfer, read };
+        let cell = Arc::new(Cell::new(m.command.event, Some(event), Some(queue.clone()), Some(owed)));
+        queue.push(cell.clone());
+        self.lanes.touch(&queue);
+        if let Some(id) = m.command.event {
+            Self::claim(total, &mut self.lanes.events, id, cell.clone())?;
+        }
+        self.defer(Deferred::Read(cell));
+        Ok(())
+    }
+
+    fn copy_buffer(&mut self, m: CopyBuffer) -> Result<(), End> {
+        let total = self.objects();
+        let source = self.buffer_range(m.source, m.source_offset, m.size)?;
+        let target = self.buffer_range(m.target, m.target_offset, m.size)?;
+        self.lanes.enqueue(total, &m.command, |lane, waits, event| {
+            Ok(lane.native().and_then(|queue| {
+                let source = source.native.as_ref().map_err(|status| *status)?;
+                let target = target.native.as_ref().map_err(|status| *status)?;
+                queue.copy((source, m.source_offset), (target, m.target_offset), m.size, waits, event)
+            }))
+        })
+    }
+
+    fn fill_buffer(&mut self, m: FillBuffer<'_>) -> Result<(), End> {
+        let total = self.objects();
+        let buffer = self.buffer_range(m.buffer, m.offset, m.size)?;
+        self.lanes.enqueue(total, &m.command, |lane, waits, event| {
+            Ok(lane.native().and_then(|queue| {
+                let buffer = buffer.native.as_ref().map_err(|status| *status)?;
+                queue.fill(buffer, m.pattern, (m.offset, m.size), waits, event)
+            }))
+        })
+    }
+
+    fn marker(&mut self, m: Marker) -> Result<(), End> {
+        let total = self.objects();
+        self.lanes.enqueue(total, &m.command, |lane, waits, event| {
+            Ok(lane.native().and_then(|queue| queue.marker(waits, event)))
+        })
+    }
+
+    fn barrier(&mut self, m: Barrier) -> Result<(), End> {
+        let total = self.objects();
+        self.lanes.enqueue(total, &m.command, |lane, waits, event| {
+            let in_order = lane.queue.in_order;
+            let outcome = lane.native().and_then(|queue| queue.barrier(waits, event || !in_order));
+            if let (false, Ok(Some(barrier))) = (in_order, &outcome) {
+                // Gated transfers must heed it.
+                lane.barrier = Some(barrier.clone());
+            }
+            Ok(outcome)
+        })
+    }
+
+    fn create_user_event(&mut self, m: CreateUserEvent) -> Result<(), End> {
+        let total = self.objects();
+        let context = self.context(m.context)?;
+        let made = match &context.native {
+            Ok(native) => native::UserEvent::new(native),
+            Err(status) => Err(*status),
+        };
+        let cell = match made {
+            Ok(user) => {
+                let event = user.event().clone();
+                Self::claim(total, &mut self.user_events, m.event, user)?;
+                Cell::new(Some(m.event), Some(event), None, None)
+            }
+            Err(status) => Cell::failed(m.event, status, None),
+        };
+        // The client sets it, and needs not be told.
+        cell.silence();
+        Self::claim(total, &mut self.lanes.events, m.event, Arc::new(cell))
+    }
+
+    fn set_user_event_status(&mut self, m: SetUserEventStatus) -> Result<(), End> {
+        if m.status > 0 {
+            return Err(End::refused(format_args!("status {} for user event {}", m.status, m.event)));
+        }
+        match self.user_events.remove(&m.event) {
+            Some(user) => {
+                // The client has checked that it is set once; commands run from here.
+                let _ = user.set(m.status);
+                Ok(())
+            }
+            None if self.lanes.events.contains_key(&m.event) => Ok(()),
+            None => Err(unknown(m.event)),
+        }
+    }
+
+    fn release_event(&mut self, m: ReleaseEvent) -> Result<(), End> {
+        let cell = self.lanes.events.remove(&m.event).ok_or_else(|| unknown(m.event))?;
+        cell.silence();
+        Ok(())
+    }
+
+    fn subscribe(&mut self, m: Subscribe) -> Result<(), End> {
+        let cell = self.lanes.events.get(&m.event).ok_or_else(|| unknown(m.event))?;
+        if !cell.settled() {
+            notify(&self.common, cell.native.clone(), News::Ended(cell.clone()));
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, m: Finish, call: CallId<Waited>) -> Result<(), End> {
+        let queue = self.lanes.lane(m.queue)?.queue.clone();
+        // Finishing delivers the reads of its own queue.
+        self.demote(|deferred| match deferred {
+            Deferred::Read(cell) => cell.queue.as_ref().is_some_and(|of| Arc::ptr_eq(of, &queue)),
+            Deferred::Gate(_) => false,
+        });
+        self.job = Some(Job::Finish(queue, call));
+        Ok(())
+    }
+
+    fn wait_for_events(&mut self, m: WaitForEvents, call: CallId<Waited>) -> Result<(), End> {
+        let cells = self.lanes.cells(&m.events)?;
+        self.demote(|deferred| match deferred {
+            Deferred::Read(cell) => cells.iter().any(|waited| Arc::ptr_eq(waited, cell)),
+            Deferred::Gate(_) => false,
+        });
+        self.job = Some(Job::Wait(cells, call));
+        Ok(())
+    }
+
+    fn ping(&mut self, m: Ping, call: CallId<()>, _tail: &mut dyn Tail) -> Result<(), End> {
+        if m.answer as usize > MAX_TAIL {
+            return Err(End::refused(format_args!("a ping for {} bytes", m.answer)));
+        }
+        self.start(Job::Ping(m.answer as usize, call));
+        Ok(())
+    }
+
+    fn goodbye(&mut self, _: Goodbye) -> Result<(), End> {
+        Err(End::Goodbye)
+    }
+}
+
+impl Session {
+    /// Leaves `job` to be run next, which does not see to anything deferred.
+    fn start(&mut self, job: Job) {
+        self.demote(|_| false);
+        self.job = Some(job);
+    }
+}
+
+impl Lane {
+    fn native(&self) -> Result<&native::Queue, Status> {
+        self.queue.native.as_ref().map_err(|status| *status)
+    }
+}
+
+impl Kernel {
+    /// The native kernel, if all of its arguments could be set.
+    fn launchable(&self) -> Result<&native::Kernel, Status> {
+        match self.unusable.first() {
+            Some((_, status)) => Err(*status),
+            None => self.native.as_ref().map_err(|status| *status),
+        }
+    }
+
+    /// Sets an argument. What cannot be set makes launches fail until it is set to something better.
+    fn set(&mut self, index: u32, value: ArgValue<'_>, buffer: Option<Arc<Buffer>>) {
+        let outcome = self.try_set(index, value, buffer.as_deref());
+        if !self.unusable.is_empty() {
+            self.unusable.retain(|(bad, _)| *bad != index);
+        }
+        match outcome {
+            Ok(()) => {
+                if let Some(place) = self.buffers.get_mut(index as usize) {
+                    *place = buffer;
+                }
+            }
+            Err(status) => self.unusable.push((index, status)),
+        }
+    }
+
+    fn try_set(&mut self, index: u32, value: ArgValue<'_>, buffer: Option<&Buffer>) -> Result<(), Status> {
+        let native = self.native.as_mut().map_err(|status| *status)?;
+        let kind = *self.kinds.get(index as usize).ok_or(cl::CL_INVALID_ARG_INDEX)?;
+        match (value, kind) {
+            (ArgValue::Bytes(bytes), ArgKind::Value(size)) if bytes.len() == size as usize => {
+                native.set_bytes(index, bytes)
+            }
+            (ArgValue::Bytes(_), ArgKind::Value(_)) => Err(cl::CL_INVALID_ARG_SIZE),
+            // A driver would follow a handle made of these bytes.
+            (ArgValue::Bytes(bytes), ArgKind::Unknown) if bytes.len() != size_of::<cl::cl_mem>() => {
+                native.set_bytes(index, bytes)
+            }
+            (ArgValue::Buffer(None), ArgKind::Buffer | ArgKind::Unknown) => native.set_buffer(index, None),
+            (ArgValue::Buffer(Some(_)), ArgKind::Buffer | ArgKind::Unknown) => {
+                let buffer = buffer.ok_or(cl::CL_INVALID_MEM_OBJECT)?;
+                native.set_buffer(index, Some(buffer.native.as_deref().map_err(|status| *status)?))
+            }
+            (ArgValue::Local(size), ArgKind::Local | ArgKind::Unknown) => native.set_local(index, size),
+            _ => Err(cl::CL_INVALID_ARG_VALUE),
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! The state of a session, as the one thread that reads commands sees it.
+
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use ropeway_abi as cl;
+use ropeway_protocol::content::ContentHash;
+use ropeway_protocol::ids::{BufferId, ContextId, EventId, KernelId, ProgramId, QueueId, TransferId};
+use ropeway_protocol::limits;
+use ropeway_protocol::types::{Command, EventList, Status};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use crate::common::{Common, News};
+use crate::error::End;
+use crate::job::Job;
+use crate::native::{self, Waits};
+use crate::objects::{Buffer, Cell, Cells, Context, Kernel, Program, Queue};
+use crate::transfer::Gate;
+use crate::warmup::Warm;
+
+/// A queue and what only the reader of commands needs of it.
+pub struct Lane {
+    /// What other threads see.
+    pub queue: Arc<Queue>,
+    /// Memory of small writes.
+    pub staging: native::Staging,
+    /// The last barrier of an out-of-order queue.
+    pub barrier: Option<native::Event>,
+}
+
+/// Queues and events: what every command needs.
+#[derive(Default)]
+pub struct Lanes {
+    /// The queues.
+    pub queues: FxHashMap<QueueId, Lane>,
+    /// The events whose names the client still uses.
+    pub events: FxHashMap<EventId, Arc<Cell>>,
+    /// Queues on which something was enqueued since they were flushed.
+    dirty: SmallVec<[Arc<Queue>; 4]>,
+}
+
+/// A transfer from the client that is not over.
+pub struct Incoming {
+    /// Where the bytes go.
+    pub gate: Arc<Gate>,
+    /// How many have come.
+    pub received: u64,
+    /// The buffer whose first contents they are; no command is about them then.
+    pub initial: Option<BufferId>,
+}
+
+/// Something natively under way that somebody should wait for: whoever has nothing else to do, or else a callback.
+pub enum Deferred {
+    /// A small read.
+    Read(Arc<Cell>),
+    /// A transfer that may not begin yet.
+    Gate(Arc<Gate>),
+}
+
+/// The session.
+pub struct Session {
+    /// Shared with the other threads.
+    pub common: Arc<Common>,
+    /// Platforms, devices, warm contexts.
+    pub warm: Warm,
+    /// Bytes of device memory that the session may take.
+    pub memory_quota: Option<u64>,
+    /// For tests: use rings of pinned memory also where buffers could be mapped.
+    pub force_pinned: bool,
+    /// Contexts.
+    pub contexts: FxHashMap<ContextId, Arc<Context>>,
+    /// Queues and events.
+    pub lanes: Lanes,
+    /// Buffers.
+    pub buffers: FxHashMap<BufferId, Arc<Buffer>>,
+    /// Bytes of all buffers.
+    pub buffer_bytes: u64,
+    /// Programs.
+    pub programs: FxHashMap<ProgramId, Arc<Program>>,
+    /// Kernels.
+    pub kernels: FxHashMap<KernelId, Kernel>,
+    /// User events, which are also among the events.
+    pub user_events: FxHashMap<EventId, native::UserEvent>,
+    /// Transfers from the client.
+    pub incoming: FxHashMap<TransferId, Incoming>,
+    /// Program contents of which not all pieces have come.
+    pub contents: FxHashMap<ContentHash, Vec<u8>>,
+    /// What the last handler wants done.
+    pub job: Option<Job>,
+    /// What nobody waits for yet.
+    pub deferred: SmallVec<[Deferred; 4]>,
+}
+
+/// A name that the client uses and the session does not know.
+pub fn unknown(what: impl std::fmt::Display) -> End {
+    End::refused(format_args!("{what} does not exist"))
+}
+
+impl Session {
+    /// A session without objects.
+    pub fn new(common: Arc<Common>, warm: Warm, memory_quota: Option<u64>, force_pinned: bool) -> Self {
+        Self {
+            common,
+            warm,
+            memory_quota,
+            force_pinned,
+            contexts: FxHashMap::default(),
+            lanes: Lanes::default(),
+            buffers: FxHashMap::default(),
+            buffer_bytes: 0,
+            programs: FxHashMap::default(),
+            kernels: FxHashMap::default(),
+            user_events: FxHashMap::default(),
+            incoming: FxHashMap::default(),
+            contents: FxHashMap::default(),
+            job: None,
+            deferred: SmallVec::new(),
+        }
+    }
+
+    /// Adds an object under a name that must be new.
+    ///
+    /// # Errors
+    /// The name is taken, or the session has too many objects.
+    pub fn claim<K: Eq + std::hash::Hash + Copy + std::fmt::Display, V>(
+        total: usize,
+        map: &mut FxHashMap<K, V>,
+        id: K,
+        value: V,
+    ) -> Result<(), End> {
+        if total >= limits::MAX_OBJECTS {
+            return Err(End::refused(format_args!("more than {} objects", limits::MAX_OBJECTS)));
+        }
+        match map.entry(id) {
+            Entry::Occupied(_) => Err(End::refused(format_args!("{id} exists already"))),
+            Entry::Vacant(place) => {
+                place.insert(value);
+                Ok(())
+            }
+        }
+    }
+
+    /// How many objects there are.
+    pub fn objects(&self) -> usize {
+        self.contexts.len()
+            + self.lanes.queues.len()
+            + self.lanes.events.len()
+            + self.buffers.len()
+            + self.programs.len()
+            + self.kernels.len()
+    }
+
+    /// A context.
+    ///
+    /// # Errors
+    /// There is none of this name.
+    pub fn context(&self, id: ContextId) -> Result<&Arc<Context>, End> {
+        self.contexts.get(&id).ok_or_else(|| unknown(id))
+    }
+
+    /// What to do when no command is left to read: what somebody may be waiting for.
+    pub fn idle_job(&mut self) -> Option<Job> {
+        let job = match self.deferred.pop() {
+            Some(Deferred::Read(cell)) => Some(Job::Deliver(cell)),
+            Some(Deferred::Gate(gate)) => Some(Job::Begin(gate)),
+            None => self.common.outgoing.any_left().then_some(Job::SendNotes),
+        };
+        // One thread can wait for one thing only.
+        self.demote(|_| false);
+        job
+    }
+
+    /// Leaves everything deferred to callbacks, but for what `covered` says the next job sees to.
+    pub fn demote(&mut self, covered: impl Fn(&Deferred) -> bool) {
+        for deferred in self.deferred.drain(..) {
+            if covered(&deferred) {
+                continue;
+            }
+            let (event, news) = match deferred {
+                Deferred::Read(cell) => {
+                    if !cell.owes() {
+                        continue;
+                    }
+                    (cell.native.clone(), News::Ended(cell))
+                }
+                Deferred::Gate(gate) => (gate.may_begin.clone(), News::Open(gate)),
+            };
+            notify(&self.common, event, news);
+        }
+    }
+
+    /// Puts off waiting for a read or a transfer until there is nothing else to do.
+    pub fn defer(&mut self, deferred: Deferred) {
+        // An in-order queue's reads come in order: waiting for the first is enough, it is followed by the next.
+        if let (Some(Deferred::Read(first)), Deferred::Read(next)) = (self.deferred.last(), &deferred)
+            && let (Some(a), Some(b)) = (&first.queue, &next.queue)
+            && Arc::ptr_eq(a, b)
+        {
+            // The earlier one is told of when it ends, the later one is what a caller is likely to wait for.
+            self.demote(|_| false);
+        } else if !self.deferred.is_empty() {
+            self.demote(|_| false);
+        }
+        self.deferred.push(deferred);
+    }
+}
+
+/// Lets a callback pass on the end of `event`.
+pub fn notify(common: &Arc<Common>, event: Option<native::Event>, news: News) {
+    let Some(event) = event else { return common.tell(news) };
+    let (sender, news) = (common.clone(), std::sync::Mutex::new(Some(news)));
+    let news = Arc::new(news);
+    let later = news.clone();
+    let pass = move || {
+        if let Some(news) = crate::objects::lock(&later).take() {
+            sender.tell(news);
+        }
+    };
+    if event.on_end(pass).is_err()
+        && let Some(news) = crate::objects::lock(&news).take()
+    {
+        // No callback to be had: whoever gets the news waits instead.
+        common.tell(news);
+    }
+}
+
+impl Lanes {
+    /// Enqueues a command: gathers what it waits for, lets `enqueue` do it, and takes note of its event or its failure.
+    ///
+    /// # Errors
+    /// The client named a queue or event that does not exist, or `enqueue` ends the session.
+    pub fn enqueue(
+        &mut self,
+        total: usize,
+        command: &Command,
+        enqueue: impl FnOnce(&mut Lane, &Waits<'_>, bool) -> Result<Result<Option<native::Event>, Status>, End>,
+    ) -> Result<(), End> {
+        let lane = self.queues.get_mut(&command.queue).ok_or_else(|| unknown(command.queue))?;
+        let waits = gather(&self.events, &command.waits)?;
+        let outcome = match waits {
+            Ok(waits) => enqueue(lane, &waits, command.event.is_some())?,
+            Err(status) => Err(status),
+        };
+        let queue = &lane.queue;
+        if !queue.dirty.swap(true, Ordering::Relaxed) {
+            self.dirty.push(queue.clone());
+        }
+        match (command.event, outcome) {
+            (Some(id), Ok(event)) => {
+                let cell = Arc::new(Cell::new(Some(id), event, Some(queue.clone()), None));
+                queue.push(cell.clone());
+                Session::claim(total, &mut self.events, id, cell)
+            }
+            (None, Ok(_)) => Ok(()),
+            (event, Err(status)) => {
+                let queue = queue.clone();
+                self.fail(total, event, status, &queue)
+            }
+        }
+    }
+
+    /// Takes note of a command that came to nothing.
+    ///
+    /// # Errors
+    /// As [`Session::claim`].
+    pub fn fail(
+        &mut self,
+        total: usize,
+        event: Option<EventId>,
+        status: Status,
+        queue: &Arc<Queue>,
+    ) -> Result<(), End> {
+        let Some(id) = event else {
+            queue.note_error(status);
+            return Ok(());
+        };
+        let cell = Arc::new(Cell::failed(id, status, Some(queue.clone())));
+        queue.push(cell.clone());
+        Session::claim(total, &mut self.events, id, cell)
+    }
+
+    /// A command's lane.
+    ///
+    /// # Errors
+    /// There is none of this name.
+    pub fn lane(&mut self, id: QueueId) -> Result<&mut Lane, End> {
+        self.queues.get_mut(&id).ok_or_else(|| unknown(id))
+    }
+
+    /// Takes note that something was enqueued on `queue`.
+    pub fn touch(&mut self, queue: &Arc<Queue>) {
+        if !queue.dirty.swap(true, Ordering::Relaxed) {
+            self.dirty.push(queue.clone());
+        }
+    }
+
+    /// Whether something is to be flushed.
+    pub fn is_dirty(&self) -> bool {
+        !self.dirty.is_empty()
+    }
+
+    /// Hands to the devices what was enqueued, but for `except`, which is about to be finished.
+    pub fn flush(&mut self, except: Option<&Arc<Queue>>) {
+        for queue in self.dirty.drain(..) {
+            queue.dirty.store(false, Ordering::Relaxed);
+            if except.is_none_or(|except| !Arc::ptr_eq(except, &queue))
+                && let Ok(native) = &queue.native
+                && let Err(status) = native.flush()
+            {
+                queue.note_error(status);
+            }
+        }
+    }
+
+    /// The cells of these events.
+    ///
+    /// # Errors
+    /// One of them does not exist.
+    pub fn cells(&self, list: &EventList) -> Result<Cells, End> {
+        list.0.iter().map(|id| self.events.get(id).cloned().ok_or_else(|| unknown(id))).collect()
+    }
+}
+
+/// The native events of a wait list. The inner error is for a list with an event that has no native one, as its command
+/// came to nothing.
+///
+/// # Errors
+/// One of them does not exist.
+pub fn gather<'a>(
+    events: &'a FxHashMap<EventId, Arc<Cell>>,
+    list: &EventList,
+) -> Result<Result<Waits<'a>, Status>, End> {
+    let mut waits = Waits::none();
+    let mut failed = false;
+    for id in &list.0 {
+        let cell = events.get(id).ok_or_else(|| unknown(id))?;
+        match &cell.native {
+            Some(event) => waits.push(event),
+            None => failed = true,
+        }
+    }
+    Ok(if failed { Err(cl::CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST) } else { Ok(waits) })
+}

@@ -1,0 +1,197 @@
+//! The threads of a session: one reads commands, the others wait for the device or the client.
+//!
+//! The thread that holds the reader's lock (the *leader*) reads commands and carries them out. What may wait is a
+//! [`Job`]: the leader runs it itself, with the lock given up. Usually it is back before anybody noticed, takes the lock
+//! again, and no thread was woken on the way of a blocking call. Should it stay away, the *follower*, which looks at
+//! regular intervals, takes the lock over and leads; the old leader, once back, finds the lock taken and follows.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+use crate::error::End;
+use crate::input::Input;
+use crate::job::Job;
+use crate::objects::lock;
+use crate::session::Session;
+
+/// How often the follower looks. A lock that was free at two looks with nobody taking it in between is taken over.
+const TICK: Duration = Duration::from_micros(300);
+
+/// After so many looks with no job under way the follower sleeps until the next one.
+const QUIET_TICKS: u32 = 200;
+
+/// Most threads of a session. Each is in a job that waits for the device, or one of the two that are not.
+const MAX_THREADS: usize = 64;
+
+/// What the leader holds.
+pub struct Reader {
+    /// Where commands come from.
+    pub input: Input,
+    /// What they act on.
+    pub session: Session,
+}
+
+impl Reader {
+    /// Reads and carries out commands until one asks for something that may wait.
+    fn next_job(&mut self) -> Result<Job, End> {
+        let Self { input, session } = self;
+        loop {
+            while input.dispatch(session)? {
+                if let Some(job) = session.job.take() {
+                    let finished = if let Job::Finish(queue, _) = &job { Some(queue) } else { None };
+                    session.lanes.flush(finished);
+                    return Ok(job);
+                }
+            }
+            let settled =
+                session.deferred.is_empty() && !session.lanes.is_dirty() && !session.common.outgoing.any_left();
+            if settled {
+                input.fill()?;
+            } else if !input.try_fill()? {
+                session.lanes.flush(None);
+                if let Some(job) = session.idle_job() {
+                    return Ok(job);
+                }
+                input.fill()?;
+            }
+        }
+    }
+}
+
+/// The threads of a session.
+pub struct Team {
+    reader: Mutex<Reader>,
+    /// Changes whenever somebody takes or leaves the reader's lock.
+    turns: AtomicU64,
+    /// Held by the one follower that looks; others queue up behind it.
+    lookout: Mutex<()>,
+    /// The follower that looks, while it sleeps without a deadline.
+    asleep: Mutex<Option<Thread>>,
+    is_asleep: AtomicBool,
+    followers: AtomicUsize,
+    in_jobs: AtomicUsize,
+    threads: AtomicUsize,
+    over: Box<dyn Fn(End) + Send + Sync>,
+    common: Arc<crate::common::Common>,
+}
+
+impl Team {
+    /// A team for this session. `over` is told, by whichever thread finds out, why the session is over.
+    pub fn new(reader: Reader, over: impl Fn(End) + Send + Sync + 'static) -> Arc<Self> {
+        let common = reader.session.common.clone();
+        Arc::new(Self {
+            reader: Mutex::new(reader),
+            turns: AtomicU64::new(0),
+            lookout: Mutex::new(()),
+            asleep: Mutex::new(None),
+            is_asleep: AtomicBool::new(false),
+            followers: AtomicUsize::new(0),
+            in_jobs: AtomicUsize::new(0),
+            threads: AtomicUsize::new(1),
+            over: Box::new(over),
+            common,
+        })
+    }
+
+    /// Lets the calling thread lead first, with a follower ready.
+    pub fn serve(self: &Arc<Self>) {
+        let first = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        let outcome = self.add_follower().and_then(|()| self.lead(first)).and_then(|()| self.take_turns());
+        if let Err(end) = outcome {
+            (self.over)(end);
+        }
+    }
+
+    fn add_follower(self: &Arc<Self>) -> Result<(), End> {
+        if self.threads.fetch_add(1, Ordering::Relaxed) >= MAX_THREADS {
+            return Err(End::refused(format_args!("more than {MAX_THREADS} calls that wait at the same time")));
+        }
+        self.followers.fetch_add(1, Ordering::Relaxed);
+        let team = self.clone();
+        let spawned = thread::Builder::new().name("session".into()).spawn(move || {
+            if let Err(end) = team.take_turns() {
+                (team.over)(end);
+            }
+        });
+        spawned.map(drop).map_err(End::Broken)
+    }
+
+    /// Follows and leads in turn. The caller counts as a follower already.
+    fn take_turns(self: &Arc<Self>) -> Result<(), End> {
+        loop {
+            let reader = self.follow();
+            self.lead(reader)?;
+        }
+    }
+
+    /// Leads until another thread does; the caller counts as a follower then.
+    fn lead<'a>(self: &'a Arc<Self>, mut reader: MutexGuard<'a, Reader>) -> Result<(), End> {
+        loop {
+            let job = reader.next_job()?;
+            let more = reader.input.buffered();
+            drop(reader);
+            self.turns.fetch_add(1, Ordering::Relaxed);
+            self.in_jobs.fetch_add(1, Ordering::SeqCst);
+            if self.followers.load(Ordering::Relaxed) == 0 {
+                self.add_follower()?;
+            } else if more || self.is_asleep.load(Ordering::SeqCst) {
+                self.wake();
+            }
+            let outcome = job.run(&self.common);
+            self.in_jobs.fetch_sub(1, Ordering::SeqCst);
+            outcome?;
+            reader = match self.reader.try_lock() {
+                Ok(reader) => reader,
+                Err(TryLockError::Poisoned(error)) => error.into_inner(),
+                Err(TryLockError::WouldBlock) => {
+                    self.followers.fetch_add(1, Ordering::Relaxed);
+                    return Ok(());
+                }
+            };
+            self.turns.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn wake(&self) {
+        if let Some(thread) = lock(&self.asleep).as_ref() {
+            thread.unpark();
+        }
+    }
+
+    /// Looks until the reader's lock is left alone, and takes it.
+    fn follow(&self) -> MutexGuard<'_, Reader> {
+        let _lookout = lock(&self.lookout);
+        *lock(&self.asleep) = Some(thread::current());
+        let mut seen = self.turns.load(Ordering::Relaxed);
+        let mut quiet = 0;
+        loop {
+            if self.in_jobs.load(Ordering::SeqCst) == 0 && quiet >= QUIET_TICKS {
+                self.is_asleep.store(true, Ordering::SeqCst);
+                // A leader that went into a job before it could see the flag is seen here.
+                if self.in_jobs.load(Ordering::SeqCst) == 0 {
+                    thread::park();
+                }
+                self.is_asleep.store(false, Ordering::SeqCst);
+                quiet = 0;
+            } else {
+                thread::park_timeout(TICK);
+            }
+            let turns = self.turns.load(Ordering::Relaxed);
+            quiet = if turns == seen { quiet + 1 } else { 0 };
+            if turns == seen && self.in_jobs.load(Ordering::SeqCst) > 0 {
+                let reader = match self.reader.try_lock() {
+                    Ok(reader) => reader,
+                    Err(TryLockError::Poisoned(error)) => error.into_inner(),
+                    Err(TryLockError::WouldBlock) => continue,
+                };
+                self.turns.fetch_add(1, Ordering::Relaxed);
+                self.followers.fetch_sub(1, Ordering::Relaxed);
+                *lock(&self.asleep) = None;
+                return reader;
+            }
+            seen = turns;
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! Transfers too large to be kept in memory: their bytes go between the socket and mapped or pinned memory.
+//!
+//! Such a command is *gated*. A marker on its queue says when it may begin; a barrier behind the marker, which waits for
+//! a user event of the worker's, keeps the queue until all bytes have gone through.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use ropeway_abi as cl;
+use ropeway_protocol::ids::TransferId;
+use ropeway_protocol::limits::CHUNK;
+use ropeway_protocol::messages::{ReadData, TransferFailed, TransferReady};
+use ropeway_protocol::types::Status;
+use ropeway_protocol::{Tail, TailError};
+
+use crate::common::Common;
+use crate::error::End;
+use crate::native::{Event, Mapping, UserEvent};
+use crate::objects::{Buffer, Cell, lock};
+
+/// Which way the bytes go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Direction {
+    /// From the client into a buffer.
+    In,
+    /// From a buffer to the client.
+    Out,
+}
+
+/// Where received bytes go.
+enum Sink {
+    /// The client was not told to send yet.
+    Closed,
+    /// Into the mapped buffer.
+    Mapped(Mapping),
+    /// Through the context's ring of pinned memory.
+    Ring,
+    /// Nowhere: the buffer could not be made, or writing to it failed with this.
+    Nowhere(Status),
+}
+
+/// A gated transfer.
+pub struct Gate {
+    /// Its name.
+    pub transfer: TransferId,
+    /// Which way.
+    pub direction: Direction,
+    /// Which buffer.
+    pub buffer: Arc<Buffer>,
+    /// Where in it.
+    pub offset: u64,
+    /// How many bytes.
+    pub size: u64,
+    /// When it may begin; `None` for at once.
+    pub may_begin: Option<Event>,
+    /// Keeps the queue until it is set; `None` for the first contents of a buffer, which has no queue.
+    pub barrier: Option<UserEvent>,
+    /// The command's event, if the client has one.
+    pub cell: Option<Arc<Cell>>,
+    begun: AtomicBool,
+    sink: Mutex<Sink>,
+}
+
+impl Gate {
+    /// A transfer that has not begun.
+    pub fn new(transfer: TransferId, direction: Direction, buffer: Arc<Buffer>, (offset, size): (u64, u64)) -> Self {
+        Self {
+            transfer,
+            direction,
+            buffer,
+            offset,
+            size,
+            may_begin: None,
+            barrier: None,
+            cell: None,
+            begun: AtomicBool::new(false),
+            sink: Mutex::new(Sink::Closed),
+        }
+    }
+
+    /// Waits until it may begin, and begins: asks the client for the bytes, or sends them all.
+    ///
+    /// # Errors
+    /// The session is over.
+    pub fn begin(&self, common: &Common) -> Result<(), End> {
+        let outcome = match &self.may_begin {
+            // The wait also fails when an event that the command waits for has.
+            Some(event) => event.wait().map_err(|_| cl::CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST),
+            None => Ok(()),
+        };
+        if self.begun.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        match self.direction {
+            Direction::In => {
+                match outcome.and_then(|()| self.open()) {
+                    Ok(()) => {
+                        let mut sending = common.outgoing.lock();
+                        sending.note(&TransferReady { transfer: self.transfer });
+                        sending.send()?;
+                    }
+                    Err(status) => self.fail(common, status)?,
+                }
+                Ok(())
+            }
+            Direction::Out => match outcome.map_or_else(|status| Ok(Err(status)), |()| self.send_all(common))? {
+                Ok(()) => {
+                    self.end(cl::CL_COMPLETE);
+                    Ok(())
+                }
+                Err(status) => self.fail(common, status),
+            },
+        }
+    }
+
+    /// Makes the place where bytes are received.
+    ///
+    /// # Errors
+    /// What the native calls returned.
+    pub fn open(&self) -> Result<(), Status> {
+        let native = self.buffer.native.as_ref().map_err(|status| *status)?;
+        let context = &self.buffer.context;
+        let sink = if context.maps {
+            Sink::Mapped(Mapping::to_write(context.transfer_queue()?, native, self.offset, self.size)?)
+        } else {
+            Sink::Ring
+        };
+        *lock(&self.sink) = sink;
+        Ok(())
+    }
+
+    /// Lets the bytes that are to come go nowhere.
+    pub fn discard(&self, status: Status) {
+        *lock(&self.sink) = Sink::Nowhere(status);
+    }
+
+    /// Receives the next bytes, which belong at `at` in the transfer. The caller has checked that they are within it.
+    ///
+    /// # Errors
+    /// The link broke, or the client sends without having been asked to.
+    pub fn receive(&self, at: u64, tail: &mut dyn Tail) -> Result<(), End> {
+        let mut sink = lock(&self.sink);
+        match &mut *sink {
+            Sink::Closed => Err(End::refused(format_args!("bytes of {} before it was asked for them", self.transfer))),
+            Sink::Mapped(mapping) => {
+                let at = at as usize;
+                let end = at + tail.remaining();
+                Ok(tail.read_exact(&mut mapping.bytes_mut()[at..end])?)
+            }
+            Sink::Nowhere(_) => Ok(()),
+            Sink::Ring => {
+                if let Err(status) = self.receive_pinned(at, tail)? {
+                    *sink = Sink::Nowhere(status);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn receive_pinned(&self, mut at: u64, tail: &mut dyn Tail) -> Result<Result<(), Status>, TailError> {
+        let native = match &self.buffer.native {
+            Ok(native) => native,
+            Err(status) => return Ok(Err(*status)),
+        };
+        let context = &self.buffer.context;
+        let mut broken = None;
+        let outcome = context.with_ring(&context.ring_in, |ring| {
+            while tail.remaining() > 0 {
+                let len = tail.remaining().min(CHUNK);
+                if let Err(error) = tail.read_exact(&mut ring.chunk()?[..len]) {
+                    broken = Some(error);
+                    return Ok(());
+                }
+                ring.write(native, self.offset + at, len)?;
+                at += len as u64;
+            }
+            Ok(())
+        });
+        match broken {
+            Some(error) => Err(error),
+            None => Ok(outcome),
+        }
+    }
+
+    /// All bytes have come: sees that they are in the buffer, and ends the command.
+    ///
+    /// # Errors
+    /// The session is over.
+    pub fn land(&self, common: &Common) -> Result<(), End> {
+        match self.settle() {
+            Ok(()) => {
+                self.end(cl::CL_COMPLETE);
+                Ok(())
+            }
+            Err(status) => self.fail(common, status),
+        }
+    }
+
+    /// Waits until all received bytes are in the buffer.
+    ///
+    /// # Errors
+    /// What the native calls returned.
+    pub fn settle(&self) -> Result<(), Status> {
+        let sink = std::mem::replace(&mut *lock(&self.sink), Sink::Closed);
+        match sink {
+            Sink::Mapped(mapping) => mapping.unmap(),
+            Sink::Ring => {
+                let context = &self.buffer.context;
+                context.with_ring(&context.ring_in, |ring| ring.drain())
+            }
+            Sink::Nowhere(status) => Err(status),
+            Sink::Closed => Ok(()),
+        }
+    }
+
+    /// Sends all bytes to the client.
+    fn send_all(&self, common: &Common) -> Result<Result<(), Status>, End> {
+        let context = &self.buffer.context;
+        if !context.maps {
+            return self.send_pinned(common);
+        }
+        let mapping = self
+            .buffer
+            .native
+            .as_ref()
+            .map_err(|status| *status)
+            .and_then(|native| Mapping::to_read(context.transfer_queue()?, native, self.offset, self.size));
+        let mapping = match mapping {
+            Ok(mapping) => mapping,
+            Err(status) => return Ok(Err(status)),
+        };
+        let mut offset = 0;
+        for piece in mapping.bytes().chunks(CHUNK) {
+            self.send_piece(common, offset, piece)?;
+            offset += piece.len() as u64;
+        }
+        Ok(mapping.unmap())
+    }
+
+    fn send_pinned(&self, common: &Common) -> Result<Result<(), Status>, End> {
+        let native = match &self.buffer.native {
+            Ok(native) => native,
+            Err(status) => return Ok(Err(*status)),
+        };
+        let context = &self.buffer.context;
+        let mut over = None;
+        let outcome = context.with_ring(&context.ring_out, |ring| {
+            let len = |offset: u64| (self.size - offset).min(CHUNK as u64);
+            // Copies run ahead of sending by all of the ring but the chunk that is being sent.
+            let ahead = ring.depth() - 1;
+            let mut under_way = std::collections::VecDeque::new();
+            let (mut copied, mut sent) = (0, 0);
+            while sent < self.size {
+                while copied < self.size && under_way.len() < ahead {
+                    under_way.push_back(ring.read(native, self.offset + copied, len(copied) as usize)?);
+                    copied += len(copied);
+                }
+                let Some(index) = under_way.pop_front() else { break };
+                let piece = &ring.copied(index)?[..len(sent) as usize];
+                if let Err(end) = self.send_piece(common, sent, piece) {
+                    over = Some(end);
+                    return Ok(());
+                }
+                sent += len(sent);
+            }
+            Ok(())
+        });
+        match over {
+            Some(end) => Err(end),
+            None => Ok(outcome),
+        }
+    }
+
+    fn send_piece(&self, common: &Common, offset: u64, piece: &[u8]) -> Result<(), End> {
+        let mut sending = common.outgoing.lock();
+        sending.note_with_tail(&ReadData { transfer: self.transfer, offset }, piece)?;
+        Ok(sending.send()?)
+    }
+
+    /// Tells the client that the transfer came to nothing, and ends the command with an error.
+    fn fail(&self, common: &Common, status: Status) -> Result<(), End> {
+        let mut sending = common.outgoing.lock();
+        sending.note(&TransferFailed { transfer: self.transfer, status });
+        sending.send()?;
+        drop(sending);
+        self.end(status);
+        Ok(())
+    }
+
+    /// Lets the queue go on.
+    fn end(&self, status: Status) {
+        let mut native = cl::CL_COMPLETE;
+        if status != cl::CL_COMPLETE
+            && let Some(cell) = &self.cell
+        {
+            cell.fail(status);
+            // Those who wait for this command's event must not run. Without an event, only the queue's order counts.
+            native = status;
+        }
+        if let Some(barrier) = &self.barrier {
+            // It is set only here, and `begun` lets only one thread come here.
+            let _ = barrier.set(native);
+        }
+    }
+}
