@@ -113,7 +113,7 @@ impl Queue {
     }
 
     /// As [`Queue::enqueue_marker`], for a command that is nothing more at the server.
-    pub(crate) fn enqueue_marker_as(self: &Arc<Self>, order: Order<'_>, command: u32) -> Result<Enqueued> {
+    pub fn enqueue_marker_as(self: &Arc<Self>, order: Order<'_>, command: u32) -> Result<Enqueued> {
         self.enqueue(order, command, |command| Marker { command })
     }
 

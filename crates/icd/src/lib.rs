@@ -1,1 +1,26 @@
-//! TODO
+//! `libropeway.so`: the OpenCL driver that an ICD loader finds. The C boundary and nothing else: handles, argument checks as
+//! the OpenCL 3.0 API specification words them, info queries. What the calls mean is in `ropeway-client`.
+//!
+//! | where | what |
+//! |---|---|
+//! | [`api`] | the functions, grouped by object; above each check, the specification's condition |
+//! | [`dispatch`], [`exports`] | how a loader finds them |
+//! | [`handle`] | what `cl_context`, `cl_mem` and so on point to |
+//! | [`objects`] | what a handle stands for |
+//! | [`info`] | answers to queries |
+//! | [`host`] | the application's memory |
+//! | [`guard`] | panics, forks, tracing |
+//! | [`farewell`] | what is printed when the process ends |
+//! | [`offered`] | what of a native device is offered through Ropeway |
+#![allow(non_snake_case)]
+
+mod api;
+mod dispatch;
+mod exports;
+mod farewell;
+mod guard;
+mod handle;
+mod host;
+mod info;
+mod objects;
+mod offered;

@@ -1,0 +1,128 @@
+//! Devices (OpenCL 3.0 API, section 4.2).
+
+use std::ffi::c_void;
+
+use ropeway_abi::ropeway::CL_DEVICE_SERVER_ADDRESS_ROPEWAY;
+use ropeway_abi::{
+    CL_DEVICE_AVAILABLE, CL_DEVICE_NOT_FOUND, CL_DEVICE_PLATFORM, CL_DEVICE_TYPE, CL_DEVICE_TYPE_ACCELERATOR,
+    CL_DEVICE_TYPE_ALL, CL_DEVICE_TYPE_CPU, CL_DEVICE_TYPE_CUSTOM, CL_DEVICE_TYPE_DEFAULT, CL_DEVICE_TYPE_GPU,
+    CL_INVALID_DEVICE_TYPE, CL_INVALID_VALUE, cl_device_id, cl_device_info, cl_device_type, cl_int, cl_platform_id,
+    cl_uint,
+};
+
+use super::enumerate;
+use crate::guard;
+use crate::handle::Handle;
+use crate::info::{Answered, Info};
+use crate::objects::{Device, Platform};
+use crate::offered::{self, Answer};
+
+/// The platform's devices of these types.
+///
+/// # Errors
+/// CL_INVALID_DEVICE_TYPE if device_type is not a valid value; CL_DEVICE_NOT_FOUND if no devices match it.
+pub fn of_type(platform: &Platform, device_type: cl_device_type) -> Result<Vec<Handle<Device>>, cl_int> {
+    const SINGLE: cl_device_type =
+        CL_DEVICE_TYPE_CPU | CL_DEVICE_TYPE_GPU | CL_DEVICE_TYPE_ACCELERATOR | CL_DEVICE_TYPE_CUSTOM;
+    if device_type != CL_DEVICE_TYPE_ALL && (device_type == 0 || device_type & !(SINGLE | CL_DEVICE_TYPE_DEFAULT) != 0)
+    {
+        return Err(CL_INVALID_DEVICE_TYPE);
+    }
+    let types = |device: &Handle<Device>| device.client.number(CL_DEVICE_TYPE);
+    // ALL is all but custom devices; they can be neither default.
+    let ordinary = |device: &&Handle<Device>| types(device) & CL_DEVICE_TYPE_CUSTOM == 0;
+    let mut found: Vec<_> = match device_type {
+        CL_DEVICE_TYPE_ALL => platform.devices().iter().filter(ordinary).cloned().collect(),
+        _ => platform.devices().iter().filter(|device| types(device) & device_type & SINGLE != 0).cloned().collect(),
+    };
+    if device_type != CL_DEVICE_TYPE_ALL
+        && device_type & CL_DEVICE_TYPE_DEFAULT != 0
+        && let Some(default) = platform.devices().iter().find(ordinary)
+        && !found.contains(default)
+    {
+        found.insert(0, default.clone());
+    }
+    if found.is_empty() { Err(CL_DEVICE_NOT_FOUND) } else { Ok(found) }
+}
+
+/// clGetDeviceIDs.
+pub unsafe extern "C" fn clGetDeviceIDs(
+    platform: cl_platform_id,
+    device_type: cl_device_type,
+    num_entries: cl_uint,
+    devices: *mut cl_device_id,
+    num_devices: *mut cl_uint,
+) -> cl_int {
+    guard::status("clGetDeviceIDs", || {
+        let platform = Handle::<Platform>::find(platform)?;
+        // CL_INVALID_VALUE if num_entries is 0 and devices is not NULL, or if both num_devices and devices are NULL.
+        if num_entries == 0 && !devices.is_null() || num_devices.is_null() && devices.is_null() {
+            return Err(CL_INVALID_VALUE);
+        }
+        let found = of_type(&platform, device_type);
+        let all: Vec<_> = found.iter().flatten().map(Handle::raw).collect();
+        // SAFETY: the caller's promise.
+        unsafe { enumerate(&all, num_entries, devices, num_devices) };
+        found
+    })
+}
+
+/// clGetDeviceInfo.
+pub unsafe extern "C" fn clGetDeviceInfo(
+    device: cl_device_id,
+    name: cl_device_info,
+    size: usize,
+    value: *mut c_void,
+    size_ret: *mut usize,
+) -> cl_int {
+    // SAFETY: the caller's promise.
+    let info = unsafe { Info::new(size, value, size_ret) };
+    guard::status("clGetDeviceInfo", || answer(&*Handle::<Device>::find(device)?, name, info))
+}
+
+fn answer(device: &Device, name: cl_device_info, info: Info) -> Result<Answered, cl_int> {
+    match name {
+        CL_DEVICE_PLATFORM => return info.value(device.platform.get()),
+        CL_DEVICE_SERVER_ADDRESS_ROPEWAY => return info.string(&device.client.server_address()),
+        CL_DEVICE_AVAILABLE if !device.client.is_available() => return info.value::<cl_uint>(0),
+        _ => {}
+    }
+    // CL_INVALID_VALUE if param_name is not one of the supported values: the native device says so, or was never asked.
+    let native = device.client.property(name).unwrap_or(Err(CL_INVALID_VALUE));
+    let Some(instead) = offered::device_info(name) else { return info.bytes(native?) };
+    // What the native device does not know at all (an older version's) stays unknown.
+    let native = native?;
+    match instead {
+        Answer::Uint(value) => info.value(value),
+        Answer::Ulong(value) => info.value(value),
+        Answer::Size(value) => info.value(value),
+        Answer::Null => info.value(std::ptr::null_mut::<c_void>()),
+        Answer::EmptyString => info.string(""),
+        Answer::EmptyArray => info.bytes(&[]),
+        Answer::EmptyList => info.value(0isize),
+        Answer::Extensions => info.string(&offered::extensions(native)),
+        Answer::ExtensionsWithVersion => info.bytes(&offered::extensions_with_version(native)),
+        Answer::LanguageFeatures => info.bytes(&offered::language_features(native)),
+        Answer::Refused => Err(CL_INVALID_VALUE),
+    }
+}
+
+/// clRetainDevice: without effect on root devices, and all are.
+pub unsafe extern "C" fn clRetainDevice(device: cl_device_id) -> cl_int {
+    guard::status("clRetainDevice", || Handle::<Device>::find(device))
+}
+
+/// clReleaseDevice: without effect on root devices, and all are.
+pub unsafe extern "C" fn clReleaseDevice(device: cl_device_id) -> cl_int {
+    guard::status("clReleaseDevice", || Handle::<Device>::find(device))
+}
+
+/// clRetainDeviceEXT (cl_ext_device_fission): as [`clRetainDevice`].
+pub unsafe extern "C" fn clRetainDeviceEXT(device: cl_device_id) -> cl_int {
+    guard::status("clRetainDeviceEXT", || Handle::<Device>::find(device))
+}
+
+/// clReleaseDeviceEXT (cl_ext_device_fission): as [`clReleaseDevice`].
+pub unsafe extern "C" fn clReleaseDeviceEXT(device: cl_device_id) -> cl_int {
+    guard::status("clReleaseDeviceEXT", || Handle::<Device>::find(device))
+}

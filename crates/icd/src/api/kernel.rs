@@ -1,0 +1,276 @@
+//! Kernels (OpenCL 3.0 API, sections 5.9 and 5.10).
+
+use std::ffi::{c_char, c_void};
+use std::sync::Arc;
+
+use ropeway_abi::{
+    CL_INVALID_ARG_INDEX, CL_INVALID_ARG_SIZE, CL_INVALID_ARG_VALUE, CL_INVALID_DEVICE, CL_INVALID_MEM_OBJECT,
+    CL_INVALID_PROGRAM_EXECUTABLE, CL_INVALID_VALUE, CL_KERNEL_ARG_ACCESS_QUALIFIER, CL_KERNEL_ARG_ADDRESS_QUALIFIER,
+    CL_KERNEL_ARG_INFO_NOT_AVAILABLE, CL_KERNEL_ARG_NAME, CL_KERNEL_ARG_TYPE_NAME, CL_KERNEL_ARG_TYPE_QUALIFIER,
+    CL_KERNEL_ATTRIBUTES, CL_KERNEL_COMPILE_WORK_GROUP_SIZE, CL_KERNEL_CONTEXT, CL_KERNEL_FUNCTION_NAME,
+    CL_KERNEL_LOCAL_MEM_SIZE, CL_KERNEL_NUM_ARGS, CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE,
+    CL_KERNEL_PRIVATE_MEM_SIZE, CL_KERNEL_PROGRAM, CL_KERNEL_REFERENCE_COUNT, CL_KERNEL_WORK_GROUP_SIZE, cl_device_id,
+    cl_int, cl_kernel, cl_kernel_arg_info, cl_kernel_info, cl_kernel_work_group_info, cl_program, cl_uint,
+};
+use ropeway_client::kernel::{self, Arg};
+use ropeway_protocol::types::{ArgKind, WorkGroupInfo};
+
+use super::enumerate;
+use super::loader::text;
+use crate::guard;
+use crate::handle::{self, Handle};
+use crate::info::{Answered, Info};
+use crate::objects::{Buffer, Device, Kernel, Program};
+
+/// clCreateKernel.
+pub unsafe extern "C" fn clCreateKernel(
+    program: cl_program,
+    kernel_name: *const c_char,
+    errcode_ret: *mut cl_int,
+) -> cl_kernel {
+    // SAFETY: the caller's promise, here and below.
+    unsafe {
+        guard::create("clCreateKernel", errcode_ret, || {
+            let program = Handle::<Program>::find(program)?;
+            // CL_INVALID_VALUE if kernel_name is NULL.
+            let name = text(kernel_name).ok_or(CL_INVALID_VALUE)?;
+            // CL_INVALID_PROGRAM_EXECUTABLE, then CL_INVALID_KERNEL_NAME: the client knows what was built.
+            let client = kernel::Kernel::new(&program.client, std::str::from_utf8(name).unwrap_or_default())?;
+            Ok(Handle::new(&program, Kernel { client, program: program.clone() })?.give())
+        })
+    }
+}
+
+/// clCreateKernelsInProgram.
+pub unsafe extern "C" fn clCreateKernelsInProgram(
+    program: cl_program,
+    num_kernels: cl_uint,
+    kernels: *mut cl_kernel,
+    num_kernels_ret: *mut cl_uint,
+) -> cl_int {
+    guard::status("clCreateKernelsInProgram", || {
+        let program = Handle::<Program>::find(program)?;
+        // CL_INVALID_PROGRAM_EXECUTABLE if there is no successfully built executable for any device in program.
+        let build = program.client.build_state().filter(|b| b.is_executable()).ok_or(CL_INVALID_PROGRAM_EXECUTABLE)?;
+        let count = build.kernels().len();
+        // CL_INVALID_VALUE if kernels is not NULL and num_kernels is less than the number of kernels in program.
+        if !kernels.is_null() && (num_kernels as usize) < count {
+            return Err(CL_INVALID_VALUE);
+        }
+        let mut made = Vec::with_capacity(count);
+        if !kernels.is_null() {
+            for info in build.kernels() {
+                let client = kernel::Kernel::new(&program.client, &info.name)?;
+                made.push(Handle::new(&program, Kernel { client, program: program.clone() })?);
+            }
+        }
+        let handles: Vec<_> = made.into_iter().map(Handle::give).collect();
+        // SAFETY: the caller's promise.
+        unsafe { enumerate(&handles, num_kernels, kernels, std::ptr::null_mut()) };
+        // SAFETY: the caller's promise.
+        unsafe { super::put(num_kernels_ret, count as cl_uint) };
+        Ok(())
+    })
+}
+
+/// clRetainKernel.
+pub unsafe extern "C" fn clRetainKernel(kernel: cl_kernel) -> cl_int {
+    guard::status("clRetainKernel", || handle::retain::<Kernel>(kernel))
+}
+
+/// clReleaseKernel.
+pub unsafe extern "C" fn clReleaseKernel(kernel: cl_kernel) -> cl_int {
+    guard::status("clReleaseKernel", || handle::release::<Kernel>(kernel))
+}
+
+/// clSetKernelArg.
+pub unsafe extern "C" fn clSetKernelArg(
+    kernel: cl_kernel,
+    arg_index: cl_uint,
+    arg_size: usize,
+    arg_value: *const c_void,
+) -> cl_int {
+    guard::status("clSetKernelArg", || {
+        let kernel = Handle::<Kernel>::find(kernel)?;
+        // CL_INVALID_ARG_INDEX if arg_index is not a valid argument index.
+        let kind = kernel.client.arg_kind(arg_index).ok_or(CL_INVALID_ARG_INDEX)?;
+        // SAFETY: the caller's promise.
+        unsafe { set_arg(&kernel, arg_index, kind, arg_size, arg_value) }
+    })
+}
+
+/// # Safety
+/// `value` is null or valid for reads of as many bytes as the argument has, and of `size` bytes where that is not known.
+unsafe fn set_arg(
+    kernel: &Kernel,
+    index: cl_uint,
+    kind: ArgKind,
+    size: usize,
+    value: *const c_void,
+) -> Result<(), cl_int> {
+    const HANDLE: usize = size_of::<*mut c_void>();
+    // SAFETY: read only where the argument has a handle's size.
+    let handle = || unsafe { value.cast::<*mut c_void>().read_unaligned() };
+    let bytes = |len| {
+        // SAFETY: the caller's promise; not null.
+        unsafe { std::slice::from_raw_parts(value.cast::<u8>(), len) }
+    };
+    match kind {
+        ArgKind::Buffer => {
+            // CL_INVALID_ARG_SIZE if the argument is a memory object and arg_size is not sizeof(cl_mem).
+            if size != HANDLE {
+                return Err(CL_INVALID_ARG_SIZE);
+            }
+            // A NULL value and a pointer to a NULL value both mean the null memory object.
+            if value.is_null() || handle().is_null() {
+                return kernel.client.set_arg(index, Arg::Buffer(None));
+            }
+            // CL_INVALID_MEM_OBJECT if the argument is a memory object and the value is not a valid one: also when it is
+            // another context's, which cannot mean anything here.
+            let buffer = Handle::<Buffer>::find(handle())?;
+            if buffer.context != kernel.program.context {
+                return Err(CL_INVALID_MEM_OBJECT);
+            }
+            kernel.client.set_arg(index, Arg::Buffer(Some(&buffer.client)))
+        }
+        ArgKind::Local => {
+            // CL_INVALID_ARG_VALUE if the argument is in local memory and arg_value is not NULL; CL_INVALID_ARG_SIZE if
+            // arg_size is 0.
+            if !value.is_null() {
+                return Err(CL_INVALID_ARG_VALUE);
+            }
+            if size == 0 {
+                return Err(CL_INVALID_ARG_SIZE);
+            }
+            kernel.client.set_arg(index, Arg::Local(size))
+        }
+        ArgKind::Value(wanted) => {
+            // CL_INVALID_ARG_VALUE if the argument is a value and arg_value is NULL; CL_INVALID_ARG_SIZE if arg_size is not
+            // the size of its type.
+            if value.is_null() {
+                return Err(CL_INVALID_ARG_VALUE);
+            }
+            if size != wanted as usize {
+                return Err(CL_INVALID_ARG_SIZE);
+            }
+            kernel.client.set_arg(index, Arg::Bytes(bytes(size)))
+        }
+        // There are no images, samplers or queues on devices that could be its value.
+        ArgKind::Other => Err(CL_INVALID_ARG_VALUE),
+        // The native implementation tells nothing: the value itself says what it is. Numbers are no buffers' handles.
+        ArgKind::Unknown if value.is_null() => kernel.client.set_arg(index, Arg::Local(size)),
+        ArgKind::Unknown => match (size == HANDLE).then(|| Handle::<Buffer>::find(handle())) {
+            Some(Ok(buffer)) if buffer.context == kernel.program.context => {
+                kernel.client.set_arg(index, Arg::Buffer(Some(&buffer.client)))
+            }
+            _ => kernel.client.set_arg(index, Arg::Bytes(bytes(size))),
+        },
+    }
+}
+
+/// clGetKernelInfo.
+pub unsafe extern "C" fn clGetKernelInfo(
+    kernel: cl_kernel,
+    name: cl_kernel_info,
+    size: usize,
+    value: *mut c_void,
+    size_ret: *mut usize,
+) -> cl_int {
+    // SAFETY: the caller's promise.
+    let info = unsafe { Info::new(size, value, size_ret) };
+    guard::status("clGetKernelInfo", || answer(&Handle::find(kernel)?, name, info))
+}
+
+fn answer(kernel: &Handle<Kernel>, name: cl_kernel_info, info: Info) -> Result<Answered, cl_int> {
+    let known = kernel.client.info();
+    match name {
+        CL_KERNEL_FUNCTION_NAME => info.string(&known.name),
+        CL_KERNEL_NUM_ARGS => info.value(known.args.len() as cl_uint),
+        CL_KERNEL_REFERENCE_COUNT => info.value(kernel.reference_count()),
+        CL_KERNEL_CONTEXT => info.value(kernel.program.context.raw()),
+        CL_KERNEL_PROGRAM => info.value(kernel.program.raw()),
+        CL_KERNEL_ATTRIBUTES => info.string(&known.attributes),
+        // CL_INVALID_VALUE if param_name is not one of the supported values.
+        _ => Err(CL_INVALID_VALUE),
+    }
+}
+
+/// clGetKernelArgInfo.
+pub unsafe extern "C" fn clGetKernelArgInfo(
+    kernel: cl_kernel,
+    arg_index: cl_uint,
+    name: cl_kernel_arg_info,
+    size: usize,
+    value: *mut c_void,
+    size_ret: *mut usize,
+) -> cl_int {
+    // SAFETY: the caller's promise.
+    let info = unsafe { Info::new(size, value, size_ret) };
+    guard::status("clGetKernelArgInfo", || {
+        let kernel = Handle::<Kernel>::find(kernel)?;
+        // CL_INVALID_ARG_INDEX if arg_index is not a valid argument index.
+        let arg = kernel.client.info().args.get(arg_index as usize).ok_or(CL_INVALID_ARG_INDEX)?;
+        // CL_KERNEL_ARG_INFO_NOT_AVAILABLE if the argument information is not available for kernel.
+        let declared = arg.declared.as_ref().ok_or(CL_KERNEL_ARG_INFO_NOT_AVAILABLE);
+        match name {
+            CL_KERNEL_ARG_ADDRESS_QUALIFIER => info.value(declared?.address),
+            CL_KERNEL_ARG_ACCESS_QUALIFIER => info.value(declared?.access),
+            CL_KERNEL_ARG_TYPE_QUALIFIER => info.value(declared?.type_qualifier),
+            CL_KERNEL_ARG_TYPE_NAME => info.string(&declared?.type_name),
+            CL_KERNEL_ARG_NAME => info.string(&declared?.name),
+            // CL_INVALID_VALUE if param_name is not one of the supported values.
+            _ => Err(CL_INVALID_VALUE),
+        }
+    })
+}
+
+/// clGetKernelWorkGroupInfo.
+pub unsafe extern "C" fn clGetKernelWorkGroupInfo(
+    kernel: cl_kernel,
+    device: cl_device_id,
+    name: cl_kernel_work_group_info,
+    size: usize,
+    value: *mut c_void,
+    size_ret: *mut usize,
+) -> cl_int {
+    // SAFETY: the caller's promise.
+    let info = unsafe { Info::new(size, value, size_ret) };
+    guard::status("clGetKernelWorkGroupInfo", || {
+        let kernel = Handle::<Kernel>::find(kernel)?;
+        let known = work_group_info(&kernel, device)?;
+        match name {
+            CL_KERNEL_WORK_GROUP_SIZE => info.value(known.work_group_size as usize),
+            CL_KERNEL_COMPILE_WORK_GROUP_SIZE => info.slice(&known.compile_work_group_size.map(|size| size as usize)),
+            // What the kernel's own variables take, and its arguments in local memory.
+            CL_KERNEL_LOCAL_MEM_SIZE => info.value(known.local_mem_size + kernel.client.local_arg_bytes()),
+            CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE => info.value(known.preferred_multiple as usize),
+            CL_KERNEL_PRIVATE_MEM_SIZE => info.value(known.private_mem_size),
+            // CL_INVALID_VALUE if param_name is not one of the supported values; CL_KERNEL_GLOBAL_WORK_SIZE is not for a
+            // kernel that is neither built in nor on a custom device.
+            _ => Err(CL_INVALID_VALUE),
+        }
+    })
+}
+
+/// What is known of a kernel on a device.
+///
+/// # Errors
+/// CL_INVALID_DEVICE if device is not in the list of devices associated with kernel, or if device is NULL but there is more
+/// than one.
+fn work_group_info(kernel: &Kernel, device: cl_device_id) -> Result<WorkGroupInfo, cl_int> {
+    let build = kernel.client.build();
+    let known = &kernel.client.info().work_group;
+    let at = if device.is_null() {
+        (build.devices().len() == 1).then_some(0)
+    } else {
+        let device = Handle::<Device>::find(device)?;
+        build.devices().iter().position(|one| Arc::ptr_eq(one, &device.client))
+    };
+    at.and_then(|at| known.get(at)).copied().ok_or(CL_INVALID_DEVICE)
+}
+
+/// What is known of a kernel on the device of a queue.
+pub fn work_group_info_on(kernel: &Kernel, device: &Device) -> Option<WorkGroupInfo> {
+    let at = kernel.client.build().devices().iter().position(|one| Arc::ptr_eq(one, &device.client))?;
+    kernel.client.info().work_group.get(at).copied()
+}

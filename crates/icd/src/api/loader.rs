@@ -1,0 +1,103 @@
+//! What an ICD loader calls (cl_khr_icd 2.0.0).
+
+use std::ffi::{CStr, c_char, c_void};
+use std::ptr;
+use std::sync::OnceLock;
+
+use ropeway_abi::{CL_INVALID_PLATFORM, CL_INVALID_VALUE, CL_PLATFORM_NOT_FOUND_KHR, cl_int, cl_platform_id, cl_uint};
+use ropeway_client::config::Config;
+use ropeway_client::log::set_level;
+use ropeway_client::system::System;
+use ropeway_client::warning;
+
+use super::enumerate;
+use crate::handle::Handle;
+use crate::objects::Platform;
+use crate::{dispatch, exports, guard};
+
+/// The platforms, found on first use and kept for the process's life.
+pub fn platforms() -> &'static [Handle<Platform>] {
+    static PLATFORMS: OnceLock<Vec<Handle<Platform>>> = OnceLock::new();
+    PLATFORMS.get_or_init(|| {
+        // A server's worker looks at the native platforms of its machine, through the same loader.
+        if std::env::var_os("ROPEWAY_WORKER").is_some() {
+            return Vec::new();
+        }
+        guard::arm();
+        let config = Config::load();
+        set_level(config.log);
+        for problem in &config.problems {
+            warning!("{problem}");
+        }
+        let system = System::connect(&config);
+        system.platforms().iter().filter_map(|platform| Platform::make(platform).ok()).collect()
+    })
+}
+
+/// clIcdGetPlatformIDsKHR.
+pub unsafe extern "C" fn clIcdGetPlatformIDsKHR(
+    num_entries: cl_uint,
+    list: *mut cl_platform_id,
+    num_platforms: *mut cl_uint,
+) -> cl_int {
+    guard::status("clIcdGetPlatformIDsKHR", || {
+        // CL_INVALID_VALUE if num_entries is 0 and platforms is not NULL, or if both num_platforms and platforms are NULL.
+        if num_entries == 0 && !list.is_null() || num_platforms.is_null() && list.is_null() {
+            return Err(CL_INVALID_VALUE);
+        }
+        let all: Vec<_> = platforms().iter().map(Handle::raw).collect();
+        // SAFETY: the caller's promise.
+        unsafe { enumerate(&all, num_entries, list, num_platforms) };
+        // CL_PLATFORM_NOT_FOUND_KHR if zero platforms are available.
+        if all.is_empty() { Err(CL_PLATFORM_NOT_FOUND_KHR) } else { Ok(()) }
+    })
+}
+
+/// clIcdGetFunctionAddressForPlatformKHR.
+pub unsafe extern "C" fn clIcdGetFunctionAddressForPlatformKHR(
+    platform: cl_platform_id,
+    name: *const c_char,
+) -> *mut c_void {
+    // SAFETY: no error code is wanted; the name is the caller's promise.
+    unsafe {
+        guard::create("clIcdGetFunctionAddressForPlatformKHR", ptr::null_mut(), || {
+            Handle::<Platform>::find(platform)?;
+            let name = text(name).ok_or(CL_INVALID_VALUE)?;
+            dispatch::by_name(name).ok_or(CL_INVALID_VALUE)
+        })
+    }
+}
+
+/// clIcdSetPlatformDispatchDataKHR.
+pub unsafe extern "C" fn clIcdSetPlatformDispatchDataKHR(platform: cl_platform_id, data: *mut c_void) -> cl_int {
+    guard::status("clIcdSetPlatformDispatchDataKHR", || {
+        let platform = Handle::<Platform>::find(platform).map_err(|_| CL_INVALID_PLATFORM)?;
+        // Objects made from now on take it over from these.
+        platform.set_dispatch_data(data);
+        for device in platform.devices() {
+            device.set_dispatch_data(data);
+        }
+        Ok(())
+    })
+}
+
+/// The function that an extension of this platform has under this name, or one of the API.
+pub fn function(name: &[u8]) -> Option<*mut c_void> {
+    match name {
+        b"clIcdGetPlatformIDsKHR" => Some(exports::clIcdGetPlatformIDsKHR as *mut c_void),
+        b"clIcdGetFunctionAddressForPlatformKHR" => Some(exports::clIcdGetFunctionAddressForPlatformKHR as *mut c_void),
+        b"clIcdSetPlatformDispatchDataKHR" => Some(exports::clIcdSetPlatformDispatchDataKHR as *mut c_void),
+        // cl_khr_create_command_queue: the same function under its older name.
+        b"clCreateCommandQueueWithPropertiesKHR" => dispatch::by_name(b"clCreateCommandQueueWithProperties"),
+        _ => dispatch::by_name(name),
+    }
+}
+
+/// A C string, unless it is null.
+///
+/// # Safety
+/// `string` is null or a C string, for as long as the call lasts.
+pub unsafe fn text<'a>(string: *const c_char) -> Option<&'a [u8]> {
+    // SAFETY: the caller's promise; not null.
+    (!string.is_null()).then(|| unsafe { CStr::from_ptr(string) }.to_bytes())
+}

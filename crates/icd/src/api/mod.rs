@@ -1,0 +1,107 @@
+//! The functions of the API, as C calls them.
+//!
+//! Each is one `unsafe extern "C" fn` whose safety contract is the specification's: pointers are null or valid as it says of
+//! them. "The caller's promise" in the comments below is that contract. Bodies run inside [`crate::guard`].
+
+pub mod command;
+pub mod context;
+pub mod device;
+pub mod event;
+pub mod kernel;
+pub mod loader;
+pub mod mapping;
+pub mod memory;
+pub mod order;
+pub mod platform;
+pub mod program;
+pub mod queue;
+pub mod transfer;
+pub mod unsupported;
+
+use std::ffi::c_void;
+
+use ropeway_abi::{CL_INVALID_VALUE, cl_int, cl_uint};
+
+/// `count` things behind `list`.
+///
+/// # Errors
+/// CL_INVALID_VALUE unless both are there or neither is.
+///
+/// # Safety
+/// `list` is null or valid for reads of `count` things, for as long as the call lasts.
+pub(crate) unsafe fn both_or_neither<'a, T>(count: cl_uint, list: *const T) -> Result<&'a [T], cl_int> {
+    match (count, list.is_null()) {
+        (0, true) => Ok(&[]),
+        (0, false) | (_, true) => Err(CL_INVALID_VALUE),
+        // SAFETY: the caller's promise; not null.
+        _ => Ok(unsafe { std::slice::from_raw_parts(list, count as usize) }),
+    }
+}
+
+/// Writes through a pointer that may be null.
+///
+/// # Safety
+/// `target` is null or valid for a write.
+pub(crate) unsafe fn put<T>(target: *mut T, value: T) {
+    if !target.is_null() {
+        // SAFETY: the caller's promise; not null.
+        unsafe { target.write(value) };
+    }
+}
+
+/// Answers an enumeration (`num_entries`, `list`, `num_ret`): as many of `all` as fit, and their number.
+///
+/// # Safety
+/// `list` is null or valid for writes of `room` handles, `num_ret` null or valid for a write.
+pub(crate) unsafe fn enumerate(all: &[*mut c_void], room: cl_uint, list: *mut *mut c_void, num_ret: *mut cl_uint) {
+    if !list.is_null() {
+        for (index, &one) in all.iter().take(room as usize).enumerate() {
+            // SAFETY: below `room`, by the caller's promise.
+            unsafe { list.add(index).write(one) };
+        }
+    }
+    // SAFETY: the caller's promise.
+    unsafe { put(num_ret, all.len() as cl_uint) };
+}
+
+/// A Rust function pointer of the application, with the argument that goes with it, on its way to another thread.
+#[derive(Clone, Copy)]
+pub(crate) struct Callback<F: Copy> {
+    function: F,
+    user_data: *mut c_void,
+}
+
+// SAFETY: the application hands both over to be used on a thread of the implementation's choice.
+unsafe impl<F: Copy> Send for Callback<F> {}
+// SAFETY: as above.
+unsafe impl<F: Copy> Sync for Callback<F> {}
+
+impl<F: Copy> Callback<F> {
+    pub(crate) fn new(function: F, user_data: *mut c_void) -> Self {
+        Self { function, user_data }
+    }
+
+    /// Both, to be called. (A method, so that a closure takes hold of the whole pair.)
+    pub(crate) fn parts(self) -> (F, *mut c_void) {
+        (self.function, self.user_data)
+    }
+}
+
+/// A handle on its way to another thread.
+#[derive(Clone, Copy)]
+pub(crate) struct Raw(*mut c_void);
+
+// SAFETY: handles are looked up, never followed; any thread may hold one.
+unsafe impl Send for Raw {}
+// SAFETY: as above.
+unsafe impl Sync for Raw {}
+
+impl Raw {
+    pub(crate) fn new(handle: *mut c_void) -> Self {
+        Self(handle)
+    }
+
+    pub(crate) fn get(self) -> *mut c_void {
+        self.0
+    }
+}

@@ -1,0 +1,117 @@
+//! What all enqueued commands have in common: queue, wait list, event.
+
+use ropeway_abi::{CL_INVALID_CONTEXT, CL_INVALID_EVENT_WAIT_LIST, CL_INVALID_VALUE, cl_event, cl_int, cl_uint};
+use ropeway_client::command::{Enqueued, Order};
+use ropeway_client::event;
+use smallvec::SmallVec;
+
+use crate::handle::Handle;
+use crate::objects::{Buffer, Event, Queue};
+
+/// The events that a command waits for, kept alive while it is enqueued.
+pub struct Waits(SmallVec<[Handle<Event>; 4]>);
+
+/// The `event_wait_list` and `event` arguments.
+pub struct Request {
+    waits: Waits,
+    event: *mut cl_event,
+}
+
+impl Waits {
+    /// # Errors
+    /// `invalid` for what is not an event; CL_INVALID_CONTEXT for one of another context than `queue`'s.
+    ///
+    /// # Safety
+    /// `list` is valid for reads of `count` handles.
+    pub unsafe fn read(queue: &Queue, count: cl_uint, list: *const cl_event, invalid: cl_int) -> Result<Self, cl_int> {
+        let mut waits = SmallVec::new();
+        for index in 0..count as usize {
+            // SAFETY: below `count`, by the caller's promise.
+            let event = Handle::<Event>::find(unsafe { list.add(index).read() }).map_err(|_| invalid)?;
+            if event.context != queue.context {
+                return Err(CL_INVALID_CONTEXT);
+            }
+            waits.push(event);
+        }
+        Ok(Self(waits))
+    }
+
+    pub fn events(&self) -> SmallVec<[&event::Event; 4]> {
+        self.0.iter().map(|event| &*event.client).collect()
+    }
+}
+
+impl Request {
+    /// # Errors
+    /// CL_INVALID_EVENT_WAIT_LIST if event_wait_list is NULL and num_events_in_wait_list is not 0, or the other way round, or
+    /// if an event in it is not valid; CL_INVALID_CONTEXT if the context of the queue and of an event are not the same.
+    ///
+    /// # Safety
+    /// As the specification says of these arguments, until [`Self::run`].
+    #[inline]
+    pub unsafe fn read(
+        queue: &Queue,
+        count: cl_uint,
+        list: *const cl_event,
+        event: *mut cl_event,
+    ) -> Result<Self, cl_int> {
+        if (count == 0) != list.is_null() {
+            return Err(CL_INVALID_EVENT_WAIT_LIST);
+        }
+        // SAFETY: the caller's promise.
+        let waits = unsafe { Waits::read(queue, count, list, CL_INVALID_EVENT_WAIT_LIST)? };
+        Ok(Self { waits, event })
+    }
+
+    /// Enqueues a command and hands its event to the application, if that wants one. Beside it `run` may give something more.
+    ///
+    /// # Errors
+    /// Those of `enqueue`.
+    #[inline]
+    pub fn run_with<R>(
+        self,
+        queue: &Handle<Queue>,
+        enqueue: impl FnOnce(Order<'_>) -> Result<(R, Enqueued), cl_int>,
+    ) -> Result<R, cl_int> {
+        let wants_event = !self.event.is_null();
+        let (result, enqueued) = enqueue(Order { waits: &self.waits.events(), wants_event })?;
+        if let Some(client) = enqueued.filter(|_| wants_event) {
+            let event = Event { client, context: queue.context.clone(), queue: Some(queue.clone()) };
+            let handle = Handle::new(queue, event)?.give();
+            // SAFETY: not null, and valid for a write by the promise of `read`.
+            unsafe { self.event.write(handle) };
+        }
+        Ok(result)
+    }
+
+    /// As [`Self::run_with`], for a command that gives nothing but its event.
+    ///
+    /// # Errors
+    /// Those of `enqueue`.
+    #[inline]
+    pub fn run(
+        self,
+        queue: &Handle<Queue>,
+        enqueue: impl FnOnce(Order<'_>) -> Result<Enqueued, cl_int>,
+    ) -> Result<(), cl_int> {
+        self.run_with(queue, |order| Ok(((), enqueue(order)?)))
+    }
+}
+
+/// The buffer that a command on `queue` is about.
+///
+/// # Errors
+/// CL_INVALID_MEM_OBJECT if it is not a valid buffer object; CL_INVALID_CONTEXT if the context associated with the queue and
+/// with the buffer are not the same.
+pub fn buffer_for(queue: &Queue, handle: *mut std::ffi::c_void) -> Result<Handle<Buffer>, cl_int> {
+    let buffer = Handle::<Buffer>::find(handle)?;
+    if buffer.context == queue.context { Ok(buffer) } else { Err(CL_INVALID_CONTEXT) }
+}
+
+/// # Errors
+/// CL_INVALID_VALUE if the region (offset, size) is out of bounds.
+pub fn check_region(buffer: &Buffer, offset: usize, size: usize) -> Result<(), cl_int> {
+    let end = offset.checked_add(size).ok_or(CL_INVALID_VALUE)?;
+    // Commands on no bytes at all are errors too, as up to OpenCL 2.0 the specification says and implementations do.
+    if size == 0 || end > buffer.client.size() { Err(CL_INVALID_VALUE) } else { Ok(()) }
+}

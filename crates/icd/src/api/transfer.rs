@@ -1,0 +1,154 @@
+//! Reading, writing, copying and filling buffers (OpenCL 3.0 API, section 5.2).
+
+use std::ffi::c_void;
+
+use ropeway_abi::{
+    CL_FALSE, CL_INVALID_CONTEXT, CL_INVALID_OPERATION, CL_INVALID_VALUE, CL_MEM_COPY_OVERLAP, CL_MEM_HOST_NO_ACCESS,
+    CL_MEM_HOST_READ_ONLY, CL_MEM_HOST_WRITE_ONLY, cl_bool, cl_command_queue, cl_event, cl_int, cl_mem, cl_uint,
+};
+
+use super::order::{Request, buffer_for, check_region};
+use crate::handle::Handle;
+use crate::objects::{Buffer, Queue};
+use crate::{guard, host};
+
+/// clEnqueueReadBuffer.
+pub unsafe extern "C" fn clEnqueueReadBuffer(
+    queue: cl_command_queue,
+    buffer: cl_mem,
+    blocking: cl_bool,
+    offset: usize,
+    size: usize,
+    ptr: *mut c_void,
+    num_events: cl_uint,
+    wait_list: *const cl_event,
+    event: *mut cl_event,
+) -> cl_int {
+    guard::status("clEnqueueReadBuffer", || {
+        let queue = Handle::<Queue>::find(queue)?;
+        let buffer = buffer_for(&queue, buffer)?;
+        // CL_INVALID_VALUE if the region is out of bounds or if ptr is a NULL value.
+        check_region(&buffer, offset, size)?;
+        if ptr.is_null() {
+            return Err(CL_INVALID_VALUE);
+        }
+        // SAFETY: the caller's promise.
+        let request = unsafe { Request::read(&queue, num_events, wait_list, event)? };
+        // CL_INVALID_OPERATION if the buffer was created with CL_MEM_HOST_WRITE_ONLY or CL_MEM_HOST_NO_ACCESS.
+        check_access(&buffer, CL_MEM_HOST_WRITE_ONLY)?;
+        // SAFETY: the caller's promise, until the command has ended.
+        let target = unsafe { host::target(ptr, size) };
+        request
+            .run(&queue, |order| queue.client.enqueue_read(&buffer.client, offset, target, blocking != CL_FALSE, order))
+    })
+}
+
+/// clEnqueueWriteBuffer.
+pub unsafe extern "C" fn clEnqueueWriteBuffer(
+    queue: cl_command_queue,
+    buffer: cl_mem,
+    blocking: cl_bool,
+    offset: usize,
+    size: usize,
+    ptr: *const c_void,
+    num_events: cl_uint,
+    wait_list: *const cl_event,
+    event: *mut cl_event,
+) -> cl_int {
+    guard::status("clEnqueueWriteBuffer", || {
+        let queue = Handle::<Queue>::find(queue)?;
+        let buffer = buffer_for(&queue, buffer)?;
+        // CL_INVALID_VALUE if the region is out of bounds or if ptr is a NULL value.
+        check_region(&buffer, offset, size)?;
+        if ptr.is_null() {
+            return Err(CL_INVALID_VALUE);
+        }
+        // SAFETY: the caller's promise.
+        let request = unsafe { Request::read(&queue, num_events, wait_list, event)? };
+        // CL_INVALID_OPERATION if the buffer was created with CL_MEM_HOST_READ_ONLY or CL_MEM_HOST_NO_ACCESS.
+        check_access(&buffer, CL_MEM_HOST_READ_ONLY)?;
+        // SAFETY: the caller's promise, until the command has ended.
+        let source = unsafe { host::source(ptr, size) };
+        request.run(&queue, |order| {
+            queue.client.enqueue_write(&buffer.client, offset, source, blocking != CL_FALSE, order)
+        })
+    })
+}
+
+/// # Errors
+/// CL_INVALID_OPERATION if the buffer was created with `forbidden` or with CL_MEM_HOST_NO_ACCESS.
+pub fn check_access(buffer: &Buffer, forbidden: u64) -> Result<(), cl_int> {
+    let forbidden = forbidden | CL_MEM_HOST_NO_ACCESS;
+    if buffer.client.flags() & forbidden == 0 { Ok(()) } else { Err(CL_INVALID_OPERATION) }
+}
+
+/// clEnqueueCopyBuffer.
+pub unsafe extern "C" fn clEnqueueCopyBuffer(
+    queue: cl_command_queue,
+    source: cl_mem,
+    target: cl_mem,
+    source_offset: usize,
+    target_offset: usize,
+    size: usize,
+    num_events: cl_uint,
+    wait_list: *const cl_event,
+    event: *mut cl_event,
+) -> cl_int {
+    guard::status("clEnqueueCopyBuffer", || {
+        let queue = Handle::<Queue>::find(queue)?;
+        let source = Handle::<Buffer>::find(source)?;
+        let target = Handle::<Buffer>::find(target)?;
+        // CL_INVALID_CONTEXT if the contexts of the queue and of the buffers are not the same.
+        if source.context != queue.context || target.context != queue.context {
+            return Err(CL_INVALID_CONTEXT);
+        }
+        // SAFETY: the caller's promise.
+        let request = unsafe { Request::read(&queue, num_events, wait_list, event)? };
+        // CL_INVALID_VALUE if either region is out of bounds.
+        check_region(&source, source_offset, size)?;
+        check_region(&target, target_offset, size)?;
+        // CL_MEM_COPY_OVERLAP if both are the same buffer and the regions overlap.
+        if source == target && source_offset.abs_diff(target_offset) < size {
+            return Err(CL_MEM_COPY_OVERLAP);
+        }
+        request.run(&queue, |order| {
+            let (source, target) = ((&*source.client, source_offset), (&*target.client, target_offset));
+            queue.client.enqueue_copy(source, target, size, order)
+        })
+    })
+}
+
+/// clEnqueueFillBuffer.
+pub unsafe extern "C" fn clEnqueueFillBuffer(
+    queue: cl_command_queue,
+    buffer: cl_mem,
+    pattern: *const c_void,
+    pattern_size: usize,
+    offset: usize,
+    size: usize,
+    num_events: cl_uint,
+    wait_list: *const cl_event,
+    event: *mut cl_event,
+) -> cl_int {
+    /// The largest type of OpenCL C, double16 and long16.
+    const MAX_PATTERN: usize = 128;
+    guard::status("clEnqueueFillBuffer", || {
+        let queue = Handle::<Queue>::find(queue)?;
+        let buffer = buffer_for(&queue, buffer)?;
+        // CL_INVALID_VALUE if the region is out of bounds.
+        check_region(&buffer, offset, size)?;
+        // CL_INVALID_VALUE if pattern is NULL, or if pattern_size is not one of 1, 2, 4, ... 128.
+        if pattern.is_null() || !pattern_size.is_power_of_two() || pattern_size > MAX_PATTERN {
+            return Err(CL_INVALID_VALUE);
+        }
+        // CL_INVALID_VALUE if offset and size are not a multiple of pattern_size.
+        if !offset.is_multiple_of(pattern_size) || !size.is_multiple_of(pattern_size) {
+            return Err(CL_INVALID_VALUE);
+        }
+        // SAFETY: the caller's promise.
+        let request = unsafe { Request::read(&queue, num_events, wait_list, event)? };
+        // SAFETY: the caller's promise; not null.
+        let pattern = unsafe { std::slice::from_raw_parts(pattern.cast::<u8>(), pattern_size) };
+        request.run(&queue, |order| queue.client.enqueue_fill(&buffer.client, pattern, offset, size, order))
+    })
+}

@@ -1,0 +1,173 @@
+//! What handles stand for: the client's objects, with the handles of what they belong to.
+
+use std::borrow::Cow;
+use std::sync::{Arc, OnceLock};
+
+use ropeway_abi::{
+    CL_DEVICE_ADDRESS_BITS, CL_DEVICE_MAX_MEM_ALLOC_SIZE, CL_DEVICE_MAX_WORK_GROUP_SIZE, CL_DEVICE_MAX_WORK_ITEM_SIZES,
+    CL_DEVICE_NON_UNIFORM_WORK_GROUP_SUPPORT, CL_DEVICE_QUEUE_ON_HOST_PROPERTIES, CL_INVALID_COMMAND_QUEUE,
+    CL_INVALID_CONTEXT, CL_INVALID_DEVICE, CL_INVALID_EVENT, CL_INVALID_KERNEL, CL_INVALID_MEM_OBJECT,
+    CL_INVALID_PLATFORM, CL_INVALID_PROGRAM, CL_PLATFORM_NAME, cl_int,
+};
+use ropeway_client::{buffer, context, event, kernel, program, queue, system};
+
+use crate::api::Raw;
+use crate::handle::{Handle, Object};
+
+/// `cl_platform_id`.
+pub struct Platform {
+    client: Arc<system::Platform>,
+    devices: OnceLock<Vec<Handle<Device>>>,
+}
+
+/// `cl_device_id`.
+pub struct Device {
+    pub client: Arc<system::Device>,
+    /// Platforms live for ever, so their handles need no reference.
+    pub platform: Raw,
+    pub limits: Limits,
+}
+
+/// What of a device is needed to check arguments.
+pub struct Limits {
+    pub max_work_group_size: u64,
+    pub max_work_item_sizes: Vec<u64>,
+    pub max_alloc: u64,
+    pub address_bits: u32,
+    pub queue_properties: u64,
+    pub non_uniform_work_groups: bool,
+}
+
+/// `cl_context`.
+pub struct Context {
+    pub client: Arc<context::Context>,
+    pub devices: Vec<Handle<Device>>,
+    /// As they were given, with the final 0; empty if there were none.
+    pub properties: Vec<isize>,
+}
+
+/// `cl_command_queue`.
+pub struct Queue {
+    pub client: Arc<queue::Queue>,
+    pub context: Handle<Context>,
+    pub device: Handle<Device>,
+    /// As given to clCreateCommandQueueWithProperties, with the final 0; empty if there were none.
+    pub properties: Vec<u64>,
+}
+
+/// `cl_mem`.
+pub struct Buffer {
+    pub client: Arc<buffer::Buffer>,
+    pub context: Handle<Context>,
+}
+
+/// `cl_program`.
+pub struct Program {
+    pub client: Arc<program::Program>,
+    pub context: Handle<Context>,
+    pub devices: Vec<Handle<Device>>,
+    /// What it was made of, for each device, if it was made of binaries.
+    pub binaries: Vec<Vec<u8>>,
+}
+
+/// `cl_kernel`.
+pub struct Kernel {
+    pub client: Arc<kernel::Kernel>,
+    pub program: Handle<Program>,
+}
+
+/// `cl_event`.
+pub struct Event {
+    pub client: Arc<event::Event>,
+    pub context: Handle<Context>,
+    /// None for a user event.
+    pub queue: Option<Handle<Queue>>,
+}
+
+/// Tags are arbitrary, but not numbers that turn up by chance.
+macro_rules! objects {
+    ($($type:ident $tag:literal $invalid:ident;)*) => {$(
+        impl Object for $type {
+            const TAG: u32 = u32::from_le_bytes(*$tag);
+            const INVALID: cl_int = $invalid;
+        }
+    )*};
+}
+
+objects! {
+    Platform b"RWpl" CL_INVALID_PLATFORM;
+    Device   b"RWde" CL_INVALID_DEVICE;
+    Context  b"RWct" CL_INVALID_CONTEXT;
+    Queue    b"RWqu" CL_INVALID_COMMAND_QUEUE;
+    Buffer   b"RWbu" CL_INVALID_MEM_OBJECT;
+    Program  b"RWpr" CL_INVALID_PROGRAM;
+    Kernel   b"RWke" CL_INVALID_KERNEL;
+    Event    b"RWev" CL_INVALID_EVENT;
+}
+
+impl Platform {
+    /// Makes a platform's handle and those of its devices.
+    ///
+    /// # Errors
+    /// CL_OUT_OF_HOST_MEMORY.
+    pub fn make(client: &Arc<system::Platform>) -> Result<Handle<Self>, cl_int> {
+        let platform = Handle::root(Self { client: Arc::clone(client), devices: OnceLock::new() })?;
+        let devices = client.devices().iter().map(|device| {
+            let raw = Raw::new(platform.raw());
+            Handle::new(&platform, Device { client: Arc::clone(device), platform: raw, limits: Limits::of(device) })
+        });
+        let devices = devices.collect::<Result<Vec<_>, _>>()?;
+        // It was made just now, so this is the first time.
+        let _ = platform.devices.set(devices);
+        Ok(platform)
+    }
+
+    pub fn client(&self) -> &system::Platform {
+        &self.client
+    }
+
+    pub fn devices(&self) -> &[Handle<Device>] {
+        self.devices.get().map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// CL_PLATFORM_NAME: "Ropeway", or the native name and the server's host.
+    pub fn name(&self) -> Cow<'static, str> {
+        match self.client.native() {
+            None => "Ropeway".into(),
+            Some(native) => {
+                let name = self.native_text(CL_PLATFORM_NAME).unwrap_or("unknown platform");
+                format!("{name} [{}]", native.host()).into()
+            }
+        }
+    }
+
+    /// A property of the one native platform that this one stands for.
+    pub fn native_bytes(&self, param: u32) -> Option<&[u8]> {
+        self.client.native()?.property(param)?.ok()
+    }
+
+    /// The same for a string, without the NUL.
+    pub fn native_text(&self, param: u32) -> Option<&str> {
+        text_of(self.native_bytes(param)?)
+    }
+}
+
+/// A string property, without the NUL.
+pub fn text_of(property: &[u8]) -> Option<&str> {
+    std::str::from_utf8(property.strip_suffix(&[0]).unwrap_or(property)).ok()
+}
+
+impl Limits {
+    fn of(device: &system::Device) -> Self {
+        let sizes = device.property(CL_DEVICE_MAX_WORK_ITEM_SIZES).and_then(Result::ok).unwrap_or_default();
+        let (sizes, _) = sizes.as_chunks();
+        Self {
+            max_work_group_size: device.number(CL_DEVICE_MAX_WORK_GROUP_SIZE),
+            max_work_item_sizes: sizes.iter().copied().map(u64::from_le_bytes).collect(),
+            max_alloc: device.number(CL_DEVICE_MAX_MEM_ALLOC_SIZE),
+            address_bits: device.number(CL_DEVICE_ADDRESS_BITS) as u32,
+            queue_properties: device.number(CL_DEVICE_QUEUE_ON_HOST_PROPERTIES),
+            non_uniform_work_groups: device.number(CL_DEVICE_NON_UNIFORM_WORK_GROUP_SUPPORT) != 0,
+        }
+    }
+}

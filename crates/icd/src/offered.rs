@@ -1,0 +1,224 @@
+//! What of a native device is offered through Ropeway.
+//!
+//! Most properties are passed on as they are. This is the one place that says which are not: what needs functions of the host
+//! API that Ropeway does not have yet is reported as absent, in every query that could name it.
+
+use ropeway_abi::*;
+
+use crate::objects::text_of;
+
+/// What a query of a device gets instead of the native answer.
+pub enum Answer {
+    /// A cl_uint or cl_bool.
+    Uint(cl_uint),
+    /// A cl_ulong or bit-field.
+    Ulong(cl_ulong),
+    /// A size_t.
+    Size(usize),
+    /// A null handle.
+    Null,
+    /// An empty string.
+    EmptyString,
+    /// An empty array.
+    EmptyArray,
+    /// A property list with nothing in it: one 0.
+    EmptyList,
+    /// A list of extension names: the native one, filtered.
+    Extensions,
+    /// The same as cl_name_version structures.
+    ExtensionsWithVersion,
+    /// OpenCL C features as cl_name_version structures, filtered.
+    LanguageFeatures,
+    /// CL_INVALID_VALUE: the extension that has this query is not offered.
+    Refused,
+}
+
+/// The answer to a query of a device, where the native one does not hold through Ropeway.
+pub fn device_info(name: cl_device_info) -> Option<Answer> {
+    use Answer::*;
+    Some(match name {
+        // Images and samplers.
+        CL_DEVICE_IMAGE_SUPPORT
+        | CL_DEVICE_MAX_READ_IMAGE_ARGS
+        | CL_DEVICE_MAX_WRITE_IMAGE_ARGS
+        | CL_DEVICE_MAX_READ_WRITE_IMAGE_ARGS
+        | CL_DEVICE_MAX_SAMPLERS
+        | CL_DEVICE_IMAGE_PITCH_ALIGNMENT
+        | CL_DEVICE_IMAGE_BASE_ADDRESS_ALIGNMENT => Uint(0),
+        CL_DEVICE_IMAGE2D_MAX_WIDTH
+        | CL_DEVICE_IMAGE2D_MAX_HEIGHT
+        | CL_DEVICE_IMAGE3D_MAX_WIDTH
+        | CL_DEVICE_IMAGE3D_MAX_HEIGHT
+        | CL_DEVICE_IMAGE3D_MAX_DEPTH
+        | CL_DEVICE_IMAGE_MAX_BUFFER_SIZE
+        | CL_DEVICE_IMAGE_MAX_ARRAY_SIZE => Size(0),
+
+        // The host's memory is another machine's.
+        CL_DEVICE_HOST_UNIFIED_MEMORY => Uint(CL_FALSE),
+        CL_DEVICE_SVM_CAPABILITIES => Ulong(0),
+        CL_DEVICE_EXECUTION_CAPABILITIES => Ulong(CL_EXEC_KERNEL),
+
+        // Every device is a root device that cannot be divided.
+        CL_DEVICE_PARENT_DEVICE => Null,
+        CL_DEVICE_REFERENCE_COUNT => Uint(1),
+        CL_DEVICE_PARTITION_MAX_SUB_DEVICES => Uint(0),
+        CL_DEVICE_PARTITION_AFFINITY_DOMAIN => Ulong(0),
+        CL_DEVICE_PARTITION_PROPERTIES | CL_DEVICE_PARTITION_TYPE => EmptyList,
+
+        // Programs come from source or binaries, and are built in one step.
+        CL_DEVICE_LINKER_AVAILABLE => Uint(CL_FALSE),
+        CL_DEVICE_IL_VERSION | CL_DEVICE_SPIR_VERSIONS | CL_DEVICE_BUILT_IN_KERNELS => EmptyString,
+        CL_DEVICE_ILS_WITH_VERSION
+        | CL_DEVICE_BUILT_IN_KERNELS_WITH_VERSION
+        | CL_DEVICE_SPIRV_EXTENDED_INSTRUCTION_SETS
+        | CL_DEVICE_SPIRV_EXTENSIONS
+        | CL_DEVICE_SPIRV_CAPABILITIES => EmptyArray,
+
+        // Pipes, device-side enqueue, sub-groups (whose queries are host functions).
+        CL_DEVICE_PIPE_SUPPORT
+        | CL_DEVICE_MAX_PIPE_ARGS
+        | CL_DEVICE_PIPE_MAX_ACTIVE_RESERVATIONS
+        | CL_DEVICE_PIPE_MAX_PACKET_SIZE
+        | CL_DEVICE_QUEUE_ON_DEVICE_PREFERRED_SIZE
+        | CL_DEVICE_QUEUE_ON_DEVICE_MAX_SIZE
+        | CL_DEVICE_MAX_ON_DEVICE_QUEUES
+        | CL_DEVICE_MAX_ON_DEVICE_EVENTS
+        | CL_DEVICE_MAX_NUM_SUB_GROUPS
+        | CL_DEVICE_SUB_GROUP_INDEPENDENT_FORWARD_PROGRESS => Uint(0),
+        CL_DEVICE_QUEUE_ON_DEVICE_PROPERTIES | CL_DEVICE_DEVICE_ENQUEUE_CAPABILITIES => Ulong(0),
+
+        // Lists of names.
+        CL_DEVICE_EXTENSIONS => Extensions,
+        CL_DEVICE_EXTENSIONS_WITH_VERSION => ExtensionsWithVersion,
+        CL_DEVICE_OPENCL_C_FEATURES => LanguageFeatures,
+
+        // Queries of extensions that are not offered.
+        CL_DEVICE_COMMAND_BUFFER_CAPABILITIES_KHR
+        | CL_DEVICE_COMMAND_BUFFER_SUPPORTED_QUEUE_PROPERTIES_KHR
+        | CL_DEVICE_COMMAND_BUFFER_REQUIRED_QUEUE_PROPERTIES_KHR
+        | CL_DEVICE_COMMAND_BUFFER_NUM_SYNC_DEVICES_KHR
+        | CL_DEVICE_COMMAND_BUFFER_SYNC_DEVICES_KHR
+        | CL_DEVICE_MUTABLE_DISPATCH_CAPABILITIES_KHR
+        | CL_DEVICE_EXTERNAL_MEMORY_IMPORT_HANDLE_TYPES_KHR
+        | CL_DEVICE_SEMAPHORE_IMPORT_HANDLE_TYPES_KHR
+        | CL_DEVICE_SEMAPHORE_EXPORT_HANDLE_TYPES_KHR
+        | CL_DEVICE_SEMAPHORE_TYPES_KHR
+        | CL_DEVICE_SVM_TYPE_CAPABILITIES_KHR
+        | CL_DEVICE_HOST_MEM_CAPABILITIES_INTEL
+        | CL_DEVICE_DEVICE_MEM_CAPABILITIES_INTEL
+        | CL_DEVICE_SINGLE_DEVICE_SHARED_MEM_CAPABILITIES_INTEL
+        | CL_DEVICE_CROSS_DEVICE_SHARED_MEM_CAPABILITIES_INTEL
+        | CL_DEVICE_SHARED_SYSTEM_MEM_CAPABILITIES_INTEL => Refused,
+        _ => return None,
+    })
+}
+
+/// Extensions that are offered where the device has them: those of the language, and those of queries that are passed on.
+/// What is not listed may need host functions that Ropeway lacks.
+const EXTENSIONS: &[&str] = &[
+    "cl_amd_device_attribute_query",
+    "cl_amd_fp64",
+    "cl_amd_media_ops",
+    "cl_amd_media_ops2",
+    "cl_amd_printf",
+    "cl_amd_vec3",
+    "cl_arm_core_id",
+    "cl_arm_integer_dot_product_accumulate_int16",
+    "cl_arm_integer_dot_product_accumulate_int8",
+    "cl_arm_integer_dot_product_accumulate_saturate_int8",
+    "cl_arm_integer_dot_product_int8",
+    "cl_clang_storage_class_specifiers",
+    "cl_ext_cxx_for_opencl",
+    "cl_ext_float_atomics",
+    "cl_intel_bfloat16_conversions",
+    "cl_intel_device_attribute_query",
+    "cl_intel_required_subgroup_size",
+    "cl_intel_split_work_group_barrier",
+    "cl_intel_subgroup_local_block_io",
+    "cl_intel_subgroup_matrix_multiply_accumulate",
+    "cl_intel_subgroups",
+    "cl_intel_subgroups_char",
+    "cl_intel_subgroups_long",
+    "cl_intel_subgroups_short",
+    "cl_khr_byte_addressable_store",
+    "cl_khr_create_command_queue",
+    "cl_khr_device_uuid",
+    "cl_khr_expect_assume",
+    "cl_khr_extended_bit_ops",
+    "cl_khr_extended_versioning",
+    "cl_khr_fp16",
+    "cl_khr_fp64",
+    "cl_khr_global_int32_base_atomics",
+    "cl_khr_global_int32_extended_atomics",
+    "cl_khr_icd",
+    "cl_khr_int64_base_atomics",
+    "cl_khr_int64_extended_atomics",
+    "cl_khr_integer_dot_product",
+    "cl_khr_kernel_clock",
+    "cl_khr_local_int32_base_atomics",
+    "cl_khr_local_int32_extended_atomics",
+    "cl_khr_pci_bus_info",
+    "cl_khr_select_fprounding_mode",
+    "cl_khr_subgroup_ballot",
+    "cl_khr_subgroup_clustered_reduce",
+    "cl_khr_subgroup_extended_types",
+    "cl_khr_subgroup_non_uniform_arithmetic",
+    "cl_khr_subgroup_non_uniform_vote",
+    "cl_khr_subgroup_rotate",
+    "cl_khr_subgroup_shuffle",
+    "cl_khr_subgroup_shuffle_relative",
+    "cl_khr_work_group_uniform_arithmetic",
+    "cl_nv_compiler_options",
+    "cl_nv_device_attribute_query",
+    "cl_nv_pragma_unroll",
+];
+
+/// OpenCL C features that are not offered: their objects cannot be made.
+const LANGUAGE_FEATURES_WITHHELD: &[&str] = &[
+    "__opencl_c_3d_image_writes",
+    "__opencl_c_device_enqueue",
+    "__opencl_c_images",
+    "__opencl_c_pipes",
+    "__opencl_c_read_write_images",
+    "__opencl_c_subgroups",
+];
+
+/// The offered extensions among the native ones, with single blanks between them.
+pub fn extensions(native: &[u8]) -> String {
+    let names = text_of(native).unwrap_or_default().split_ascii_whitespace();
+    names.filter(|name| EXTENSIONS.contains(name)).collect::<Vec<_>>().join(" ")
+}
+
+/// The offered extensions among the native cl_name_version structures.
+pub fn extensions_with_version(native: &[u8]) -> Vec<u8> {
+    filter_name_versions(native, |name| EXTENSIONS.contains(&name))
+}
+
+/// The offered OpenCL C features among the native cl_name_version structures.
+pub fn language_features(native: &[u8]) -> Vec<u8> {
+    filter_name_versions(native, |name| !LANGUAGE_FEATURES_WITHHELD.contains(&name))
+}
+
+/// Bytes of a cl_name_version: a cl_version, then the name in 64 bytes with at least one NUL.
+const NAME_VERSION_LEN: usize = 4 + CL_NAME_VERSION_MAX_NAME_SIZE;
+
+fn filter_name_versions(native: &[u8], keep: impl Fn(&str) -> bool) -> Vec<u8> {
+    let name = |entry: &[u8]| {
+        let name = entry[4..].split(|&byte| byte == 0).next().unwrap_or_default();
+        std::str::from_utf8(name).is_ok_and(&keep)
+    };
+    native.chunks_exact(NAME_VERSION_LEN).filter(|entry| name(entry)).flatten().copied().collect()
+}
+
+/// CL_MAKE_VERSION.
+pub const fn version(major: cl_uint, minor: cl_uint, patch: cl_uint) -> cl_version {
+    major << 22 | minor << 12 | patch
+}
+
+/// A cl_name_version; the name is shorter than 64 bytes.
+pub fn name_version(name: &str, version: cl_version) -> [u8; NAME_VERSION_LEN] {
+    let mut entry = [0; NAME_VERSION_LEN];
+    entry[..4].copy_from_slice(&version.to_ne_bytes());
+    entry[4..4 + name.len()].copy_from_slice(name.as_bytes());
+    entry
+}
