@@ -1,0 +1,31 @@
+//! What the end-to-end tests share: servers, programs, links that misbehave.
+//!
+//! The tests start the real `ropeway` on this machine's OpenCL (PoCL will do) and run real programs against it, beside
+//! the same programs run natively. They use the release build that `make build` leaves behind.
+#![forbid(unsafe_code)]
+
+pub mod fake;
+pub mod places;
+pub mod process;
+pub mod program;
+pub mod proxy;
+pub mod python;
+pub mod server;
+pub mod stats;
+
+use std::time::{Duration, Instant};
+
+/// Tries until something is there.
+///
+/// # Panics
+/// When it is not after `limit`.
+pub fn wait_for<T>(what: &str, limit: Duration, mut attempt: impl FnMut() -> Option<T>) -> T {
+    let begin = Instant::now();
+    loop {
+        if let Some(found) = attempt() {
+            return found;
+        }
+        assert!(begin.elapsed() < limit, "no {what} after {limit:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

@@ -1,0 +1,74 @@
+//! Where things are: the build's folder, the programs under test, the C programs compiled on demand.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, OnceLock};
+
+/// The repository's root.
+pub fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("this crate lies in the repository")
+}
+
+/// Cargo's target folder.
+pub fn target() -> PathBuf {
+    // <target>/<profile>/deps/<test>
+    let exe = std::env::current_exe().expect("a test knows its own path");
+    exe.ancestors().nth(3).expect("a test lies in the target folder").to_owned()
+}
+
+/// What the tests build and download once, and keep: compiled programs, caches, Python packages.
+pub fn kept(name: &str) -> PathBuf {
+    let folder = target().join("e2e").join(name);
+    fs::create_dir_all(&folder).unwrap_or_else(|error| panic!("cannot make {}: {error}", folder.display()));
+    folder
+}
+
+fn built(name: &str) -> PathBuf {
+    let path = target().join("release").join(name);
+    assert!(path.exists(), "{} is missing; run `make build` first", path.display());
+    path
+}
+
+/// The program `ropeway`.
+pub fn ropeway() -> PathBuf {
+    built("ropeway")
+}
+
+/// The client library.
+pub fn library() -> PathBuf {
+    built("libropeway.so")
+}
+
+/// PoCL's cache of compiled kernels, shared by native runs and servers so that each kernel is compiled once.
+pub fn pocl_cache() -> PathBuf {
+    kept("pocl")
+}
+
+/// The compiled form of `tests/c/NAME.c`.
+///
+/// # Panics
+/// When it does not compile.
+pub fn c_program(name: &str) -> PathBuf {
+    static COMPILED: OnceLock<Mutex<HashMap<String, PathBuf>>> = OnceLock::new();
+    let mut compiled = COMPILED.get_or_init(Mutex::default).lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    if let Some(path) = compiled.get(name) {
+        return path.clone();
+    }
+    let source = root().join("tests/c").join(format!("{name}.c"));
+    let path = kept("bin").join(name);
+    // Several test processes may compile the same program at once: each its own file, renamed when whole.
+    let mine = path.with_extension(std::process::id().to_string());
+    let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+    let result = Command::new(compiler)
+        .args(["-O1", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-o"])
+        .args([&mine, &source])
+        .args(["-lOpenCL", "-lpthread"])
+        .output()
+        .unwrap_or_else(|error| panic!("no C compiler: {error}"));
+    assert!(result.status.success(), "{}:\n{}", source.display(), String::from_utf8_lossy(&result.stderr));
+    fs::rename(&mine, &path).expect("the compiled program can be renamed");
+    compiled.insert(name.to_owned(), path.clone());
+    path
+}

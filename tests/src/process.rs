@@ -1,0 +1,56 @@
+//! Looking at processes and ending them, always by their id.
+
+use std::fs;
+
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+
+/// The process `pid` as the system calls want it.
+fn pid_of(pid: u32) -> Pid {
+    i32::try_from(pid).ok().and_then(Pid::from_raw).expect("a process id is a positive number")
+}
+
+/// Ends a process at once, as a crash would.
+pub fn kill(pid: u32) {
+    // One that has ended meanwhile is as good.
+    let _ = kill_process(pid_of(pid), Signal::KILL);
+}
+
+/// Asks a process to end.
+pub fn terminate(pid: u32) {
+    let _ = kill_process(pid_of(pid), Signal::TERM);
+}
+
+/// Whether there is such a process, not counting one that has ended and was not waited for.
+pub fn is_alive(pid: u32) -> bool {
+    test_kill_process(pid_of(pid)).is_ok() && state(pid).is_some_and(|state| state != 'Z')
+}
+
+fn stat(pid: u32) -> Option<String> {
+    fs::read_to_string(format!("/proc/{pid}/stat")).ok()
+}
+
+/// The fields after the name, which is in parentheses and may hold anything.
+fn fields(stat: &str) -> impl Iterator<Item = &str> {
+    stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace()
+}
+
+fn state(pid: u32) -> Option<char> {
+    fields(&stat(pid)?).next()?.chars().next()
+}
+
+/// The processes that `pid` has started and that run.
+pub fn children(pid: u32) -> Vec<u32> {
+    let entries = fs::read_dir("/proc").expect("/proc is there");
+    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let parent = |pid: u32| fields(&stat(pid)?).nth(1)?.parse::<u32>().ok();
+    let mut found: Vec<u32> = pids.filter(|&child| parent(child) == Some(pid) && is_alive(child)).collect();
+    found.sort_unstable();
+    found
+}
+
+/// Memory of its own that a process has resident, in bytes.
+pub fn resident(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("the process is there");
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("a process has memory");
+    line.trim().trim_end_matches(" kB").parse::<u64>().expect("the kernel prints a number") * 1024
+}

@@ -1,0 +1,211 @@
+//! Running programs, natively or through Ropeway.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::{places, process, wait_for};
+
+/// A program to be run with a home of its own.
+pub struct Program {
+    command: Command,
+    limit: Duration,
+    home: TempDir,
+}
+
+/// What a program did.
+#[derive(Debug)]
+pub struct Outcome {
+    /// How it ended.
+    pub status: ExitStatus,
+    /// What it wrote to standard output.
+    pub stdout: String,
+    /// What it wrote to standard error.
+    pub stderr: String,
+    /// How long it took.
+    pub elapsed: Duration,
+}
+
+impl Outcome {
+    /// The outcome, if the program says that it succeeded.
+    ///
+    /// # Panics
+    /// With all that it printed, if not.
+    pub fn success(self) -> Self {
+        assert!(self.status.success(), "{}\n{}\n{}", self.status, self.stdout, self.stderr);
+        self
+    }
+}
+
+impl Program {
+    /// `program` with only this machine's own OpenCL.
+    pub fn native(program: impl AsRef<OsStr>) -> Self {
+        let mut command = Command::new(program);
+        let home = tempfile::Builder::new().prefix("ropeway-").tempdir().expect("a temporary folder can be made");
+        let names = std::env::vars_os().map(|(name, _)| name);
+        for name in names.filter(|name| name.to_string_lossy().starts_with("ROPEWAY_")) {
+            command.env_remove(name);
+        }
+        command
+            .env_remove("OCL_ICD_VENDORS")
+            .env("HOME", home.path())
+            .env("XDG_CACHE_HOME", home.path().join("cache"))
+            .env("XDG_CONFIG_HOME", home.path().join("config"))
+            .env("XDG_DATA_HOME", home.path().join("data"))
+            .env("POCL_CACHE_DIR", places::pocl_cache());
+        for folder in ["cache", "config", "data"] {
+            fs::create_dir(home.path().join(folder)).expect("a folder can be made");
+        }
+        Self { command, limit: Duration::from_secs(120), home }
+    }
+
+    /// `program` with only the devices of these servers (URLs with commas between them).
+    pub fn remote(program: impl AsRef<OsStr>, servers: &str) -> Self {
+        let mut this = Self::beside_local(program, servers);
+        fs::remove_file(this.vendors().join("pocl.icd")).expect("it was just made");
+        this.command.env("OCL_ICD_VENDORS", this.vendors());
+        this
+    }
+
+    /// `program` with the devices of these servers beside this machine's own.
+    pub fn beside_local(program: impl AsRef<OsStr>, servers: &str) -> Self {
+        let mut this = Self::native(program);
+        let vendors = this.vendors();
+        fs::create_dir(&vendors).expect("a folder can be made");
+        fs::write(vendors.join("ropeway.icd"), format!("{}\n", places::library().display())).expect("a file can be made");
+        fs::copy("/etc/OpenCL/vendors/pocl.icd", vendors.join("pocl.icd")).expect("PoCL is installed");
+        this.command.env("OCL_ICD_VENDORS", vendors).env("ROPEWAY_SERVERS", servers);
+        this
+    }
+
+    fn vendors(&self) -> std::path::PathBuf {
+        self.home.path().join("vendors")
+    }
+
+    /// The folder that is its home.
+    pub fn home(&self) -> &Path {
+        self.home.path()
+    }
+
+    /// Adds arguments.
+    pub fn args<S: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = S>) -> Self {
+        self.command.args(args);
+        self
+    }
+
+    /// Sets a variable.
+    pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
+        self.command.env(name, value);
+        self
+    }
+
+    /// Runs it in this folder.
+    pub fn within(mut self, folder: &Path) -> Self {
+        self.command.current_dir(folder);
+        self
+    }
+
+    /// How long it may take.
+    pub fn limit(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// Runs it to its end.
+    ///
+    /// # Panics
+    /// When it takes longer than it may.
+    pub fn run(self) -> Outcome {
+        self.start().finish()
+    }
+
+    /// Starts it, to talk with it while it runs.
+    pub fn start(mut self) -> Running {
+        self.command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let begin = Instant::now();
+        let mut child = self.command.spawn().unwrap_or_else(|error| panic!("{:?}: {error}", self.command.get_program()));
+        let stdout = BufReader::new(child.stdout.take().expect("it was asked for"));
+        let mut stderr = child.stderr.take().expect("it was asked for");
+        let stderr = thread::spawn(move || {
+            let mut text = Vec::new();
+            let _ = stderr.read_to_end(&mut text);
+            String::from_utf8_lossy(&text).into_owned()
+        });
+        Running { child, stdout: Some(stdout), stderr: Some(stderr), begin, limit: self.limit, _home: self.home }
+    }
+}
+
+/// A program that runs; killed when dropped.
+pub struct Running {
+    child: Child,
+    stdout: Option<BufReader<ChildStdout>>,
+    stderr: Option<JoinHandle<String>>,
+    begin: Instant,
+    limit: Duration,
+    _home: TempDir,
+}
+
+impl Running {
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The next line that it prints; empty at its end.
+    pub fn line(&mut self) -> String {
+        let mut line = String::new();
+        let stdout = self.stdout.as_mut().expect("it has not been finished");
+        stdout.read_line(&mut line).expect("it prints text");
+        line.trim_end().to_owned()
+    }
+
+    /// Writes a line to its standard input.
+    pub fn say(&mut self, line: &str) {
+        let stdin = self.child.stdin.as_mut().expect("it was asked for");
+        stdin.write_all(format!("{line}\n").as_bytes()).expect("it listens");
+    }
+
+    /// Kills it.
+    pub fn kill(mut self) {
+        process::kill(self.pid());
+        let _ = self.child.wait();
+    }
+
+    /// Closes its standard input and waits for its end.
+    ///
+    /// # Panics
+    /// When it takes longer than it may.
+    pub fn finish(mut self) -> Outcome {
+        drop(self.child.stdin.take());
+        let mut stdout = self.stdout.take().expect("it is finished once");
+        let stdout = thread::spawn(move || {
+            let mut text = Vec::new();
+            let _ = stdout.read_to_end(&mut text);
+            String::from_utf8_lossy(&text).into_owned()
+        });
+        let left = self.limit.saturating_sub(self.begin.elapsed());
+        let status = wait_for("end of the program", left, || self.child.try_wait().expect("it is our child"));
+        let elapsed = self.begin.elapsed();
+        let stderr = self.stderr.take().expect("it is finished once");
+        Outcome { status, stdout: joined(stdout), stderr: joined(stderr), elapsed }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Ok(None) = self.child.try_wait() {
+            process::kill(self.pid());
+            let _ = self.child.wait();
+        }
+    }
+}
+
+fn joined(text: JoinHandle<String>) -> String {
+    text.join().expect("reading text does not panic")
+}
