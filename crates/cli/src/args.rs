@@ -77,9 +77,17 @@ pub struct WorkerArgs {
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_size)]
     pub program_cache_size: u64,
 
+    /// Most bytes of buffers that one session may have [default: what the devices give]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub session_memory: Option<u64>,
+
     /// Let kernels and drivers do all that this user can
     #[arg(long)]
     pub no_sandbox: bool,
+
+    /// Move bulk data as for a GPU also where buffers could be mapped (for tests)
+    #[arg(long, hide = true)]
+    pub force_pinned: bool,
 }
 
 #[derive(Args, Debug)]

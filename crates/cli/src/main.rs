@@ -47,18 +47,19 @@ impl fmt::Display for Failure {
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Serve(args) => serve::serve(args),
-        Command::Worker(args) => serve::worker(args),
+        Command::Worker(args) => return finish(serve::worker(args)),
         Command::Completions { shell } => generate::completions(shell),
         Command::Man { folder } => generate::man(&folder),
         Command::Run(args) => run::run(&args),
         Command::Devices(args) => devices::devices(&args),
         Command::Doctor(args) => doctor::doctor(&args),
     };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            eprintln!("ropeway: {failure}");
-            ExitCode::FAILURE
-        }
-    }
+    finish(result.map(|()| ExitCode::SUCCESS))
+}
+
+fn finish(result: Result<ExitCode, Failure>) -> ExitCode {
+    result.unwrap_or_else(|failure| {
+        eprintln!("ropeway: {failure}");
+        ExitCode::FAILURE
+    })
 }

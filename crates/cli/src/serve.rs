@@ -2,24 +2,18 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use ropeway_daemon::options::{ServeOptions, WorkerCommand};
-use ropeway_daemon::worker::WorkerOptions;
+use ropeway_daemon::worker::{WorkerOptions, host_name};
 
 use crate::args::{ServeArgs, WorkerArgs};
 use crate::{Failure, log};
 
 /// Serves until it is told to stop.
 pub fn serve(args: ServeArgs) -> Result<(), Failure> {
-    log::start().map_err(|error| Failure::new(format!("cannot write a log: {error}")))?;
-    let mut worker: Vec<OsString> = vec!["worker".into()];
-    if let Some(folder) = cache_folder(&args.worker) {
-        worker.extend(["--program-cache".into(), folder.into()]);
-    }
-    worker.extend(["--program-cache-size".into(), args.worker.program_cache_size.to_string().into()]);
-    if args.worker.no_sandbox {
-        worker.push("--no-sandbox".into());
-    }
+    start_log()?;
+    let worker = worker_arguments(&args.worker);
     // The image that runs now, even when a newer one has been installed in its place meanwhile.
     let program = "/proc/self/exe".into();
     let options = ServeOptions {
@@ -32,15 +26,40 @@ pub fn serve(args: ServeArgs) -> Result<(), Failure> {
     Ok(ropeway_daemon::serve(&options)?)
 }
 
-/// Serves one session.
-pub fn worker(args: WorkerArgs) -> Result<(), Failure> {
-    log::start().map_err(|error| Failure::new(format!("cannot write a log: {error}")))?;
+/// The command line of a worker of this server.
+fn worker_arguments(args: &WorkerArgs) -> Vec<OsString> {
+    let mut worker: Vec<OsString> = vec!["worker".into()];
+    if let Some(folder) = cache_folder(args) {
+        worker.extend(["--program-cache".into(), folder.into()]);
+    }
+    worker.extend(["--program-cache-size".into(), args.program_cache_size.to_string().into()]);
+    if let Some(bytes) = args.session_memory {
+        worker.extend(["--session-memory".into(), bytes.to_string().into()]);
+    }
+    if args.no_sandbox {
+        worker.push("--no-sandbox".into());
+    }
+    if args.force_pinned {
+        worker.push("--force-pinned".into());
+    }
+    worker
+}
+
+/// Serves one session; an exit code comes back when there was none.
+pub fn worker(args: WorkerArgs) -> Result<ExitCode, Failure> {
+    start_log()?;
     let options = WorkerOptions {
-        sandbox: !args.no_sandbox,
-        program_cache: args.program_cache,
-        program_cache_size: args.program_cache_size,
+        cache_folder: args.program_cache,
+        cache_bytes: args.program_cache_size,
+        memory_quota: args.session_memory,
+        host: host_name(),
+        force_pinned: args.force_pinned,
     };
-    Ok(ropeway_daemon::worker::run(&options)?)
+    Ok(ropeway_daemon::worker::run(options, !args.no_sandbox)?.into())
+}
+
+fn start_log() -> Result<(), Failure> {
+    log::start().map_err(|error| Failure::new(format!("cannot write a log: {error}")))
 }
 
 /// The program cache's folder: as told, within what systemd made for the service, or within the user's; none without a home.

@@ -92,7 +92,12 @@ impl Pending {
                 continue;
             };
             return match decode_hello(preamble, &self.bytes[PREAMBLE_LEN..]) {
-                Ok(hello) => Step::Hello(hello),
+                Ok(hello) => Step::Hello(Hello {
+                    // They go into logs, here and at the worker.
+                    program: printable(&hello.program),
+                    release: printable(&hello.release),
+                    ..hello
+                }),
                 Err(error) => refuse(&error),
             };
         }
@@ -103,6 +108,11 @@ impl AsFd for Pending {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.link.as_fd()
     }
+}
+
+/// A client's text without what would begin a new line of a log, or move a terminal's cursor; at most 100 characters.
+fn printable(text: &str) -> String {
+    text.chars().take(100).map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 /// Words for a client whose hello is not acceptable. The texts of [`HandshakeError`] speak of the other side as "it".

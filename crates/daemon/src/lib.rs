@@ -12,7 +12,6 @@
 //! | `sandbox`, [`worker`] | the worker's side: what it may do, and its start |
 #![forbid(unsafe_code)]
 
-mod handoff;
 mod handshake;
 mod listen;
 mod notify;

@@ -92,8 +92,8 @@ impl Pool {
                     self.sessions_begun += 1;
                     let Client { peer, hello, .. } = &client;
                     info!(
-                        session = self.sessions_begun, worker = pid, %peer, program = ?hello.program, pid = hello.pid,
-                        release = ?hello.release, "session begins"
+                        session = self.sessions_begun, worker = pid, %peer, program = %hello.program, pid = hello.pid,
+                        release = %hello.release, "session begins"
                     );
                     return Ok(());
                 }
@@ -176,10 +176,10 @@ impl Pool {
             State::Session(session) => {
                 let (session, seconds) = (session, session.since.elapsed().as_secs_f64());
                 if end.is_clean() {
-                    info!(session = session.number, worker = pid, program = ?session.program, seconds, "session ends");
+                    info!(session = session.number, worker = pid, program = %session.program, seconds, "session ends");
                 } else {
                     error!(
-                        session = session.number, worker = pid, program = ?session.program, seconds, %end,
+                        session = session.number, worker = pid, program = %session.program, seconds, %end,
                         "session ends: its worker failed; other sessions go on"
                     );
                 }

@@ -1,16 +1,16 @@
 //! One worker process, from its start to its end.
 
 use std::fmt;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::handoff;
 use ropeway_protocol::handshake::Hello;
 use ropeway_transport::Link;
+use ropeway_worker::handoff;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::options::WorkerCommand;
@@ -113,12 +113,10 @@ impl Worker {
 
     /// Reads what it says while it starts.
     pub(crate) fn listen(&mut self) -> Word {
-        match self.control.read(&mut [0]) {
-            Ok(1..) => Word::Ready,
-            Ok(0) => Word::Gone,
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
-                Word::Nothing
-            }
+        match handoff::await_ready(self.control.as_fd()) {
+            Ok(()) => Word::Ready,
+            // Our end does not wait.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Word::Nothing,
             Err(_) => Word::Gone,
         }
     }
@@ -137,7 +135,7 @@ impl Worker {
 
     /// Hands a client over to it.
     pub(crate) fn hand_over(&mut self, link: &Link, hello: &Hello, number: u64) -> io::Result<()> {
-        handoff::send(&self.control, link, hello)?;
+        handoff::send(self.control.as_fd(), link.as_fd(), hello)?;
         self.state = State::Session(Session { number, program: hello.program.clone(), since: Instant::now() });
         Ok(())
     }

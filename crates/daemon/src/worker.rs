@@ -4,23 +4,12 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, IsTerminal};
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
 
+pub use ropeway_worker::WorkerOptions;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use rustix::stdio::dup2_stdin;
 
 use crate::sandbox;
-
-/// What a worker can be told.
-#[derive(Clone, Debug)]
-pub struct WorkerOptions {
-    /// Runs native OpenCL behind the sandbox.
-    pub sandbox: bool,
-    /// The folder of the program cache; `None` for no cache.
-    pub program_cache: Option<PathBuf>,
-    /// Most bytes in it.
-    pub program_cache_size: u64,
-}
 
 /// Why a worker cannot begin.
 #[derive(Debug)]
@@ -42,21 +31,26 @@ impl fmt::Display for WorkerError {
 
 impl std::error::Error for WorkerError {}
 
-/// Is a worker: takes the control socket from standard input, enters the sandbox, and serves one session.
+/// Is a worker: takes the control socket from standard input, enters the sandbox unless it is not wanted, and serves one
+/// session. The end of the session is the end of the process; an exit code comes back only where there was none.
 ///
 /// # Errors
 /// A [`WorkerError`] when it cannot begin.
-pub fn run(options: &WorkerOptions) -> Result<(), WorkerError> {
+pub fn run(options: WorkerOptions, sandboxed: bool) -> Result<u8, WorkerError> {
     let control = control_socket()?;
-    // Without its server a worker would hold devices that nobody can see to.
+    // Without its server a worker would hold devices that nobody can see to. Had the server ended before this call, the
+    // control socket would be at its end, which ends the worker as well.
     set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|error| WorkerError::System("tie its life to the server's", error.into()))?;
-    // Had the server ended before that, the control socket would be at its end, which ends the worker as well.
-    if options.sandbox {
-        sandbox::enter(options.program_cache.as_deref());
+    if sandboxed {
+        sandbox::enter(options.cache_folder.as_deref());
     }
-    let _ = control;
-    Ok(())
+    Ok(ropeway_worker::run(control, options))
+}
+
+/// This machine's name, as clients are told it.
+pub fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 /// The control socket, moved away from standard input so that a driver that reads there does not take its bytes.
