@@ -251,21 +251,19 @@ impl Event {
 /// Waits for all of `events`, which are of one context (clWaitForEvents).
 ///
 /// # Errors
-/// CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST when one of them ended with an error; [`crate::SERVER_LOST`].
+/// CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST when one of them ended with an error; the first error that a command without
+/// an event ended with on their queues; [`crate::SERVER_LOST`].
 pub fn wait_for_all(events: &[&Event]) -> Result<()> {
     let Some(first) = events.first() else { return Ok(()) };
     let connection = first.connection();
     // User events end in this process, and what they hold up cannot end before: those come first, without the server.
     connection.wait_here(|| events.iter().all(|e| e.queue.is_some() || e.has_ended()))?;
     let not_known: Vec<_> = events.iter().filter(|e| !e.has_ended()).collect();
+    let mut status = 0;
     if !not_known.is_empty() {
-        let waited = connection.call(&WaitForEvents { events: not_known.iter().map(|e| e.id).collect() });
-        match waited {
-            Ok(waited) => connection.complete(&waited.completions),
-            Err(status) if connection.is_lost() => return Err(status),
-            // An error of the wait itself is one of its events'; which, the events say.
-            Err(_) => {}
-        }
+        let waited = connection.call(&WaitForEvents { events: not_known.iter().map(|e| e.id).collect() })?;
+        status = waited.status;
+        connection.complete(&waited.completions);
         // The data of reads may still be under way.
         for event in &not_known {
             if !event.awaits_data.load(Ordering::Acquire) && !event.has_ended() {
@@ -277,7 +275,7 @@ pub fn wait_for_all(events: &[&Event]) -> Result<()> {
     if events.iter().any(|e| e.known_status() < 0) {
         return Err(CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST);
     }
-    Ok(())
+    if status < 0 { Err(status) } else { Ok(()) }
 }
 
 impl Drop for Event {

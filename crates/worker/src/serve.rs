@@ -459,10 +459,8 @@ impl Kernel {
                 native.set_bytes(index, bytes)
             }
             (ArgValue::Bytes(_), ArgKind::Value(_)) => Err(cl::CL_INVALID_ARG_SIZE),
-            // A driver would follow a handle made of these bytes.
-            (ArgValue::Bytes(bytes), ArgKind::Unknown) if bytes.len() != size_of::<cl::cl_mem>() => {
-                native.set_bytes(index, bytes)
-            }
+            // Of unknown size, but a value: a handle made of these bytes is not what a driver would see in them.
+            (ArgValue::Bytes(bytes), ArgKind::Unknown) => native.set_bytes(index, bytes),
             (ArgValue::Buffer(None), ArgKind::Buffer | ArgKind::Unknown) => native.set_buffer(index, None),
             (ArgValue::Buffer(Some(_)), ArgKind::Buffer | ArgKind::Unknown) => {
                 let buffer = buffer.ok_or(cl::CL_INVALID_MEM_OBJECT)?;

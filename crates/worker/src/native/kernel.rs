@@ -147,7 +147,8 @@ impl Kernel {
         if self.set(index, handle, ZEROS.as_ptr().cast()) == cl::CL_SUCCESS { ArgKind::Buffer } else { ArgKind::Local }
     }
 
-    /// The size of an argument that is passed by value. PoCL takes a structure of any size, so that one is not known.
+    /// The size of an argument that is passed by value. PoCL takes a structure of any size, so that one is not known; what
+    /// takes no value at all must be a handle of some kind.
     fn value_size(&mut self, index: u32) -> ArgKind {
         let likely = [4usize, 8, 1, 2, 16, 32, 64, 128];
         let mut found = None;
@@ -164,7 +165,7 @@ impl Kernel {
                 _ => {}
             }
         }
-        found.map_or(ArgKind::Unknown, |size| ArgKind::Value(size as u32))
+        found.map_or(ArgKind::Other, |size| ArgKind::Value(size as u32))
     }
 }
 
