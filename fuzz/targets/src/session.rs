@@ -1,0 +1,228 @@
+//! Whole sessions: a client's bytes, served by a worker process on this machine's OpenCL.
+
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use ropeway_generate::{Echo, Entropy, damage, session as client};
+use ropeway_protocol::handshake::{Hello, PREAMBLE_LEN, Preamble, Purpose};
+use ropeway_protocol::ids::QueueId;
+use ropeway_protocol::messages::Finish;
+use ropeway_protocol::types::{Status, Waited};
+use ropeway_protocol::{FRAME_HEADER_LEN, FrameHeader, decode, encode_call, frame, limits};
+use ropeway_worker::{WorkerOptions, handoff};
+
+/// Set in the processes that are workers.
+const WORKER: &str = "ROPEWAY_FUZZ_WORKER";
+
+/// Most bytes of buffers of a session: enough for all that is good, and little enough to be filled with anything.
+const QUOTA: u64 = 64 << 20;
+
+/// Most time that a client stays: what it sent may wait for what never comes.
+const STAY: Duration = Duration::from_millis(300);
+
+/// Most time that a well-behaved client stays: the very first build on a machine takes long.
+const STAY_LONG: Duration = Duration::from_secs(60);
+
+/// The number of the call that a client sends last; its answer says that all before it has been carried out.
+const LAST: u32 = u32::MAX;
+
+/// A worker's time to end when its client has gone.
+const END: Duration = Duration::from_secs(2);
+
+/// A worker's time to become warm: a driver may compile something for the first time.
+const WARM: Duration = Duration::from_secs(60);
+
+/// Workers that were started ahead of their sessions.
+static READY: Mutex<Vec<Worker>> = Mutex::new(Vec::new());
+
+/// Is a worker, and never returns, in a process that [`session`] started; `main` begins with it.
+pub fn become_worker_if_asked() {
+    if std::env::var_os(WORKER).is_none() {
+        return;
+    }
+    let options = WorkerOptions { memory_quota: Some(QUOTA), ..WorkerOptions::default() };
+    let code = match std::io::stdin().as_fd().try_clone_to_owned() {
+        Ok(control) => ropeway_worker::run(control, options),
+        Err(_) => 1,
+    };
+    std::process::exit(code.into());
+}
+
+struct Worker {
+    process: Child,
+    control: UnixStream,
+}
+
+/// What came of a session.
+struct Outcome {
+    /// The worker's exit code, or the signal that ended it as a negative number.
+    code: i32,
+    /// What it sent behind the welcome.
+    sent: Vec<u8>,
+    /// What it wrote on standard error.
+    said: String,
+}
+
+impl Worker {
+    /// The next worker; one more is started for the session after this one.
+    fn next() -> Self {
+        let next = Self::start();
+        let mut ready = READY.lock().unwrap_or_else(|e| e.into_inner());
+        ready.push(next);
+        if ready.len() > 2 { ready.remove(0) } else { Self::start() }
+    }
+
+    fn start() -> Self {
+        let (control, theirs) = UnixStream::pair().expect("a socket pair");
+        control.set_read_timeout(Some(WARM)).expect("a timeout");
+        let itself = std::env::current_exe().expect("this program's name");
+        let process = Command::new(itself)
+            .env(WORKER, "1")
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("a worker process");
+        Self { process, control }
+    }
+
+    /// Serves a client that sends `bytes`, listens for its last answer, at most `stay`, and leaves.
+    fn serve(mut self, bytes: &[u8], stay: Duration) -> Outcome {
+        handoff::await_ready(self.control.as_fd()).expect("a worker becomes warm");
+        let (mut client, server) = UnixStream::pair().expect("a socket pair");
+        let hello = Hello {
+            features: 0,
+            purpose: Purpose::Commands,
+            release: env!("CARGO_PKG_VERSION").to_owned(),
+            program: "fuzz".to_owned(),
+            pid: std::process::id(),
+            credential: Vec::new(),
+        };
+        handoff::send(self.control.as_fd(), server.as_fd(), &hello).expect("a worker takes a connection");
+        drop(server);
+
+        client.set_write_timeout(Some(stay)).expect("a timeout");
+        let mut writer = client.try_clone().expect("a second handle");
+        let mut bytes = bytes.to_vec();
+        encode_call(&mut bytes, LAST, &Finish { queue: QueueId(1) }, 0);
+        // A worker that has seen enough does not read the rest.
+        let writing = std::thread::spawn(move || drop(writer.write_all(&bytes)));
+        let sent = listen(&mut client, stay);
+        // It may have left first.
+        let _ = client.shutdown(std::net::Shutdown::Both);
+        writing.join().expect("the writer does not panic");
+        drop(client);
+
+        let left = Instant::now();
+        let status = loop {
+            if let Some(status) = self.process.try_wait().expect("a worker's status") {
+                break status;
+            }
+            if left.elapsed() > END {
+                let _ = self.process.kill();
+                let _ = self.process.wait();
+                panic!("the worker is still there {} s after its client left", END.as_secs());
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        };
+        let mut said = String::new();
+        if let Some(mut stderr) = self.process.stderr.take() {
+            let _ = stderr.read_to_string(&mut said);
+        }
+        let code = status.code().unwrap_or_else(|| -status.signal().unwrap_or(0));
+        Outcome { code, sent: behind_welcome(&sent).to_vec(), said }
+    }
+}
+
+/// Reads until the last call is answered, the worker has left, or the client has stayed long enough.
+fn listen(client: &mut UnixStream, stay: Duration) -> Vec<u8> {
+    let (mut all, mut some) = (Vec::new(), vec![0; 64 << 10]);
+    let end = Instant::now() + stay;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() || replies(behind_welcome(&all)).iter().any(|(call, _)| *call == LAST) {
+            return all;
+        }
+        client.set_read_timeout(Some(left)).expect("a timeout");
+        match client.read(&mut some) {
+            Ok(0) => return all,
+            Ok(n) => all.extend_from_slice(&some[..n]),
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(_) => return all,
+        }
+    }
+}
+
+fn behind_welcome(sent: &[u8]) -> &[u8] {
+    let Some((preamble, rest)) = sent.split_first_chunk::<PREAMBLE_LEN>() else { return &[] };
+    let preamble = Preamble::from_bytes(preamble).expect("the worker begins with a preamble");
+    rest.get(preamble.len as usize..).unwrap_or_default()
+}
+
+/// Splits what a worker sent into frames, and checks that each is one.
+fn replies(mut sent: &[u8]) -> Vec<(u32, Vec<u8>)> {
+    let mut replies = Vec::new();
+    while let Some((header, rest)) = sent.split_first_chunk::<FRAME_HEADER_LEN>() {
+        let header =
+            FrameHeader::from_bytes(header, limits::MAX_BODY_TO_CLIENT).expect("a worker's frame has a header");
+        // The client may have left in the middle of a frame.
+        let Some(payload) = rest.get(..header.payload()) else { break };
+        if header.opcode == frame::REPLY {
+            replies.push((header.call, payload[..header.body as usize].to_vec()));
+        } else {
+            Echo::at_client(sent).expect("a worker's note decodes");
+        }
+        sent = &rest[payload.len()..];
+    }
+    replies
+}
+
+/// Serves a session that is well-behaved at first; what `data` says of the rest may be anything.
+///
+/// # Panics
+/// When the worker crashes, panics, outlives its client, or sends what does not decode.
+pub fn session(data: &[u8]) {
+    let mut entropy = Entropy::new(data);
+    let kind = entropy.byte();
+    let mut bytes = Vec::new();
+    if kind < 250 {
+        bytes = client::opening();
+    }
+    if kind.is_multiple_of(4) {
+        let mut more = client::vector_addition();
+        damage(&mut more, &mut entropy);
+        bytes.extend_from_slice(&more);
+    }
+    let (harm, rest) = (entropy.slice(32), &mut entropy);
+    bytes.extend_from_slice(&client::random(rest));
+    if kind.is_multiple_of(3) {
+        damage(&mut bytes, &mut Entropy::new(harm));
+    }
+    let outcome = Worker::next().serve(&bytes, STAY);
+    replies(&outcome.sent);
+    assert_eq!(outcome.code, 0, "the worker did not end well; it said:\n{}", outcome.said);
+}
+
+/// Serves a session in which all is well, and checks that it is: otherwise [`session`] would test nothing.
+///
+/// # Panics
+/// When it is not.
+pub fn rehearse() {
+    let mut bytes = client::opening();
+    bytes.extend_from_slice(&client::vector_addition());
+    let outcome = Worker::next().serve(&bytes, STAY_LONG);
+    assert_eq!(outcome.code, 0, "a worker whose client did no wrong did not end well; it said:\n{}", outcome.said);
+    let replies = replies(&outcome.sent);
+    for number in [2, LAST] {
+        let Some((_, finish)) = replies.iter().find(|(call, _)| *call == number) else {
+            panic!("a well-behaved client gets no answer; the worker said:\n{}", outcome.said);
+        };
+        let waited: Result<Waited, Status> = decode(finish).expect("the answer to Finish decodes");
+        assert_eq!(waited.map(|waited| waited.status), Ok(0), "a vector addition fails");
+    }
+}
