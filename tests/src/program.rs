@@ -30,6 +30,8 @@ pub struct Outcome {
     pub stderr: String,
     /// How long it took.
     pub elapsed: Duration,
+    /// Its home.
+    home: TempDir,
 }
 
 impl Outcome {
@@ -40,6 +42,15 @@ impl Outcome {
     pub fn success(self) -> Self {
         assert!(self.status.success(), "{}\n{}\n{}", self.status, self.stdout, self.stderr);
         self
+    }
+
+    /// The text of a file that it left in its home.
+    ///
+    /// # Panics
+    /// With all that it printed, if there is none.
+    pub fn file(&self, name: &str) -> String {
+        let path = self.home.path().join(name);
+        fs::read_to_string(path).unwrap_or_else(|error| panic!("{name}: {error}\n{}\n{}", self.stdout, self.stderr))
     }
 }
 
@@ -67,9 +78,8 @@ impl Program {
 
     /// `program` with only the devices of these servers (URLs with commas between them).
     pub fn remote(program: impl AsRef<OsStr>, servers: &str) -> Self {
-        let mut this = Self::beside_local(program, servers);
+        let this = Self::beside_local(program, servers);
         fs::remove_file(this.vendors().join("pocl.icd")).expect("it was just made");
-        this.command.env("OCL_ICD_VENDORS", this.vendors());
         this
     }
 
@@ -78,7 +88,8 @@ impl Program {
         let mut this = Self::native(program);
         let vendors = this.vendors();
         fs::create_dir(&vendors).expect("a folder can be made");
-        fs::write(vendors.join("ropeway.icd"), format!("{}\n", places::library().display())).expect("a file can be made");
+        fs::write(vendors.join("ropeway.icd"), format!("{}\n", places::library().display()))
+            .expect("a file can be made");
         fs::copy("/etc/OpenCL/vendors/pocl.icd", vendors.join("pocl.icd")).expect("PoCL is installed");
         this.command.env("OCL_ICD_VENDORS", vendors).env("ROPEWAY_SERVERS", servers);
         this
@@ -111,6 +122,12 @@ impl Program {
         self
     }
 
+    /// Runs it in its home.
+    pub fn within_home(mut self) -> Self {
+        self.command.current_dir(self.home.path());
+        self
+    }
+
     /// How long it may take.
     pub fn limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
@@ -129,7 +146,8 @@ impl Program {
     pub fn start(mut self) -> Running {
         self.command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let begin = Instant::now();
-        let mut child = self.command.spawn().unwrap_or_else(|error| panic!("{:?}: {error}", self.command.get_program()));
+        let mut child =
+            self.command.spawn().unwrap_or_else(|error| panic!("{:?}: {error}", self.command.get_program()));
         let stdout = BufReader::new(child.stdout.take().expect("it was asked for"));
         let mut stderr = child.stderr.take().expect("it was asked for");
         let stderr = thread::spawn(move || {
@@ -137,7 +155,7 @@ impl Program {
             let _ = stderr.read_to_end(&mut text);
             String::from_utf8_lossy(&text).into_owned()
         });
-        Running { child, stdout: Some(stdout), stderr: Some(stderr), begin, limit: self.limit, _home: self.home }
+        Running { child, stdout: Some(stdout), stderr: Some(stderr), begin, limit: self.limit, home: Some(self.home) }
     }
 }
 
@@ -148,7 +166,7 @@ pub struct Running {
     stderr: Option<JoinHandle<String>>,
     begin: Instant,
     limit: Duration,
-    _home: TempDir,
+    home: Option<TempDir>,
 }
 
 impl Running {
@@ -193,7 +211,8 @@ impl Running {
         let status = wait_for("end of the program", left, || self.child.try_wait().expect("it is our child"));
         let elapsed = self.begin.elapsed();
         let stderr = self.stderr.take().expect("it is finished once");
-        Outcome { status, stdout: joined(stdout), stderr: joined(stderr), elapsed }
+        let home = self.home.take().expect("it is finished once");
+        Outcome { status, stdout: joined(stdout), stderr: joined(stderr), elapsed, home }
     }
 }
 

@@ -56,13 +56,14 @@ impl Server {
         collect(child.stdout.take().expect("it was asked for"), Arc::clone(&log));
         collect(child.stderr.take().expect("it was asked for"), Arc::clone(&log));
         let mut server = Self { child, url: String::new(), log, home };
-        server.url = wait_for("server", Duration::from_secs(30), || {
+        server.url = wait_for("server", Duration::from_secs(60), || {
             if let Ok(Some(status)) = server.child.try_wait() {
                 panic!("the server ended with {status}:\n{}", server.log());
             }
             let log = server.log();
-            let line = log.lines().find_map(|line| line.split_once("listening on "))?;
-            line.1.split_whitespace().next().map(str::to_owned)
+            // Clients are served at once, but only with warm workers do all tests find the same server.
+            log.lines().find(|line| *line == "ready")?;
+            log.lines().find_map(|line| line.strip_prefix("listening on ")).map(str::to_owned)
         });
         server
     }

@@ -1,0 +1,107 @@
+//! Programs that use OpenCL in every way that this release forwards: the same output natively and through Ropeway.
+
+use std::fs;
+
+use ropeway_tests::places::{c_program, root};
+use ropeway_tests::program::{Outcome, Program};
+use ropeway_tests::server::Server;
+
+/// What the program prints through Ropeway, after a look that it prints the same natively.
+fn same(name: &str) -> Outcome {
+    let native = Program::native(c_program(name)).run().success();
+    let server = Server::start();
+    let remote = Program::remote(c_program(name), server.url()).run().success();
+    assert_eq!(remote.stdout, native.stdout, "left: through Ropeway, right: native; {}", remote.stderr);
+    assert_eq!(remote.stderr, "", "nothing is said when all goes well");
+    remote
+}
+
+#[test]
+fn vector_addition() {
+    same("vector_add");
+}
+
+#[test]
+fn events() {
+    same("events");
+}
+
+#[test]
+fn mapping() {
+    same("mapping");
+}
+
+#[test]
+fn transfers() {
+    let outcome = same("transfers");
+    assert!(!outcome.stdout.contains("WRONG"), "{}", outcome.stdout);
+}
+
+#[test]
+fn programs_and_kernels() {
+    same("programs");
+}
+
+#[test]
+fn threads() {
+    same("threads");
+}
+
+#[test]
+fn what_a_kernel_prints_comes_out_of_the_program() {
+    assert_eq!(same("kernel_printf").stdout, "kernel says 42 and a text\n");
+}
+
+#[test]
+fn a_unix_socket_is_as_good() {
+    let server = Server::start_unix();
+    Program::remote(c_program("vector_add"), server.url()).run().success();
+    Program::remote(c_program("transfers"), server.url()).run().success();
+}
+
+/// Not compared with PoCL, which departs from the specification in some of them and crashes in one.
+#[test]
+fn errors_are_those_of_the_specification() {
+    let expected = fs::read_to_string(root().join("tests/c/errors.expected")).unwrap();
+    let server = Server::start();
+    let outcome = Program::remote(c_program("errors"), server.url()).run();
+    let wrong: Vec<_> = expected
+        .lines()
+        .map(Some)
+        .zip(outcome.stdout.lines().map(Some).chain(std::iter::repeat(None)))
+        .filter(|(expected, found)| expected != found)
+        .map(|(expected, found)| {
+            format!("expected '{}', found '{}'", expected.unwrap_or(""), found.unwrap_or("nothing"))
+        })
+        .collect();
+    assert!(wrong.is_empty(), "{}\n{}", wrong.join("\n"), outcome.stderr);
+    outcome.success();
+}
+
+#[test]
+fn a_child_after_fork_gets_errors_and_its_parent_is_unharmed() {
+    let server = Server::start();
+    let outcome = Program::remote(c_program("forked"), server.url()).run().success();
+    let child = "child: finish 1, read 1, launch 1, context 1, in time 1\n";
+    assert_eq!(outcome.stdout, format!("{child}parent: right, child ended with 0\n"), "{}", outcome.stderr);
+}
+
+#[test]
+fn two_servers_are_listed_side_by_side() {
+    let (first, second) = (Server::start(), Server::start_unix());
+    let both = format!("{},{}", first.url(), second.url());
+    let listed = Program::remote(c_program("listing"), &both).run().success();
+    assert_eq!(listed.stdout, "Ropeway: 2 devices (0)\n1 platforms\n");
+    let listed = Program::remote(c_program("listing"), &both).env("ROPEWAY_PLATFORMS", "per-platform").run().success();
+    let named = listed.stdout.matches("Portable Computing Language [").count();
+    assert_eq!(named, 2, "{}", listed.stdout);
+}
+
+#[test]
+fn local_platforms_stay_beside_ropeways() {
+    let server = Server::start();
+    let listed = Program::beside_local(c_program("listing"), server.url()).run().success();
+    for platform in ["Ropeway: 1 devices (0)\n", "Portable Computing Language: 1 devices (0)\n", "2 platforms\n"] {
+        assert!(listed.stdout.contains(platform), "{}", listed.stdout);
+    }
+}

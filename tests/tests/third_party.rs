@@ -1,0 +1,119 @@
+//! Programs of other people, unmodified, from Debian: clinfo, clpeak, hashcat.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use ropeway_tests::program::Program;
+use ropeway_tests::server::Server;
+
+const MINUTES: Duration = Duration::from_secs(60);
+
+/// Properties whose values are Ropeway's own and not the device's, and why.
+const OWN_PROPERTIES: &[(&str, &str)] = &[
+    // The platform is Ropeway.
+    ("CL_PLATFORM_NAME", "the platform is Ropeway"),
+    ("CL_PLATFORM_VENDOR", "the platform is Ropeway"),
+    ("CL_PLATFORM_VERSION", "the platform is Ropeway"),
+    ("CL_PLATFORM_NUMERIC_VERSION", "the platform is Ropeway"),
+    ("CL_PLATFORM_PROFILE", "the platform is Ropeway"),
+    ("CL_PLATFORM_EXTENSIONS", "the platform is Ropeway"),
+    ("CL_PLATFORM_EXTENSIONS_WITH_VERSION", "the platform is Ropeway"),
+    ("CL_PLATFORM_ICD_SUFFIX_KHR", "the platform is Ropeway"),
+    ("CL_PLATFORM_HOST_TIMER_RESOLUTION", "the platform is Ropeway"),
+];
+
+/// What `clinfo --raw` says of the device: property and value, one each line.
+fn properties(listing: &str) -> Vec<(String, String)> {
+    let line = |line: &str| {
+        let (name, value) = line[line.find("CL_")?..].split_once(char::is_whitespace)?;
+        Some((name.to_owned(), value.trim().to_owned()))
+    };
+    listing.lines().filter_map(line).collect()
+}
+
+#[test]
+fn clinfo_lists_the_same_device() {
+    let server = Server::start();
+    let list = |program: Program| program.args(["-l", "--raw"]).run().success().stdout;
+    let native = list(Program::native("clinfo"));
+    let remote = list(Program::remote("clinfo", server.url()));
+    // 0: platform
+    // 0.0: device
+    let device = |text: &str| text.lines().find_map(|line| line.strip_prefix("0.0: ")).map(str::to_owned);
+    assert!(device(&native).is_some(), "{native}");
+    assert_eq!(device(&remote), device(&native), "{remote}");
+}
+
+#[test]
+fn clinfo_finds_the_same_properties() {
+    let server = Server::start();
+    let list = |program: Program| program.args(["--raw"]).run().success().stdout;
+    let native = properties(&list(Program::native("clinfo")));
+    let remote = properties(&list(Program::remote("clinfo", server.url())));
+    let own = |name: &str| OWN_PROPERTIES.iter().any(|(own, _)| *own == name);
+    let mut differences = Vec::new();
+    for (name, value) in native.iter().filter(|(name, _)| !own(name)) {
+        match remote.iter().find(|(its, _)| its == name) {
+            Some((_, its)) if its == value => {}
+            Some((_, its)) => differences.push(format!("{name}: native '{value}', through Ropeway '{its}'")),
+            None => differences.push(format!("{name}: native '{value}', through Ropeway missing")),
+        }
+    }
+    assert!(native.len() > 80, "clinfo printed only {} properties", native.len());
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+}
+
+#[test]
+fn clpeak_finishes_with_every_figure() {
+    let figures = |output: &str| {
+        let names = output.lines().filter_map(|line| line.split_once(" : ")).map(|(name, _)| name.trim().to_owned());
+        names.collect::<Vec<_>>()
+    };
+    let native = Program::native("clpeak").limit(6 * MINUTES).run().success();
+    let server = Server::start();
+    let remote = Program::remote("clpeak", server.url()).limit(6 * MINUTES).run().success();
+    eprintln!("native:\n{}\nthrough Ropeway:\n{}", native.stdout, remote.stdout);
+    assert!(figures(&native.stdout).len() > 30, "{}", native.stdout);
+    assert_eq!(figures(&remote.stdout), figures(&native.stdout));
+}
+
+/// MD5 of words that the rules make of those in the list.
+const HASHES: &[(&str, &str)] = &[
+    ("e5d7cffe25654f7e3a1e334118c71549", "correct"),
+    ("38069b4eb64e325cb7ac65bd641b2188", "Horse"),
+    ("e7c95b9f481a57ec7378cad3e3c54515", "battery1"),
+    ("15311f10d093d9d2e10ee351bb9f4674", "yawepor"),
+];
+
+/// What hashcat found, sorted.
+fn attack(program: Program) -> Vec<String> {
+    let home = program.home().to_owned();
+    let write = |name: &str, lines: &mut dyn Iterator<Item = &str>| {
+        let text: String = lines.map(|line| format!("{line}\n")).collect();
+        fs::write(home.join(name), text).unwrap();
+        home.join(name)
+    };
+    let hashes = write("hashes", &mut HASHES.iter().map(|(hash, _)| *hash));
+    let words = write("words", &mut ["correct", "horse", "battery", "staple", "ropeway"].into_iter());
+    let found = home.join("found");
+    // PoCL is a CPU device, which hashcat takes only when it is forced to.
+    let options = ["-m", "0", "-a", "0", "-O", "-D", "1", "--force", "--potfile-disable", "--quiet", "-r"];
+    let program = program
+        .args(options)
+        .args([Path::new("/usr/share/hashcat/rules/best64.rule"), Path::new("-o"), &found, &hashes, &words])
+        .limit(5 * MINUTES);
+    let outcome = program.within_home().run().success();
+    let mut lines: Vec<_> = outcome.file("found").lines().map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+#[test]
+fn hashcat_finds_the_passwords() {
+    let mut expected: Vec<_> = HASHES.iter().map(|(hash, word)| format!("{hash}:{word}")).collect();
+    expected.sort();
+    assert_eq!(attack(Program::native("hashcat")), expected);
+    let server = Server::start();
+    assert_eq!(attack(Program::remote("hashcat", server.url())), expected);
+}
