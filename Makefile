@@ -1,0 +1,63 @@
+# Ropeway: `make demo` shows it, `make test` checks everything.
+
+SHELL := /bin/bash
+CARGO ?= cargo
+OUT := $(or $(CARGO_TARGET_DIR),target)
+
+# An OpenCL implementation for the CPU, the loader, and clinfo: what the demo runs on.
+DEMO_PACKAGES := gcc libc6-dev ocl-icd-libopencl1 pocl-opencl-icd clinfo python3 python3-venv
+# Headers for the C test programs; programs of others that must run unmodified.
+TEST_PACKAGES := $(DEMO_PACKAGES) ocl-icd-opencl-dev opencl-c-headers clpeak hashcat
+
+.PHONY: help demo test build check unit e2e fuzz bench golden deb packages
+
+help:
+	@echo 'make demo     install what is missing, build, and run OpenCL programs through a server on this machine'
+	@echo 'make test     everything that CI checks'
+	@echo 'make build    the program and the client library, in $(OUT)/release'
+	@echo 'make check    format, lints, licences (part of test)'
+	@echo 'make unit     unit tests (part of test)'
+	@echo 'make e2e      end-to-end tests with real servers and programs (part of test)'
+	@echo 'make fuzz     a brief run of the fuzz targets (part of test)'
+	@echo 'make bench    figures beside native OpenCL and the raw link'
+	@echo 'make golden   rewrite what pins the wire, after a change of the message table'
+	@echo 'make deb      a Debian package in $(OUT)/debian'
+
+demo:
+	scripts/packages.sh $(DEMO_PACKAGES)
+	scripts/python.sh
+	$(MAKE) --no-print-directory build
+	scripts/demo.sh
+
+build:
+	$(CARGO) build --release --locked -p ropeway-cli -p ropeway-icd
+
+packages:
+	scripts/packages.sh $(TEST_PACKAGES)
+	scripts/python.sh --tests
+
+test:
+	scripts/test.sh
+
+check:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	scripts/deny.sh
+
+unit:
+	$(CARGO) test --workspace --exclude ropeway-tests --locked
+
+e2e: packages build
+	$(CARGO) test -p ropeway-tests --locked
+
+fuzz:
+	fuzz/brief.sh
+
+bench: build
+	bench/run.sh
+
+golden:
+	UPDATE_GOLDEN=1 $(CARGO) test -p ropeway-protocol --test golden --test docs --locked
+
+deb: build
+	packaging/build-deb.sh
