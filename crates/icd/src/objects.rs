@@ -5,9 +5,9 @@ use std::sync::{Arc, OnceLock};
 
 use ropeway_abi::{
     CL_DEVICE_ADDRESS_BITS, CL_DEVICE_MAX_MEM_ALLOC_SIZE, CL_DEVICE_MAX_WORK_GROUP_SIZE, CL_DEVICE_MAX_WORK_ITEM_SIZES,
-    CL_DEVICE_NON_UNIFORM_WORK_GROUP_SUPPORT, CL_DEVICE_QUEUE_ON_HOST_PROPERTIES, CL_INVALID_COMMAND_QUEUE,
-    CL_INVALID_CONTEXT, CL_INVALID_DEVICE, CL_INVALID_EVENT, CL_INVALID_KERNEL, CL_INVALID_MEM_OBJECT,
-    CL_INVALID_PLATFORM, CL_INVALID_PROGRAM, CL_PLATFORM_NAME, cl_int,
+    CL_DEVICE_NON_UNIFORM_WORK_GROUP_SUPPORT, CL_DEVICE_QUEUE_ON_HOST_PROPERTIES, CL_DEVICE_VERSION,
+    CL_INVALID_COMMAND_QUEUE, CL_INVALID_CONTEXT, CL_INVALID_DEVICE, CL_INVALID_EVENT, CL_INVALID_KERNEL,
+    CL_INVALID_MEM_OBJECT, CL_INVALID_PLATFORM, CL_INVALID_PROGRAM, CL_PLATFORM_NAME, cl_int,
 };
 use ropeway_client::{buffer, context, event, kernel, program, queue, system};
 
@@ -36,6 +36,8 @@ pub struct Limits {
     pub address_bits: u32,
     pub queue_properties: u64,
     pub non_uniform_work_groups: bool,
+    /// Since OpenCL 2.1 a launch of no work-items at all is no error.
+    pub empty_ranges: bool,
 }
 
 /// `cl_context`.
@@ -157,6 +159,14 @@ pub fn text_of(property: &[u8]) -> Option<&str> {
     std::str::from_utf8(property.strip_suffix(&[0]).unwrap_or(property)).ok()
 }
 
+/// The device's OpenCL version, from "OpenCL 3.0 and what else there is to say".
+fn version_of(device: &system::Device) -> (u32, u32) {
+    let text = device.property(CL_DEVICE_VERSION).and_then(Result::ok).and_then(text_of);
+    let number = text.and_then(|text| text.strip_prefix("OpenCL ")?.split_ascii_whitespace().next()?.split_once('.'));
+    let parse = |(major, minor): (&str, &str)| Some((major.parse().ok()?, minor.parse().ok()?));
+    number.and_then(parse).unwrap_or((1, 0))
+}
+
 impl Limits {
     fn of(device: &system::Device) -> Self {
         let sizes = device.property(CL_DEVICE_MAX_WORK_ITEM_SIZES).and_then(Result::ok).unwrap_or_default();
@@ -168,6 +178,7 @@ impl Limits {
             address_bits: device.number(CL_DEVICE_ADDRESS_BITS) as u32,
             queue_properties: device.number(CL_DEVICE_QUEUE_ON_HOST_PROPERTIES),
             non_uniform_work_groups: device.number(CL_DEVICE_NON_UNIFORM_WORK_GROUP_SUPPORT) != 0,
+            empty_ranges: version_of(device) >= (2, 1),
         }
     }
 }

@@ -44,8 +44,9 @@ pub unsafe extern "C" fn clEnqueueNDRangeKernel(
             sizes
         };
         let given = |list: *const usize| (!list.is_null()).then(|| read(list));
-        // CL_INVALID_GLOBAL_WORK_SIZE if global_work_size is NULL.
-        let global = given(global_work_size).ok_or(CL_INVALID_GLOBAL_WORK_SIZE)?;
+        // CL_INVALID_GLOBAL_WORK_SIZE if global_work_size is NULL; since OpenCL 2.1 that means no work-items.
+        let empty = queue.device.limits.empty_ranges.then_some([0; 3]);
+        let global = given(global_work_size).or(empty).ok_or(CL_INVALID_GLOBAL_WORK_SIZE)?;
         let range =
             NdRange { dims: work_dim as u8, offset: given(global_work_offset), global, local: given(local_work_size) };
         check_range(&queue.device, &kernel, &range)?;
@@ -100,8 +101,8 @@ fn check_range(device: &Device, kernel: &Kernel, range: &NdRange) -> Result<(), 
     // What a size_t of the device can hold.
     let most = if limits.address_bits == 32 { u64::from(u32::MAX) } else { u64::MAX };
     for (dim, &global) in range.global.iter().take(dims).enumerate() {
-        // CL_INVALID_GLOBAL_WORK_SIZE if any of the values is 0 or exceeds what the device's size_t can hold.
-        if global == 0 || global > most {
+        // CL_INVALID_GLOBAL_WORK_SIZE if any of the values is 0 (before OpenCL 2.1) or exceeds what the device's size_t can hold.
+        if global == 0 && !limits.empty_ranges || global > most {
             return Err(CL_INVALID_GLOBAL_WORK_SIZE);
         }
         // CL_INVALID_GLOBAL_OFFSET if the sum of offset and size exceeds it.
