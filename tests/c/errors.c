@@ -66,8 +66,7 @@ static void contexts_and_queues(void)
 static void buffers(cl_command_queue queue)
 {
     char data[64];
-    cl_buffer_region region = {0, 0}, outside = {60, 8};
-    cl_mem buffer = buffer_of(CL_MEM_READ_WRITE, 64, NULL), sub;
+    cl_mem buffer = buffer_of(CL_MEM_READ_WRITE, 64, NULL);
     cl_mem unreadable = buffer_of(CL_MEM_HOST_NO_ACCESS, 64, NULL), readable = buffer_of(CL_MEM_HOST_READ_ONLY, 64, NULL);
     cl_event gone;
     MAKES("buffer: null context", clCreateBuffer(NULL, 0, 64, NULL, &status));
@@ -78,14 +77,6 @@ static void buffers(cl_command_queue queue)
     MAKES("buffer: needless pointer", clCreateBuffer(context, 0, 64, data, &status));
     MAKES("buffer: missing pointer", clCreateBuffer(context, CL_MEM_COPY_HOST_PTR, 64, NULL, &status));
     MAKES("buffer: use and copy", clCreateBuffer(context, CL_MEM_COPY_HOST_PTR | CL_MEM_USE_HOST_PTR, 64, data, &status));
-    MAKES("sub-buffer: zero", clCreateSubBuffer(buffer, 0, CL_BUFFER_CREATE_TYPE_REGION, &region, &status));
-    MAKES("sub-buffer: outside", clCreateSubBuffer(buffer, 0, CL_BUFFER_CREATE_TYPE_REGION, &outside, &status));
-    MAKES("sub-buffer: no region", clCreateSubBuffer(buffer, 0, CL_BUFFER_CREATE_TYPE_REGION, NULL, &status));
-    MAKES("sub-buffer: unknown type", clCreateSubBuffer(buffer, 0, 0x7fff, &region, &status));
-    region.size = 16;
-    MAKE(sub, clCreateSubBuffer(buffer, 0, CL_BUFFER_CREATE_TYPE_REGION, &region, &status));
-    MAKES("sub-buffer: of a sub-buffer", clCreateSubBuffer(sub, 0, CL_BUFFER_CREATE_TYPE_REGION, &region, &status));
-    CHECK(clReleaseMemObject(sub));
     RETURNS("read: outside", clEnqueueReadBuffer(queue, buffer, CL_TRUE, 32, 64, data, 0, NULL, NULL));
     RETURNS("read: wraps", clEnqueueReadBuffer(queue, buffer, CL_TRUE, SIZE_MAX - 1, 8, data, 0, NULL, NULL));
     RETURNS("read: null pointer", clEnqueueReadBuffer(queue, buffer, CL_TRUE, 0, 8, NULL, 0, NULL, NULL));

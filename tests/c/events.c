@@ -138,7 +138,7 @@ static void queries(cl_kernel kernel)
     CHECK(clGetEventInfo(event, CL_EVENT_COMMAND_TYPE, sizeof type, &type, NULL));
     CHECK(clRetainEvent(event));
     CHECK(clGetEventInfo(event, CL_EVENT_REFERENCE_COUNT, sizeof references, &references, NULL));
-    printf("queue %d, context %d, type %x, references %u\n", its_queue == queue, its_context == context, type, references);
+    printf("queue %d, context %d, type %x, retained %d\n", its_queue == queue, its_context == context, type, references > 1);
     CHECK(clGetEventInfo(marker, CL_EVENT_COMMAND_TYPE, sizeof type, &type, NULL));
     printf("marker %x, status %d\n", type, status_of(marker));
     CHECK(clGetEventInfo(barrier, CL_EVENT_COMMAND_TYPE, sizeof type, &type, NULL));

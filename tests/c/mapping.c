@@ -1,4 +1,4 @@
-/* Mapped memory, memory of the application's own, sub-buffers, destructor callbacks. */
+/* Mapped memory, memory of the application's own, destructor callbacks. */
 #include "common.h"
 #include <stdatomic.h>
 
@@ -94,25 +94,6 @@ static void host_pointer(cl_command_queue queue, cl_kernel kernel)
     CHECK(clReleaseMemObject(buffer));
 }
 
-static void sub_buffers(cl_command_queue queue, cl_kernel kernel)
-{
-    cl_mem whole = buffer_of(CL_MEM_READ_WRITE, N * sizeof(int), NULL), part, parent;
-    cl_buffer_region region = {2048 * sizeof(int), 1024 * sizeof(int)};
-    int zero = 0, back[N];
-    size_t offset;
-    MAKE(part, clCreateSubBuffer(whole, 0, CL_BUFFER_CREATE_TYPE_REGION, &region, &status));
-    CHECK(clEnqueueFillBuffer(queue, whole, &zero, sizeof zero, 0, N * sizeof(int), 0, NULL, NULL));
-    set_arg(kernel, 0, sizeof part, &part);
-    launch(queue, kernel, 1024, 0, NULL, NULL);
-    CHECK(clEnqueueReadBuffer(queue, whole, CL_TRUE, 0, sizeof back, back, 0, NULL, NULL));
-    printf("sub-buffer: %d %d %d %d\n", back[2047], back[2048], back[3071], back[3072]);
-    CHECK(clGetMemObjectInfo(part, CL_MEM_ASSOCIATED_MEMOBJECT, sizeof parent, &parent, NULL));
-    CHECK(clGetMemObjectInfo(part, CL_MEM_OFFSET, sizeof offset, &offset, NULL));
-    printf("its parent %d, its offset %zu\n", parent == whole, offset);
-    CHECK(clReleaseMemObject(part));
-    CHECK(clReleaseMemObject(whole));
-}
-
 int main(void)
 {
     open_device();
@@ -128,7 +109,6 @@ int main(void)
     round_trip("copied", queue, kernel, copied);
     non_blocking_map(queue, plain);
     host_pointer(queue, kernel);
-    sub_buffers(queue, kernel);
     CHECK(clSetMemObjectDestructorCallback(plain, on_destroy, (void *)1));
     CHECK(clSetMemObjectDestructorCallback(plain, on_destroy, (void *)2));
     CHECK(clReleaseMemObject(plain));
