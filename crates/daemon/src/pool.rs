@@ -16,6 +16,12 @@ const BURST: usize = 4;
 /// So long after the last client that found no warm worker, the pool goes back to its usual size.
 const BURST_OVER: Duration = Duration::from_secs(30);
 
+/// A new session has this long before the replacement of its worker starts to take processor time from it.
+const SETTLE: Duration = Duration::from_millis(10);
+
+/// Starts of workers that have to fail one after the other before clients no longer wait for the next try.
+const HOPELESS: u32 = 3;
+
 /// The longest pause between two starts of workers that fail.
 const MAX_PAUSE: Duration = Duration::from_secs(5);
 
@@ -77,7 +83,7 @@ impl Pool {
 
     /// Whether no worker will be ready soon, because they fail to start.
     pub(crate) fn is_broken(&self) -> bool {
-        self.failures > 0 && self.ready() == 0 && self.starting() == 0
+        self.failures >= HOPELESS && self.ready() == 0 && self.starting() == 0
     }
 
     /// Hands `client` to a warm worker; gives it back when there is none.
@@ -95,6 +101,9 @@ impl Pool {
                         session = self.sessions_begun, worker = pid, %peer, program = %hello.program, pid = hello.pid,
                         release = %hello.release, "session begins"
                     );
+                    if self.ready() > 0 {
+                        self.not_before = self.not_before.max(Instant::now() + SETTLE);
+                    }
                     return Ok(());
                 }
                 Err(error) => {

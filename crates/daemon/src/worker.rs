@@ -38,6 +38,8 @@ impl std::error::Error for WorkerError {}
 /// A [`WorkerError`] when it cannot begin.
 pub fn run(options: WorkerOptions, sandboxed: bool) -> Result<u8, WorkerError> {
     let control = control_socket()?;
+    // It was started as /proc/self/exe. Without a name of its own it works as well.
+    let _ = rustix::thread::set_name(c"ropeway-worker");
     // Without its server a worker would hold devices that nobody can see to. Had the server ended before this call, the
     // control socket would be at its end, which ends the worker as well.
     set_parent_process_death_signal(Some(Signal::KILL))
