@@ -34,8 +34,10 @@ pub fn devices(args: &DevicesArgs) -> Result<(), Failure> {
     }
     let headings =
         ["SERVER", "LATENCY", "TO SERVER", "FROM SERVER", "TYPE", "DEVICE", "PLATFORM", "UNITS", "MEMORY", "OPENCL"];
-    for line in table(&headings, &rows) {
-        println!("{line}");
+    if !rows.is_empty() {
+        for line in table(&headings, &rows) {
+            println!("{line}");
+        }
     }
     match failed {
         0 => Ok(()),

@@ -67,15 +67,23 @@ impl ProbeError {
 impl fmt::Display for ProbeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Resolve(error) => write!(f, "its host name cannot be resolved ({error})"),
+            Self::Resolve(error) => write!(f, "its host name cannot be resolved ({})", plain(error)),
             Self::Connect(error) if error.kind() == ErrorKind::TimedOut => write!(f, "nothing answers at its address"),
-            Self::Connect(error) => write!(f, "it cannot be reached ({error})"),
+            Self::Connect(error) => write!(f, "it cannot be reached ({})", plain(error)),
             Self::Handshake(error) => write!(f, "{error}"),
             Self::Link(error) if error.kind() == ErrorKind::TimedOut => write!(f, "it does not answer in time"),
             Self::Link(error) if error.kind() == ErrorKind::UnexpectedEof => write!(f, "it closed the connection"),
-            Self::Link(error) => write!(f, "the connection broke ({error})"),
+            Self::Link(error) => write!(f, "the connection broke ({})", plain(error)),
         }
     }
+}
+
+/// What the system said, without its number and in the middle of a sentence.
+fn plain(error: &io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or_default();
+    let mut letters = text.chars();
+    letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default()
 }
 
 /// What a link can do.

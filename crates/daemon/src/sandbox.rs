@@ -170,4 +170,43 @@ mod tests {
         assert!(!paths.contains(&root) && !paths.contains(&root.join(".cache")));
         fs::remove_dir_all(&root).unwrap();
     }
+
+    /// Restrictions cannot be taken back, so this test does its work in a process of its own.
+    #[test]
+    fn behind_the_walls() {
+        const MARK: &str = "ROPEWAY_SANDBOX_TEST";
+        let Some(root) = std::env::var_os(MARK).map(PathBuf::from) else {
+            // Neither below /tmp nor in any of the system's folders.
+            let root = std::env::current_exe().unwrap().with_extension("walls");
+            fs::create_dir_all(root.join("programs")).unwrap();
+            fs::write(root.join("secret"), "x").unwrap();
+            let output = std::process::Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", "sandbox::tests::behind_the_walls", "--nocapture"])
+                .env(MARK, &root)
+                // Cargo names the folder that this test works in.
+                .env_remove("LD_LIBRARY_PATH")
+                .env("HOME", &root)
+                .output()
+                .unwrap();
+            fs::remove_dir_all(&root).unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            return;
+        };
+        enter(Some(&root.join("programs")));
+        assert_eq!(getrlimit(Resource::Core).maximum, Some(0));
+        let status = fs::read_to_string("/proc/thread-self/status").unwrap();
+        assert!(status.contains("NoNewPrivs:\t1"), "{status}");
+        if restrict(&["/".into()], &["/".into()]).is_ok_and(|status| status == RulesetStatus::NotEnforced) {
+            eprintln!("this kernel has no Landlock");
+            return;
+        }
+        assert!(fs::read(root.join("secret")).is_err(), "a home folder can be read");
+        assert!(fs::write(root.join("new"), "x").is_err(), "a home folder can be written to");
+        fs::write(root.join("programs/new"), "x").unwrap();
+        fs::write(root.join(".cache/pocl/new"), "x").unwrap();
+        fs::write("/dev/null", "x").unwrap();
+        assert!(fs::read("/etc/ld.so.cache").is_ok());
+        assert!(std::process::Command::new("/bin/true").status().unwrap().success());
+        assert!(std::net::TcpListener::bind("127.0.0.1:0").is_err(), "it can listen");
+    }
 }
