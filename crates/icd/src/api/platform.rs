@@ -5,9 +5,10 @@ use std::ptr;
 
 use ropeway_abi::ropeway::CL_PLATFORM_SERVER_ADDRESS_ROPEWAY;
 use ropeway_abi::{
-    CL_INVALID_VALUE, CL_PLATFORM_EXTENSIONS, CL_PLATFORM_EXTENSIONS_WITH_VERSION, CL_PLATFORM_HOST_TIMER_RESOLUTION,
-    CL_PLATFORM_ICD_SUFFIX_KHR, CL_PLATFORM_NAME, CL_PLATFORM_NUMERIC_VERSION, CL_PLATFORM_PROFILE, CL_PLATFORM_VENDOR,
-    CL_PLATFORM_VERSION, cl_int, cl_platform_id, cl_platform_info,
+    CL_FALSE, CL_INVALID_VALUE, CL_PLATFORM_EXTENSIONS, CL_PLATFORM_EXTENSIONS_WITH_VERSION,
+    CL_PLATFORM_HOST_TIMER_RESOLUTION, CL_PLATFORM_ICD_SUFFIX_KHR, CL_PLATFORM_NAME, CL_PLATFORM_NUMERIC_VERSION,
+    CL_PLATFORM_PROFILE, CL_PLATFORM_UNLOADABLE_KHR, CL_PLATFORM_VENDOR, CL_PLATFORM_VERSION, cl_int, cl_platform_id,
+    cl_platform_info,
 };
 
 use super::loader::{function, text};
@@ -49,6 +50,8 @@ fn answer(platform: &Platform, name: cl_platform_info, info: Info) -> Result<Ans
         CL_PLATFORM_ICD_SUFFIX_KHR => info.string("ROPEWAY"),
         // 0: device and host timers are not synchronised.
         CL_PLATFORM_HOST_TIMER_RESOLUTION => info.value(0u64),
+        // Its threads run its code until the process ends.
+        CL_PLATFORM_UNLOADABLE_KHR => info.value(CL_FALSE),
         CL_PLATFORM_SERVER_ADDRESS_ROPEWAY => info.string(&platform.client().server_address()),
         // CL_INVALID_VALUE if param_name is not one of the supported values.
         _ => Err(CL_INVALID_VALUE),
