@@ -2,15 +2,17 @@
 //!
 //! [`value()`] makes any message (or other serde type) from random bytes, so that no message needs a generator of its
 //! own; [`MESSAGES`] makes whole frames of every message; [`Echo`] decodes frames and encodes them again;
-//! [`session`] strings frames together as a client would; [`damage`] breaks them.
+//! [`session`] holds whole conversations and [`Client`] makes them up; [`damage()`] breaks what is whole.
 #![forbid(unsafe_code)]
 
+mod client;
 mod damage;
 mod echo;
 mod frames;
 pub mod session;
 mod value;
 
+pub use client::Client;
 pub use damage::damage;
 pub use echo::{Echo, EchoError};
 pub use frames::{Generator, MESSAGES, NOTES, REPLIES, Reply};

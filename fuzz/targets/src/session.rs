@@ -1,19 +1,20 @@
 //! Whole sessions: a client's bytes, served by a worker process on this machine's OpenCL.
 
+use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use ropeway_generate::{Echo, Entropy, damage, session as client};
+use ropeway_generate::{Client, Echo, Entropy, damage, session as client};
 use ropeway_protocol::handshake::{Hello, PREAMBLE_LEN, Preamble, Purpose};
-use ropeway_protocol::ids::QueueId;
-use ropeway_protocol::messages::Finish;
+use ropeway_protocol::ids::{QueueId, TransferId};
+use ropeway_protocol::messages::{Finish, Output, TransferReady};
 use ropeway_protocol::types::{Status, Waited};
-use ropeway_protocol::{FRAME_HEADER_LEN, FrameHeader, decode, encode_call, frame, limits};
+use ropeway_protocol::{FRAME_HEADER_LEN, FrameHeader, Note, decode, encode_call, frame, limits};
 use ropeway_worker::{WorkerOptions, handoff};
 
 /// Set in the processes that are workers.
@@ -53,6 +54,9 @@ pub fn become_worker_if_asked() {
     std::process::exit(code.into());
 }
 
+/// Frames to send when the worker asks for a transfer.
+type Transfers = HashMap<TransferId, Vec<u8>>;
+
 struct Worker {
     process: Child,
     control: UnixStream,
@@ -72,7 +76,7 @@ impl Worker {
     /// The next worker; one more is started for the session after this one.
     fn next() -> Self {
         let next = Self::start();
-        let mut ready = READY.lock().unwrap_or_else(|e| e.into_inner());
+        let mut ready = READY.lock().unwrap_or_else(PoisonError::into_inner);
         ready.push(next);
         if ready.len() > 2 { ready.remove(0) } else { Self::start() }
     }
@@ -91,8 +95,9 @@ impl Worker {
         Self { process, control }
     }
 
-    /// Serves a client that sends `bytes`, listens for its last answer, at most `stay`, and leaves.
-    fn serve(mut self, bytes: &[u8], stay: Duration) -> Outcome {
+    /// Serves a client that sends `bytes` and, when they are asked for, `transfers`; that listens for its last answer, at
+    /// most for `stay`, and leaves.
+    fn serve(mut self, bytes: &[u8], transfers: &Transfers, stay: Duration) -> Outcome {
         handoff::await_ready(self.control.as_fd()).expect("a worker becomes warm");
         let (mut client, server) = UnixStream::pair().expect("a socket pair");
         let hello = Hello {
@@ -107,16 +112,21 @@ impl Worker {
         drop(server);
 
         client.set_write_timeout(Some(stay)).expect("a timeout");
-        let mut writer = client.try_clone().expect("a second handle");
+        let writer = Mutex::new(client.try_clone().expect("a second handle"));
         let mut bytes = bytes.to_vec();
         encode_call(&mut bytes, LAST, &Finish { queue: QueueId(1) }, 0);
-        // A worker that has seen enough does not read the rest.
-        let writing = std::thread::spawn(move || drop(writer.write_all(&bytes)));
-        let sent = listen(&mut client, stay);
-        // It may have left first.
-        let _ = client.shutdown(std::net::Shutdown::Both);
-        writing.join().expect("the writer does not panic");
-        drop(client);
+        let sent = std::thread::scope(|scope| {
+            scope.spawn(|| pieces(&bytes).for_each(|piece| send(&writer, piece)));
+            let sent = listen(&mut client, stay, |transfer| {
+                if let Some(data) = transfers.get(&transfer) {
+                    pieces(data).for_each(|piece| send(&writer, piece));
+                }
+            });
+            // It may have left first. The sending thread, should it still be at it, ends with this.
+            let _ = client.shutdown(std::net::Shutdown::Both);
+            sent
+        });
+        drop((client, writer));
 
         let left = Instant::now();
         let status = loop {
@@ -139,13 +149,39 @@ impl Worker {
     }
 }
 
-/// Reads until the last call is answered, the worker has left, or the client has stayed long enough.
-fn listen(client: &mut UnixStream, stay: Duration) -> Vec<u8> {
+/// Sends a piece, which is whole frames, so that the other sender does not come between. A worker that has seen enough
+/// does not read it.
+fn send(writer: &Mutex<UnixStream>, piece: &[u8]) {
+    let mut writer = writer.lock().unwrap_or_else(PoisonError::into_inner);
+    let _ = writer.write_all(piece);
+}
+
+/// The frames of `bytes`; what does not look like one is one piece with all that follows.
+fn pieces(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let header = bytes.first_chunk().map(|header| FrameHeader::from_bytes(header, limits::MAX_BODY_TO_SERVER));
+        let len = match header {
+            Some(Ok(header)) => (FRAME_HEADER_LEN + header.payload()).min(bytes.len()),
+            _ => bytes.len(),
+        };
+        let (piece, rest) = bytes.split_at(len);
+        bytes = rest;
+        (!piece.is_empty()).then_some(piece)
+    })
+}
+
+/// Reads until the last call is answered, the worker has left, or the client has stayed long enough. `ready` hears of
+/// transfers that the worker asks for.
+fn listen(client: &mut UnixStream, stay: Duration, ready: impl Fn(TransferId)) -> Vec<u8> {
     let (mut all, mut some) = (Vec::new(), vec![0; 64 << 10]);
+    let mut asked = 0;
     let end = Instant::now() + stay;
     loop {
+        let (answers, transfers) = frames_of(behind_welcome(&all));
+        transfers[asked..].iter().copied().for_each(&ready);
+        asked = transfers.len();
         let left = end.saturating_duration_since(Instant::now());
-        if left.is_zero() || replies(behind_welcome(&all)).iter().any(|(call, _)| *call == LAST) {
+        if left.is_zero() || answers.iter().any(|(call, _)| *call == LAST) {
             return all;
         }
         client.set_read_timeout(Some(left)).expect("a timeout");
@@ -164,22 +200,40 @@ fn behind_welcome(sent: &[u8]) -> &[u8] {
     rest.get(preamble.len as usize..).unwrap_or_default()
 }
 
-/// Splits what a worker sent into frames, and checks that each is one.
-fn replies(mut sent: &[u8]) -> Vec<(u32, Vec<u8>)> {
-    let mut replies = Vec::new();
+/// Splits what a worker sent into frames and checks that each is one. Gives the answers with their calls' numbers, and
+/// the transfers that it asked for.
+fn frames_of(mut sent: &[u8]) -> (Vec<(u32, Vec<u8>)>, Vec<TransferId>) {
+    let (mut answers, mut transfers) = (Vec::new(), Vec::new());
     while let Some((header, rest)) = sent.split_first_chunk::<FRAME_HEADER_LEN>() {
         let header =
             FrameHeader::from_bytes(header, limits::MAX_BODY_TO_CLIENT).expect("a worker's frame has a header");
-        // The client may have left in the middle of a frame.
+        // The rest of it may be on its way, or was when the client left.
         let Some(payload) = rest.get(..header.payload()) else { break };
+        let body = &payload[..header.body as usize];
         if header.opcode == frame::REPLY {
-            replies.push((header.call, payload[..header.body as usize].to_vec()));
+            answers.push((header.call, body.to_vec()));
         } else {
             Echo::at_client(sent).expect("a worker's note decodes");
         }
+        if header.opcode == TransferReady::OPCODE {
+            transfers.extend(decode::<TransferReady>(body).map(|ready| ready.transfer));
+        }
         sent = &rest[payload.len()..];
     }
-    replies
+    (answers, transfers)
+}
+
+/// What the worker's driver printed.
+fn printed(mut sent: &[u8]) -> String {
+    let mut text = Vec::new();
+    while let Some(Ok(header)) = sent.first_chunk().map(|h| FrameHeader::from_bytes(h, limits::MAX_BODY_TO_CLIENT)) {
+        let frame = &sent[..(FRAME_HEADER_LEN + header.payload()).min(sent.len())];
+        if header.opcode == Output::OPCODE {
+            text.extend_from_slice(frame.get(FRAME_HEADER_LEN + header.body as usize..).unwrap_or_default());
+        }
+        sent = &sent[frame.len()..];
+    }
+    String::from_utf8_lossy(&text).into_owned()
 }
 
 /// Serves a session that is well-behaved at first; what `data` says of the rest may be anything.
@@ -188,24 +242,26 @@ fn replies(mut sent: &[u8]) -> Vec<(u32, Vec<u8>)> {
 /// When the worker crashes, panics, outlives its client, or sends what does not decode.
 pub fn session(data: &[u8]) {
     let mut entropy = Entropy::new(data);
-    let kind = entropy.byte();
-    let mut bytes = Vec::new();
-    if kind < 250 {
-        bytes = client::opening();
+    let (kind, harm) = (entropy.byte(), entropy.slice(32));
+    let mut bytes = if kind < 250 { client::opening() } else { Vec::new() };
+    if kind % 4 == 0 {
+        bytes.extend_from_slice(&client::vector_addition());
     }
-    if kind.is_multiple_of(4) {
-        let mut more = client::vector_addition();
-        damage(&mut more, &mut entropy);
+    let mut transfers = Transfers::new();
+    if kind % 8 == 0 {
+        bytes.extend_from_slice(&client::random(&mut entropy));
+    } else {
+        let more;
+        (more, transfers) = Client::new(&mut entropy).run();
         bytes.extend_from_slice(&more);
     }
-    let (harm, rest) = (entropy.slice(32), &mut entropy);
-    bytes.extend_from_slice(&client::random(rest));
-    if kind.is_multiple_of(3) {
+    if kind % 3 == 0 {
         damage(&mut bytes, &mut Entropy::new(harm));
     }
-    let outcome = Worker::next().serve(&bytes, STAY);
-    replies(&outcome.sent);
-    assert_eq!(outcome.code, 0, "the worker did not end well; it said:\n{}", outcome.said);
+    let outcome = Worker::next().serve(&bytes, &transfers, STAY);
+    frames_of(&outcome.sent);
+    let Outcome { code, said, .. } = &outcome;
+    assert_eq!(*code, 0, "the worker did not end well; it said:\n{said}and printed:\n{}", printed(&outcome.sent));
 }
 
 /// Serves a session in which all is well, and checks that it is: otherwise [`session`] would test nothing.
@@ -215,11 +271,11 @@ pub fn session(data: &[u8]) {
 pub fn rehearse() {
     let mut bytes = client::opening();
     bytes.extend_from_slice(&client::vector_addition());
-    let outcome = Worker::next().serve(&bytes, STAY_LONG);
+    let outcome = Worker::next().serve(&bytes, &Transfers::new(), STAY_LONG);
     assert_eq!(outcome.code, 0, "a worker whose client did no wrong did not end well; it said:\n{}", outcome.said);
-    let replies = replies(&outcome.sent);
+    let (answers, _) = frames_of(&outcome.sent);
     for number in [2, LAST] {
-        let Some((_, finish)) = replies.iter().find(|(call, _)| *call == number) else {
+        let Some((_, finish)) = answers.iter().find(|(call, _)| *call == number) else {
             panic!("a well-behaved client gets no answer; the worker said:\n{}", outcome.said);
         };
         let waited: Result<Waited, Status> = decode(finish).expect("the answer to Finish decodes");

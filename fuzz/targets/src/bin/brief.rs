@@ -1,6 +1,7 @@
 //! Runs the fuzz targets for a few seconds on inputs of a seeded generator: what `make test` does, without cargo-fuzz.
 //!
-//! `fuzz-brief [SECONDS [SEED]]`. A failure names its seed; the same seed gives the same inputs in the same order.
+//! `fuzz-brief [SECONDS [SEED]]`. The same seed gives the same inputs in the same order. An input that fails is kept, and
+//! `fuzz-brief again frames|session FILE` runs it once more.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
@@ -11,7 +12,19 @@ use ropeway_generate::seeded;
 
 fn main() -> ExitCode {
     become_worker_if_asked();
-    let mut arguments = std::env::args().skip(1);
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [again, target, file] = &arguments[..]
+        && again == "again"
+    {
+        let data = std::fs::read(file).expect("the input can be read");
+        if target == "frames" {
+            frames(&data)
+        } else {
+            session(&data)
+        }
+        return ExitCode::SUCCESS;
+    }
+    let mut arguments = arguments.into_iter();
     let seconds = arguments.next().and_then(|text| text.parse().ok()).unwrap_or(20.0);
     let seed = arguments.next().unwrap_or_else(|| "ropeway".to_owned());
     rehearse();
