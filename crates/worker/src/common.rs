@@ -1,8 +1,8 @@
 //! What all of a session's threads share beside the reader of commands.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex};
 
 use ropeway_protocol::ids::ContextId;
 
@@ -11,6 +11,7 @@ use crate::objects::Cell;
 use crate::outgoing::Outgoing;
 use crate::printed::Printed;
 use crate::transfer::Gate;
+use crate::watch::Watched;
 
 /// What happened natively while nobody of the session was waiting for it.
 pub enum News {
@@ -20,6 +21,8 @@ pub enum News {
     Open(Arc<Gate>),
     /// The native implementation told its context's callback something.
     ContextError(ContextId, String),
+    /// There are events to look at.
+    Look,
 }
 
 /// Shared by all threads of the session.
@@ -32,6 +35,8 @@ pub struct Common {
     pub news: Sender<News>,
     /// Sources and binaries that clients sent.
     pub cache: Cache,
+    /// Events that callbacks were asked for.
+    pub watched: Mutex<Vec<Arc<Watched>>>,
     /// Bytes held for small reads that are not finished.
     pub staged_reads: AtomicUsize,
 }

@@ -284,5 +284,6 @@ pub fn pass_on(common: &Arc<Common>, news: News) -> Result<(), End> {
             sending.note(&ContextError { context, text });
             Ok(sending.send()?)
         }
+        News::Look => Ok(()),
     }
 }

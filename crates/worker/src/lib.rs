@@ -26,5 +26,6 @@ mod session;
 mod team;
 mod transfer;
 mod warmup;
+mod watch;
 
 pub use run::{WorkerOptions, run};

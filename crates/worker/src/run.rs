@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use ropeway_protocol::handshake::Hello;
@@ -23,6 +23,7 @@ use crate::printed::Printed;
 use crate::session::Session;
 use crate::team::{Reader, Team};
 use crate::warmup::Warm;
+use crate::watch::pass_on_forever;
 
 /// How long the client has to read why the session ended.
 const FAREWELL: std::time::Duration = std::time::Duration::from_millis(500);
@@ -118,6 +119,7 @@ fn serve(mut warm: Warm, socket: OwnedFd, hello: &Hello, options: WorkerOptions,
         printed,
         news: sender,
         cache: Cache::new(options.cache_folder, options.cache_bytes),
+        watched: Mutex::default(),
         staged_reads: AtomicUsize::new(0),
     });
     log.line(&format!("{name} begins"));
@@ -130,10 +132,8 @@ fn serve(mut warm: Warm, socket: OwnedFd, hello: &Hello, options: WorkerOptions,
 
     let (passing, on_end) = (common.clone(), over.clone());
     spawn("news", log, move || {
-        for one in news {
-            if let Err(end) = pass_on(&passing, one) {
-                on_end(end);
-            }
+        if let Err(end) = pass_on_forever(&passing, &news, |one| pass_on(&passing, one)) {
+            on_end(end);
         }
     });
     let (printing, on_end) = (common.clone(), over.clone());

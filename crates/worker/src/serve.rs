@@ -14,7 +14,7 @@ use crate::error::End;
 use crate::job::Job;
 use crate::native;
 use crate::objects::{Buffer, Cell, Context, Kernel, OwedRead, Program, ProgramState, Queue, lock};
-use crate::session::{Deferred, Lane, Session, notify, unknown};
+use crate::session::{Deferred, Lane, Session, unknown};
 use crate::transfer::Direction;
 
 /// Flags of a buffer that concern the device; those about the host are the client's business.
@@ -373,7 +373,7 @@ impl Serve for Session {
     fn subscribe(&mut self, m: Subscribe) -> Result<(), End> {
         let cell = self.lanes.events.get(&m.event).ok_or_else(|| unknown(m.event))?;
         if !cell.settled() {
-            notify(&self.common, cell.native.clone(), News::Ended(cell.clone()));
+            self.common.watch(cell.native.clone(), News::Ended(cell.clone()));
         }
         Ok(())
     }

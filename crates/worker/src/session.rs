@@ -187,7 +187,7 @@ impl Session {
                 }
                 Deferred::Gate(gate) => (gate.may_begin.clone(), News::Open(gate)),
             };
-            notify(&self.common, event, news);
+            self.common.watch(event, news);
         }
     }
 
@@ -204,25 +204,6 @@ impl Session {
             self.demote(|_| false);
         }
         self.deferred.push(deferred);
-    }
-}
-
-/// Lets a callback pass on the end of `event`.
-pub fn notify(common: &Arc<Common>, event: Option<native::Event>, news: News) {
-    let Some(event) = event else { return common.tell(news) };
-    let (sender, news) = (common.clone(), std::sync::Mutex::new(Some(news)));
-    let news = Arc::new(news);
-    let later = news.clone();
-    let pass = move || {
-        if let Some(news) = crate::objects::lock(&later).take() {
-            sender.tell(news);
-        }
-    };
-    if event.on_end(pass).is_err()
-        && let Some(news) = crate::objects::lock(&news).take()
-    {
-        // No callback to be had: whoever gets the news waits instead.
-        common.tell(news);
     }
 }
 

@@ -70,6 +70,8 @@ pub struct Team {
     /// The follower that looks, while it sleeps without a deadline.
     asleep: Mutex<Option<Thread>>,
     is_asleep: AtomicBool,
+    /// The follower is to take over at once.
+    urgent: AtomicBool,
     followers: AtomicUsize,
     in_jobs: AtomicUsize,
     threads: AtomicUsize,
@@ -87,6 +89,7 @@ impl Team {
             lookout: Mutex::new(()),
             asleep: Mutex::new(None),
             is_asleep: AtomicBool::new(false),
+            urgent: AtomicBool::new(false),
             followers: AtomicUsize::new(0),
             in_jobs: AtomicUsize::new(0),
             threads: AtomicUsize::new(1),
@@ -136,7 +139,11 @@ impl Team {
             self.in_jobs.fetch_add(1, Ordering::SeqCst);
             if self.followers.load(Ordering::Relaxed) == 0 {
                 self.add_follower()?;
-            } else if more || self.is_asleep.load(Ordering::SeqCst) {
+            } else if more {
+                // Commands are waiting already, behind one that may wait long.
+                self.urgent.store(true, Ordering::SeqCst);
+                self.wake();
+            } else if self.is_asleep.load(Ordering::SeqCst) {
                 self.wake();
             }
             let outcome = job.run(&self.common);
@@ -170,7 +177,7 @@ impl Team {
             if self.in_jobs.load(Ordering::SeqCst) == 0 && quiet >= QUIET_TICKS {
                 self.is_asleep.store(true, Ordering::SeqCst);
                 // A leader that went into a job before it could see the flag is seen here.
-                if self.in_jobs.load(Ordering::SeqCst) == 0 {
+                if self.in_jobs.load(Ordering::SeqCst) == 0 && !self.urgent.load(Ordering::SeqCst) {
                     thread::park();
                 }
                 self.is_asleep.store(false, Ordering::SeqCst);
@@ -180,7 +187,8 @@ impl Team {
             }
             let turns = self.turns.load(Ordering::Relaxed);
             quiet = if turns == seen { quiet + 1 } else { 0 };
-            if turns == seen && self.in_jobs.load(Ordering::SeqCst) > 0 {
+            let urgent = self.urgent.swap(false, Ordering::SeqCst);
+            if (turns == seen || urgent) && self.in_jobs.load(Ordering::SeqCst) > 0 {
                 let reader = match self.reader.try_lock() {
                     Ok(reader) => reader,
                     Err(TryLockError::Poisoned(error)) => error.into_inner(),

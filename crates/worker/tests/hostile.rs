@@ -17,7 +17,7 @@ fn worker_process() {
 }
 
 /// Lets `client` do its worst; the worker must end on its own, with a reason that contains `reason`.
-fn refused(reason: &str, worst: impl FnOnce(&mut Client)) {
+fn refused(reason: &str, worst: impl FnOnce(&mut Client) -> &mut Client) {
     let mut worker = Worker::start("");
     let mut client = worker.connect();
     client.begin(0).buffer(1, 1000);
@@ -32,60 +32,53 @@ fn refused(reason: &str, worst: impl FnOnce(&mut Client)) {
 
 #[test]
 fn frames_that_are_none() {
-    refused("flags", |c| drop(c.raw(&[0xFF; 64])));
-    refused("no message has opcode", |c| {
-        drop(c.raw(&FrameHeader { opcode: 9999, call: 0, body: 0, tail: 0 }.to_bytes()));
-    });
-    refused("over the limit", |c| {
-        drop(c.raw(&FrameHeader { opcode: 41, call: 0, body: u32::MAX, tail: 0 }.to_bytes()));
-    });
+    refused("flags", |c| c.raw(&[0xFF; 64]));
+    refused("no message has opcode", |c| c.raw(&FrameHeader { opcode: 9999, call: 0, body: 0, tail: 0 }.to_bytes()));
+    refused("over the limit", |c| c.raw(&FrameHeader { opcode: 41, call: 0, body: u32::MAX, tail: 0 }.to_bytes()));
     refused("does not decode", |c| {
-        c.raw(&FrameHeader { opcode: 41, call: 0, body: 3, tail: 0 }.to_bytes()).raw(&[0xFF; 3]);
+        c.raw(&FrameHeader { opcode: 41, call: 0, body: 3, tail: 0 }.to_bytes()).raw(&[0xFF; 3])
     });
-    refused("call number", |c| drop(c.raw(&FrameHeader { opcode: 64, call: 0, body: 1, tail: 0 }.to_bytes()).raw(&[1])));
+    refused("call number", |c| c.raw(&FrameHeader { opcode: 64, call: 0, body: 1, tail: 0 }.to_bytes()).raw(&[1]));
 }
 
 #[test]
 fn names_that_do_not_exist_or_exist_twice() {
-    refused("does not exist", |c| drop(c.post(&Flush { queue: QueueId(99) })));
-    refused("does not exist", |c| drop(c.launch(on(1), 5, 1)));
-    refused("does not exist", |c| drop(c.launch(on(77), 5, 1)));
-    refused("does not exist", |c| drop(c.post(&ReleaseEvent { event: EventId(3) })));
-    refused("does not exist", |c| drop(c.post(&CreateContext { context: ContextId(2), platform: 7, devices: vec![0] })));
-    refused("does not exist", |c| drop(c.post(&CreateContext { context: ContextId(2), platform: 0, devices: vec![] })));
-    refused("exists already", |c| drop(c.buffer(1, 10)));
+    refused("does not exist", |c| c.post(&Flush { queue: QueueId(99) }));
+    refused("does not exist", |c| c.launch(on(1), 5, 1));
+    refused("does not exist", |c| c.launch(on(77), 5, 1));
+    refused("does not exist", |c| c.post(&ReleaseEvent { event: EventId(3) }));
+    refused("does not exist", |c| c.post(&CreateContext { context: ContextId(2), platform: 7, devices: vec![0] }));
+    refused("does not exist", |c| c.post(&CreateContext { context: ContextId(2), platform: 0, devices: vec![] }));
+    refused("exists already", |c| c.buffer(1, 10));
 }
 
 #[test]
 fn ranges_outside_the_buffer() {
     let write = |offset| WriteBuffer { command: on(1), buffer: BufferId(1), offset };
-    refused("not within", |c| drop(c.post_tail(&write(999), &[0; 2])));
-    refused("not within", |c| drop(c.post_tail(&write(u64::MAX), &[0; 2])));
-    let read =
-        |offset, size| ReadBuffer { command: on(1), buffer: BufferId(1), offset, size, transfer: TransferId(1) };
-    refused("not within", |c| drop(c.post(&read(0, 1 << 60))));
-    refused("not within", |c| drop(c.post(&read(u64::MAX - 3, 8))));
+    refused("not within", |c| c.post_tail(&write(999), &[0; 2]));
+    refused("not within", |c| c.post_tail(&write(u64::MAX), &[0; 2]));
+    let read = |offset, size| ReadBuffer { command: on(1), buffer: BufferId(1), offset, size, transfer: TransferId(1) };
+    refused("not within", |c| c.post(&read(0, 1 << 60)));
+    refused("not within", |c| c.post(&read(u64::MAX - 3, 8)));
 }
 
 #[test]
 fn transfers_that_are_none() {
-    refused("does not exist", |c| drop(c.post_tail(&TransferData { transfer: TransferId(1), offset: 0 }, &[0; 100])));
+    refused("does not exist", |c| c.post_tail(&TransferData { transfer: TransferId(1), offset: 0 }, &[0; 100]));
     refused("before it was asked for", |c| {
         c.post(&CreateUserEvent { event: EventId(1), context: ContextId(1) });
         let (buffer, transfer) = (BufferId(1), TransferId(1));
         let command = support::command(1, None, &[1]);
         c.post(&WriteBufferTransfer { command, buffer, offset: 0, size: 100, transfer });
-        c.post_tail(&TransferData { transfer, offset: 0 }, &[0; 100]);
+        c.post_tail(&TransferData { transfer, offset: 0 }, &[0; 100])
     });
     refused("not what comes next", |c| {
         let (buffer, context, transfer) = (BufferId(2), ContextId(1), TransferId(1));
         let initial = InitialContents::Transfer(transfer);
         c.post(&CreateBuffer { buffer, context, flags: 1, size: 100, initial });
-        c.post_tail(&TransferData { transfer, offset: 0 }, &[0; 101]);
+        c.post_tail(&TransferData { transfer, offset: 0 }, &[0; 101])
     });
-    refused("not theirs", |c| {
-        drop(c.post_tail(&PutContent { hash: ContentHash([0; 32]), total: 4, offset: 0 }, b"evil"));
-    });
+    refused("not theirs", |c| c.post_tail(&PutContent { hash: ContentHash([0; 32]), total: 4, offset: 0 }, b"evil"));
 }
 
 /// Handles made up of bytes must not reach the driver.

@@ -102,11 +102,8 @@ fn a_binary_makes_the_same_program() {
     let binary = client.notes.data.remove(&transfer).unwrap();
     let hash = ContentHash::of(&binary);
     let program = ropeway_protocol::ids::ProgramId(2);
-    let load = CreateProgramWithBinary {
-        program,
-        context: ContextId(1),
-        binaries: vec![BinaryFor { device: 0, hash, len }],
-    };
+    let load =
+        CreateProgramWithBinary { program, context: ContextId(1), binaries: vec![BinaryFor { device: 0, hash, len }] };
     assert_eq!(client.call(&load).unwrap(), BinaryReply::NeedContent(vec![hash]));
     for (at, piece) in binary.chunks(512 << 10).enumerate() {
         let offset = (at * (512 << 10)) as u64;
@@ -268,8 +265,7 @@ fn a_large_write_waits_for_its_turn_and_holds_up_nobody() {
     let gated = command(1, Some(2), &[1]);
     client.post(&WriteBufferTransfer { command: gated, buffer, offset: 0, size: SIZE, transfer });
     // Behind it on the same queue.
-    let read =
-        ReadBuffer { command: on(1), buffer: BufferId(1), offset: SIZE - 4, size: 4, transfer: TransferId(2) };
+    let read = ReadBuffer { command: on(1), buffer: BufferId(1), offset: SIZE - 4, size: 4, transfer: TransferId(2) };
     client.post(&read).send();
     for n in 0..20 {
         let write = WriteBuffer { command: on(2), buffer: BufferId(2), offset: 0 };

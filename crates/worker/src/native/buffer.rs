@@ -38,11 +38,6 @@ impl Buffer {
         Ok(Self { mem, size })
     }
 
-    /// Its length in bytes.
-    pub fn size(&self) -> u64 {
-        self.size
-    }
-
     /// `offset` and `size` as native sizes, when they lie within the buffer.
     pub(super) fn range(&self, offset: u64, size: u64) -> Result<(usize, usize), Status> {
         match offset.checked_add(size) {

@@ -1,0 +1,99 @@
+//! News of native events that nobody of the session waits for.
+//!
+//! A native callback passes them on. Some implementations (PoCL 3.1 for one) call back for commands that complete but not
+//! for those that end with an error; so what is waited for is also looked at now and then.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use crate::common::{Common, News};
+use crate::error::End;
+use crate::native::Event;
+use crate::objects::lock;
+
+/// How often watched events are looked at.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// An event that a callback was asked for.
+pub struct Watched {
+    event: Event,
+    news: Mutex<Option<News>>,
+}
+
+impl Watched {
+    fn take(&self) -> Option<News> {
+        lock(&self.news).take()
+    }
+}
+
+impl Common {
+    /// Passes `news` on once `event` has ended; at once without an event.
+    pub fn watch(&self, event: Option<Event>, news: News) {
+        let Some(event) = event else { return self.tell(news) };
+        let watched = Arc::new(Watched { event, news: Mutex::new(Some(news)) });
+        let (called, sender) = (watched.clone(), self.news.clone());
+        let asked = watched.event.on_end(move || {
+            if let Some(news) = called.take() {
+                // With nobody to listen, the session is over.
+                let _ = sender.send(news);
+            }
+        });
+        // Where no callback can be had, looking does as well.
+        let _ = asked;
+        let first = {
+            let mut list = lock(&self.watched);
+            list.push(watched);
+            list.len() == 1
+        };
+        if first {
+            self.tell(News::Look);
+        }
+    }
+}
+
+/// Passes news on to the client as long as the session lasts.
+///
+/// # Errors
+/// The session is over.
+pub fn pass_on_forever(
+    common: &Common,
+    news: &Receiver<News>,
+    pass_on: impl Fn(News) -> Result<(), End>,
+) -> Result<(), End> {
+    let mut looked = Instant::now();
+    loop {
+        let one = if lock(&common.watched).is_empty() {
+            news.recv().map_err(|_| RecvTimeoutError::Disconnected)
+        } else {
+            news.recv_timeout(LOOK)
+        };
+        match one {
+            Ok(one) => pass_on(one)?,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Ok(()),
+        }
+        if looked.elapsed() >= LOOK {
+            looked = Instant::now();
+            for one in look(common) {
+                pass_on(one)?;
+            }
+        }
+    }
+}
+
+/// The news of events that ended without a callback; forgets those that had one.
+fn look(common: &Common) -> Vec<News> {
+    let mut found = Vec::new();
+    lock(&common.watched).retain(|watched| {
+        if lock(&watched.news).is_none() {
+            return false;
+        }
+        let ended = watched.event.ended();
+        if ended {
+            found.extend(watched.take());
+        }
+        !ended
+    });
+    found
+}
