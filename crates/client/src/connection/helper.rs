@@ -57,6 +57,13 @@ impl Helper {
         self.outstanding.fetch_sub(1, Ordering::AcqRel);
     }
 
+    /// No thread waits any more: what is still to come is the helper's again.
+    pub(super) fn left_alone(&self) {
+        if self.outstanding.load(Ordering::SeqCst) > 0 && self.quiet.load(Ordering::SeqCst) {
+            self.rouse();
+        }
+    }
+
     fn rouse(&self) {
         // Fails only when the counter is full, and then the helper wakes anyway.
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
@@ -74,7 +81,9 @@ fn run(connection: &Connection) {
     let helper = &connection.helper;
     let mut idle = 0;
     while !connection.is_lost() {
-        let expecting = helper.outstanding.load(Ordering::Acquire) > 0;
+        // Threads that wait read and send by themselves; two at it would only be in each other's way.
+        let is_left_alone = connection.waiting.load(Ordering::SeqCst) == 0;
+        let expecting = is_left_alone && helper.outstanding.load(Ordering::Acquire) > 0;
         let readable = if idle < QUIET_AFTER {
             if expecting {
                 connection.link.wait_readable(Some(TICK)).unwrap_or(true)
@@ -88,10 +97,10 @@ fn run(connection: &Connection) {
             if connection.outbox.is_empty() { sleep_until_roused(connection, expecting) } else { false }
         };
         let mut busy = readable;
-        if readable {
+        if readable && connection.waiting.load(Ordering::SeqCst) == 0 {
             connection.drain();
         }
-        while connection.send_chunk() {
+        while connection.waiting.load(Ordering::SeqCst) == 0 && connection.send_chunk() {
             busy = true;
         }
         if !connection.outbox.is_empty() {
@@ -100,10 +109,6 @@ fn run(connection: &Connection) {
             let _ = connection.flush();
         }
         idle = if busy || !helper.quiet.load(Ordering::Acquire) && idle >= QUIET_AFTER { 0 } else { idle + 1 };
-        if readable && expecting {
-            // Whoever reads now must not be raced for every byte.
-            std::thread::sleep(TICK / 4);
-        }
     }
 }
 

@@ -49,6 +49,8 @@ pub struct Connection {
     next_id: AtomicU64,
     /// User events whose status is not set: while there are any, memory must not be read ahead of a command's turn.
     unset_user_events: AtomicUsize,
+    /// Threads that wait for the server: they read and send what is to be read and sent.
+    waiting: AtomicUsize,
     lost: AtomicBool,
     why_lost: OnceLock<String>,
 }
@@ -172,10 +174,18 @@ impl Connection {
         if let Some(result) = over() {
             return Ok(result);
         }
-        let sent = self.flush();
         count(&STATS.round_trips, 1);
+        // From here on the helper leaves the link to this thread.
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let result = self.flush().and_then(|()| self.read_until(over));
+        if self.waiting.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.helper.left_alone();
+        }
+        result
+    }
+
+    fn read_until<R>(&self, mut over: impl FnMut() -> Option<R>) -> Result<R> {
         let mut result = None;
-        sent?;
         loop {
             if result.is_none() {
                 result = over();

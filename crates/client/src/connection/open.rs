@@ -77,6 +77,7 @@ impl Connection {
             next_call: AtomicU32::new(1),
             next_id: AtomicU64::new(1),
             unset_user_events: AtomicUsize::new(0),
+            waiting: AtomicUsize::new(0),
             lost: AtomicBool::new(false),
             why_lost: Default::default(),
         });
