@@ -183,3 +183,24 @@ functions! {
     context::clSetContextDestructorCallback,
     unsupported::clGetKernelSuggestedLocalWorkSize,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_slot_is_filled() {
+        let slots = size_of::<DispatchTable>() / size_of::<usize>();
+        // SAFETY: the table is nothing but pointer-sized slots.
+        let slots = unsafe { std::slice::from_raw_parts(table().cast::<usize>(), slots) };
+        assert!(slots.iter().all(|&slot| slot != 0));
+        assert_eq!((slots[0], slots[31]), (ICD2_TAG as usize, ICD2_TAG as usize));
+    }
+
+    #[test]
+    fn functions_are_found_by_name() {
+        assert_eq!(by_name(b"clFinish"), Some(queue::clFinish as *mut c_void));
+        assert!(by_name(b"clCreateImage2D").is_some());
+        assert_eq!(by_name(b"clNoSuchThing"), None);
+    }
+}

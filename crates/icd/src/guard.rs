@@ -108,3 +108,23 @@ fn refuse_child() -> cl_int {
     }
     CL_OUT_OF_RESOURCES
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_becomes_an_error() {
+        assert_eq!(status("clTest", || -> Result<(), cl_int> { panic!("oh") }), CL_OUT_OF_HOST_MEMORY);
+        let mut code = 1;
+        // SAFETY: a valid place.
+        let made = unsafe { create("clTest", &mut code, || panic!("oh")) };
+        assert_eq!((made, code), (ptr::null_mut(), CL_OUT_OF_HOST_MEMORY));
+    }
+
+    #[test]
+    fn this_process_is_no_child() {
+        arm();
+        assert!(!forked());
+    }
+}

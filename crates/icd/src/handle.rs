@@ -23,6 +23,9 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
 
 use crate::dispatch;
 
+#[cfg(test)]
+mod tests;
+
 /// Most objects that are alive at a time, if there is address space for their slots.
 const MOST_SLOTS: usize = 4 << 20;
 

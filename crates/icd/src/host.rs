@@ -6,16 +6,26 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ffi::c_void;
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 
+use ropeway_client::buffer::Buffer;
 use ropeway_client::memory::{HostRange, HostSource, HostTarget};
 
 /// `len` bytes of the application's from `address`.
 struct Stretch {
     address: *mut u8,
     len: usize,
-    /// Keeps the memory, where it is the library's own.
-    _owner: Option<Arc<dyn HostRange>>,
+    /// Keeps the memory, where the library can.
+    _owner: Owner,
+}
+
+enum Owner {
+    /// The application, as long as the command has not ended.
+    Application,
+    /// The application, as long as this buffer is not destroyed.
+    Buffer { _buffer: Option<Arc<Buffer>> },
+    /// The library.
+    Range { _range: Arc<Owned> },
 }
 
 // SAFETY: whoever makes a Stretch has the promise that the memory may be used from any thread until it is dropped.
@@ -41,7 +51,7 @@ impl HostTarget for Stretch {
 /// # Safety
 /// `address` is valid for reads of `len` bytes until the source is dropped, and not null.
 pub unsafe fn source(address: *const c_void, len: usize) -> Box<dyn HostSource> {
-    Box::new(Stretch { address: address.cast_mut().cast(), len, _owner: None })
+    Box::new(Stretch { address: address.cast_mut().cast(), len, _owner: Owner::Application })
 }
 
 /// Memory to write into.
@@ -49,41 +59,54 @@ pub unsafe fn source(address: *const c_void, len: usize) -> Box<dyn HostSource> 
 /// # Safety
 /// `address` is valid for writes of `len` bytes until the target is dropped, and not null.
 pub unsafe fn target(address: *mut c_void, len: usize) -> Box<dyn HostTarget> {
-    Box::new(Stretch { address: address.cast(), len, _owner: None })
+    Box::new(Stretch { address: address.cast(), len, _owner: Owner::Application })
 }
 
 /// The memory of a CL_MEM_USE_HOST_PTR buffer.
 ///
-/// # Safety
-/// `address` is valid for reads and writes of as many bytes as the buffer has, until the buffer is destroyed, and not null.
-pub unsafe fn borrowed(address: *mut c_void) -> Arc<dyn HostRange> {
-    Arc::new(Borrowed(address.cast()))
+/// The application may free it once the buffer's destructor callbacks were called. What is still to be sent from it or received
+/// into it, such as the bytes of a region unmapped just before the release, therefore keeps the buffer.
+pub struct Borrowed {
+    address: *mut u8,
+    buffer: OnceLock<Weak<Buffer>>,
 }
 
-struct Borrowed(*mut u8);
-
-// SAFETY: the promise of `borrowed` holds in every thread.
+// SAFETY: the promise of `new` holds in every thread.
 unsafe impl Send for Borrowed {}
 // SAFETY: as above.
 unsafe impl Sync for Borrowed {}
 
-impl HostRange for Borrowed {
-    fn address(&self) -> usize {
-        self.0.expose_provenance()
+impl Borrowed {
+    /// # Safety
+    /// `address` is not null and valid for reads and writes of as many bytes as the buffer has, until the buffer is destroyed.
+    pub unsafe fn new(address: *mut c_void) -> Arc<Self> {
+        Arc::new(Self { address: address.cast(), buffer: OnceLock::new() })
     }
 
-    fn source(self: Arc<Self>, offset: usize, len: usize) -> Box<dyn HostSource> {
-        Box::new(stretch(self.0, offset, len, self))
+    /// Tells whose memory it is, as soon as that is made.
+    pub fn belongs_to(&self, buffer: &Arc<Buffer>) {
+        let _ = self.buffer.set(Arc::downgrade(buffer));
     }
 
-    fn target(self: Arc<Self>, offset: usize, len: usize) -> Box<dyn HostTarget> {
-        Box::new(stretch(self.0, offset, len, self))
+    /// The client keeps `offset + len` within the buffer.
+    fn stretch(&self, offset: usize, len: usize) -> Box<Stretch> {
+        let buffer = self.buffer.get().and_then(Weak::upgrade);
+        Box::new(Stretch { address: self.address.wrapping_add(offset), len, _owner: Owner::Buffer { _buffer: buffer } })
     }
 }
 
-/// Part of a range; the client keeps `offset + len` within it.
-fn stretch(address: *mut u8, offset: usize, len: usize, owner: Arc<dyn HostRange>) -> Stretch {
-    Stretch { address: address.wrapping_add(offset), len, _owner: Some(owner) }
+impl HostRange for Borrowed {
+    fn address(&self) -> usize {
+        self.address.expose_provenance()
+    }
+
+    fn source(self: Arc<Self>, offset: usize, len: usize) -> Box<dyn HostSource> {
+        self.stretch(offset, len)
+    }
+
+    fn target(self: Arc<Self>, offset: usize, len: usize) -> Box<dyn HostTarget> {
+        self.stretch(offset, len)
+    }
 }
 
 /// Memory for mapping a buffer, `len` bytes, zero at first. `None` where there is none.
@@ -106,17 +129,25 @@ unsafe impl Send for Owned {}
 // SAFETY: as above.
 unsafe impl Sync for Owned {}
 
+impl Owned {
+    /// The client keeps `offset + len` within the buffer.
+    fn stretch(self: Arc<Self>, offset: usize, len: usize) -> Box<Stretch> {
+        let address = self.memory.as_ptr().wrapping_add(offset);
+        Box::new(Stretch { address, len, _owner: Owner::Range { _range: self } })
+    }
+}
+
 impl HostRange for Owned {
     fn address(&self) -> usize {
         self.memory.as_ptr().expose_provenance()
     }
 
     fn source(self: Arc<Self>, offset: usize, len: usize) -> Box<dyn HostSource> {
-        Box::new(stretch(self.memory.as_ptr(), offset, len, self))
+        self.stretch(offset, len)
     }
 
     fn target(self: Arc<Self>, offset: usize, len: usize) -> Box<dyn HostTarget> {
-        Box::new(stretch(self.memory.as_ptr(), offset, len, self))
+        self.stretch(offset, len)
     }
 }
 

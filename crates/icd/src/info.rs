@@ -111,3 +111,30 @@ impl Info {
         Ok(Answered(()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ptr;
+
+    use super::*;
+
+    #[test]
+    fn answers_fit_or_are_refused() {
+        let (mut room, mut size) = ([0xAAu8; 8], 0);
+        let mut ask = |bytes: usize, null: bool| {
+            let value = if null { ptr::null_mut() } else { room.as_mut_ptr().cast() };
+            // SAFETY: both are valid for as much as is said of them.
+            let answer = unsafe { Info::new(bytes, value, &mut size) }.string("abc").map(|_| ());
+            (answer, std::mem::take(&mut size), room)
+        };
+        assert_eq!(ask(0, true), (Ok(()), 4, [0xAA; 8]), "the size alone");
+        assert_eq!(ask(3, false), (Err(CL_INVALID_VALUE), 0, [0xAA; 8]), "too small");
+        assert_eq!(ask(8, false), (Ok(()), 4, *b"abc\0\xAA\xAA\xAA\xAA"), "not a byte more than the answer");
+    }
+
+    #[test]
+    fn nothing_need_be_wanted() {
+        // SAFETY: null.
+        assert!(unsafe { Info::new(0, ptr::null_mut(), ptr::null_mut()) }.value(7u32).is_ok());
+    }
+}

@@ -222,3 +222,22 @@ pub fn name_version(name: &str, version: cl_version) -> [u8; NAME_VERSION_LEN] {
     entry[4..4 + name.len()].copy_from_slice(name.as_bytes());
     entry
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn extensions_are_filtered_in_both_forms() {
+        let native = b"cl_khr_fp64  cl_khr_gl_sharing cl_khr_3d_image_writes cl_nv_pragma_unroll \0";
+        assert_eq!(extensions(native), "cl_khr_fp64 cl_nv_pragma_unroll");
+        let (kept, dropped) = (name_version("cl_khr_fp64", version(1, 0, 0)), name_version("cl_khr_spir", 1));
+        assert_eq!(extensions_with_version(&[dropped, kept, dropped].concat()), kept);
+        assert_eq!(extensions_with_version(&kept[..10]), [], "half an entry is none");
+    }
+
+    #[test]
+    fn the_list_of_extensions_is_in_order() {
+        assert!(EXTENSIONS.is_sorted() && LANGUAGE_FEATURES_WITHHELD.is_sorted());
+    }
+}

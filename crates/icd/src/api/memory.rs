@@ -2,6 +2,7 @@
 
 use std::ffi::c_void;
 use std::ptr;
+use std::sync::Arc;
 
 use ropeway_abi::{
     CL_INVALID_BUFFER_SIZE, CL_INVALID_HOST_PTR, CL_INVALID_PROPERTY, CL_INVALID_VALUE, CL_MEM_ALLOC_HOST_PTR,
@@ -14,6 +15,7 @@ use ropeway_abi::{
     cl_mem_object_type, cl_mem_properties, cl_uint,
 };
 use ropeway_client::buffer;
+use ropeway_client::memory::HostRange;
 
 use super::{Callback, Raw, put};
 use crate::handle::{self, Handle};
@@ -97,8 +99,12 @@ unsafe fn create(
     // SAFETY: the application's memory, of as many bytes as the buffer has.
     let contents = uses_pointer.then(|| unsafe { std::slice::from_raw_parts(host_ptr.cast::<u8>(), size) });
     // SAFETY: with this flag, until the buffer is destroyed.
-    let host = (flags & CL_MEM_USE_HOST_PTR != 0).then(|| unsafe { host::borrowed(host_ptr) });
-    let client = buffer::Buffer::new(&context.client, flags, size, contents, host)?;
+    let host = (flags & CL_MEM_USE_HOST_PTR != 0).then(|| unsafe { host::Borrowed::new(host_ptr) });
+    let range = host.clone().map(|host| host as Arc<dyn HostRange>);
+    let client = buffer::Buffer::new(&context.client, flags, size, contents, range)?;
+    if let Some(host) = host {
+        host.belongs_to(&client);
+    }
     Ok(Handle::new(&context, Buffer { client, context: context.clone() })?.give())
 }
 
