@@ -161,7 +161,6 @@ static void kernels(cl_command_queue queue)
     set_arg(four, 0, sizeof buffer, &buffer);
     RETURNS("launch: no dimensions", clEnqueueNDRangeKernel(queue, kernel, 0, NULL, &one, NULL, 0, NULL, NULL));
     RETURNS("launch: four dimensions", clEnqueueNDRangeKernel(queue, kernel, 4, NULL, items, NULL, 0, NULL, NULL));
-    RETURNS("launch: no size", clEnqueueNDRangeKernel(queue, kernel, 1, NULL, NULL, NULL, 0, NULL, NULL));
     RETURNS("launch: groups do not fit", clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &one, &three, 0, NULL, NULL));
     RETURNS("launch: group of zero", clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &one, &zero, 0, NULL, NULL));
     RETURNS("launch: not the required group", clEnqueueNDRangeKernel(queue, four, 1, NULL, &three, &three, 0, NULL, NULL));

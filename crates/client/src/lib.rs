@@ -18,6 +18,7 @@ pub mod config;
 pub mod connection;
 pub mod context;
 pub mod event;
+mod includes;
 pub mod kernel;
 pub mod log;
 pub mod mapping;

@@ -15,13 +15,15 @@ use ropeway_protocol::types::{BinaryFor, BinaryReply, BuildReply, Built, DeviceB
 
 use crate::connection::{Connection, Incoming, Ticket, lock};
 use crate::context::Context;
+use crate::includes;
 use crate::memory::HostTarget;
 use crate::system::Device;
 use crate::{Result, Status};
 
 /// A program.
 pub struct Program {
-    id: ProgramId,
+    /// What the server has of it.
+    sent: Mutex<Sent>,
     context: Arc<Context>,
     devices: Vec<Arc<Device>>,
     source: Option<Arc<[u8]>>,
@@ -29,6 +31,14 @@ pub struct Program {
     /// Options of the last build, whatever came of it.
     options: Mutex<String>,
     kernels: AtomicUsize,
+}
+
+/// A program as the server knows it.
+#[derive(Clone)]
+struct Sent {
+    id: ProgramId,
+    /// The text that is compiled: the source with all that it includes. `None` for a program of binaries.
+    text: Option<Arc<[u8]>>,
 }
 
 /// What came of the last build.
@@ -40,7 +50,7 @@ pub struct Build {
 
 impl std::fmt::Debug for Program {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}", self.id)
+        write!(f, "{}", self.id())
     }
 }
 
@@ -50,10 +60,9 @@ impl Program {
     /// # Errors
     /// [`crate::SERVER_LOST`].
     pub fn with_source(context: &Arc<Context>, source: Vec<u8>) -> Result<Arc<Self>> {
-        let id = ProgramId(context.connection().new_id());
-        let hash = ContentHash::of(&source);
-        context.connection().post(&CreateProgramWithSource { program: id, context: context.id(), source: hash })?;
-        Ok(Self::new(id, context, context.devices().to_vec(), Some(source.into())))
+        let source = Arc::<[u8]>::from(source);
+        let sent = Sent::create(context, Arc::clone(&source))?;
+        Ok(Self::new(sent, context, context.devices().to_vec(), Some(source)))
     }
 
     /// Makes a program of binaries, one for each device given. The second result is each binary's status (CL_SUCCESS or
@@ -79,7 +88,11 @@ impl Program {
                 Err(status) => return (Err(status), none),
                 Ok(BinaryReply::Loaded { status, each }) => {
                     let devices = binaries.iter().map(|(device, _)| Arc::clone(device)).collect();
-                    let program = if status == 0 { Ok(Self::new(id, context, devices, None)) } else { Err(status) };
+                    let program = if status == 0 {
+                        Ok(Self::new(Sent { id, text: None }, context, devices, None))
+                    } else {
+                        Err(status)
+                    };
                     return (program, each);
                 }
                 Ok(BinaryReply::NeedContent(hashes)) => {
@@ -98,9 +111,9 @@ impl Program {
         (Err(CL_OUT_OF_RESOURCES), none)
     }
 
-    fn new(id: ProgramId, context: &Arc<Context>, devices: Vec<Arc<Device>>, source: Option<Arc<[u8]>>) -> Arc<Self> {
+    fn new(sent: Sent, context: &Arc<Context>, devices: Vec<Arc<Device>>, source: Option<Arc<[u8]>>) -> Arc<Self> {
         Arc::new(Self {
-            id,
+            sent: Mutex::new(sent),
             context: Arc::clone(context),
             devices,
             source,
@@ -153,8 +166,22 @@ impl Program {
         self.kernels.fetch_sub(1, Ordering::AcqRel);
     }
 
+    /// The server's name for it; another one after a build that changed what the source includes.
     pub(crate) fn id(&self) -> ProgramId {
-        self.id
+        lock(&self.sent).id
+    }
+
+    /// Sees to it that the server compiles the source with all that it includes now, and with these options.
+    fn include(&self, options: &str) -> Result<Sent> {
+        let mut sent = lock(&self.sent);
+        if let (Some(source), Some(text)) = (&self.source, &sent.text) {
+            let wanted = includes::expand(source, options).map_or_else(|| Arc::clone(source), Arc::from);
+            if wanted != *text {
+                let before = std::mem::replace(&mut *sent, Sent::create(&self.context, wanted)?);
+                self.connection().post(&ReleaseProgram { program: before.id })?;
+            }
+        }
+        Ok(sent.clone())
     }
 
     fn connection(&self) -> &Arc<Connection> {
@@ -170,7 +197,9 @@ impl Program {
         options.clone_into(&mut lock(&self.options));
         *lock(&self.state) = None;
         let devices = devices.to_vec();
-        let build = BuildProgram { program: self.id, devices: devices.iter().map(|d| d.index()).collect(), options };
+        let Sent { id, text } = self.include(options)?;
+        let text = text.as_deref().unwrap_or_default();
+        let build = BuildProgram { program: id, devices: devices.iter().map(|d| d.index()).collect(), options };
         for _ in 0..2 {
             match self.connection().call(&build)? {
                 BuildReply::Built(built) => {
@@ -180,8 +209,8 @@ impl Program {
                 }
                 BuildReply::NeedContent(hashes) => {
                     for hash in hashes {
-                        if hash == ContentHash::of(self.source()) {
-                            self.connection().put_content(hash, self.source())?;
+                        if hash == ContentHash::of(text) {
+                            self.connection().put_content(hash, text)?;
                         }
                     }
                 }
@@ -209,7 +238,7 @@ impl Program {
             id,
             Incoming::new(Box::new(Collected(Arc::clone(&bytes), vec![0; size])), Arc::clone(&ticket)),
         );
-        let asked = connection.call(&ProgramBinary { program: self.id, device: device.index(), transfer: id });
+        let asked = connection.call(&ProgramBinary { program: self.id(), device: device.index(), transfer: id });
         if let Err(status) = asked {
             connection.transfer_failed(id, status);
         }
@@ -217,6 +246,16 @@ impl Program {
             0 => Ok(std::mem::take(&mut lock(&bytes))),
             status => Err(status),
         }
+    }
+}
+
+impl Sent {
+    /// Makes a program of `text` at the server.
+    fn create(context: &Arc<Context>, text: Arc<[u8]>) -> Result<Self> {
+        let id = ProgramId(context.connection().new_id());
+        let source = ContentHash::of(&text);
+        context.connection().post(&CreateProgramWithSource { program: id, context: context.id(), source })?;
+        Ok(Self { id, text: Some(text) })
     }
 }
 
@@ -278,6 +317,6 @@ impl Connection {
 impl Drop for Program {
     fn drop(&mut self) {
         // A lost server has dropped it already.
-        let _ = self.connection().post(&ReleaseProgram { program: self.id });
+        let _ = self.connection().post(&ReleaseProgram { program: self.id() });
     }
 }

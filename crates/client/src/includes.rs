@@ -1,0 +1,294 @@
+//! `#include` in program sources.
+//!
+//! The compiler is at the server and the headers are here, so what a source includes is put in its place before it is
+//! sent, just as a preprocessor would. What cannot be found here stays as it is: it may be a header of the compiler's.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+/// Headers within headers that are followed (clang's own limit is 200).
+const MAX_DEPTH: usize = 100;
+
+/// Bytes at which a source has grown beyond all reason.
+const MAX_EXPANDED: usize = 64 << 20;
+
+/// The name that the compiler's messages have for the application's own text once it says where a line comes from.
+const MAIN: &str = "source.cl";
+
+/// `source` with everything included that can be found, or `None` where nothing is.
+///
+/// `options` are those of the build; their `-I` folders are searched in order, relative ones from the current folder.
+pub fn expand(source: &[u8], options: &str) -> Option<Vec<u8>> {
+    expand_with(source, options, |path| std::fs::read(path).ok())
+}
+
+/// [`expand`] with another way to read files: `None` for one that is not there.
+fn expand_with(source: &[u8], options: &str, read: impl Fn(&Path) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
+    // Most programs include nothing, and are not looked at twice.
+    if !source.windows(7).any(|word| word == b"include") {
+        return None;
+    }
+    let mut expansion =
+        Expansion { folders: folders(options), read: &read, out: Vec::new(), stack: Vec::new(), once: Vec::new() };
+    expansion.text(source, None).then_some(expansion.out)
+}
+
+/// The folders of `-I` in build options.
+fn folders(options: &str) -> Vec<PathBuf> {
+    let mut folders = Vec::new();
+    let mut words = words(options).into_iter();
+    while let Some(word) = words.next() {
+        match word.strip_prefix("-I") {
+            Some("") => folders.extend(words.next().map(PathBuf::from)),
+            Some(folder) => folders.push(folder.into()),
+            None => {}
+        }
+    }
+    folders
+}
+
+/// Splits options at spaces, except within quotation marks.
+fn words(options: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    let mut chars = options.chars();
+    while let Some(c) = chars.next() {
+        match (c, quote) {
+            (c, Some(end)) if c == end => quote = None,
+            ('"' | '\'', None) => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            ('\\', _) => word.get_or_insert_default().extend(chars.next()),
+            (c, None) if c.is_whitespace() => words.extend(word.take()),
+            (c, _) => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word);
+    words
+}
+
+struct Expansion<'a> {
+    folders: Vec<PathBuf>,
+    read: &'a dyn Fn(&Path) -> Option<Vec<u8>>,
+    out: Vec<u8>,
+    /// The headers that are being put in, outermost first.
+    stack: Vec<PathBuf>,
+    /// Those with `#pragma once`.
+    once: Vec<PathBuf>,
+}
+
+impl Expansion<'_> {
+    /// Appends `text`, which is the main source or the header at `path`; whether anything in it was replaced.
+    fn text(&mut self, text: &[u8], path: Option<&Path>) -> bool {
+        let mut replaced = false;
+        let mut comment = false;
+        for (number, line) in text.split_inclusive(|&byte| byte == b'\n').enumerate() {
+            let directive = if comment { None } else { directive(line) };
+            comment = in_comment_after(line, comment);
+            match directive {
+                Some(Directive::Include { name, quoted }) if self.header(&name, quoted, path) => {
+                    replaced = true;
+                    self.line(number + 2, path);
+                }
+                // The compiler would warn of it in what is one file to it; `header` sees to its meaning.
+                Some(Directive::PragmaOnce) if path.is_some() => self.out.push(b'\n'),
+                _ => self.out.extend_from_slice(line),
+            }
+        }
+        replaced
+    }
+
+    /// Appends a header that was found; false where it was not, and its line has to stay.
+    fn header(&mut self, name: &str, quoted: bool, from: Option<&Path>) -> bool {
+        let Some((path, text)) = self.find(name, quoted, from) else { return false };
+        if self.out.len() + text.len() > MAX_EXPANDED || self.stack.len() == MAX_DEPTH {
+            return false;
+        }
+        let once = has_pragma_once(&text);
+        if self.stack.contains(&path) && (once || is_guarded(&text)) {
+            // It would find itself included already and leave everything out.
+            return true;
+        }
+        if once {
+            let number = self.once.iter().position(|known| *known == path).unwrap_or_else(|| {
+                self.once.push(path.clone());
+                self.once.len() - 1
+            });
+            let guard = format!("#ifndef ROPEWAY_ONCE_{number}\n#define ROPEWAY_ONCE_{number}\n");
+            self.out.extend_from_slice(guard.as_bytes());
+        }
+        self.line(1, Some(&path));
+        self.stack.push(path.clone());
+        self.text(&text, Some(&path));
+        self.stack.pop();
+        if self.out.last() != Some(&b'\n') {
+            self.out.push(b'\n');
+        }
+        if once {
+            self.out.extend_from_slice(b"#endif\n");
+        }
+        true
+    }
+
+    /// A header's path and text: beside the file that includes it where its name is in quotation marks, then in the folders.
+    fn find(&self, name: &str, quoted: bool, from: Option<&Path>) -> Option<(PathBuf, Vec<u8>)> {
+        let beside = from.and_then(Path::parent).filter(|_| quoted);
+        let places = beside.into_iter().chain(self.folders.iter().map(PathBuf::as_path));
+        places.map(|folder| folder.join(name)).find_map(|path| Some(((self.read)(&path)?, path))).map(|(t, p)| (p, t))
+    }
+
+    /// Says where the next line comes from.
+    fn line(&mut self, number: usize, path: Option<&Path>) {
+        let name = path.map_or(MAIN.into(), Path::to_string_lossy);
+        let mut text = String::new();
+        let _ = writeln!(text, "#line {number} \"{}\"", name.replace('\\', "\\\\").replace('"', "\\\""));
+        self.out.extend_from_slice(text.as_bytes());
+    }
+}
+
+/// The directives that matter here.
+#[derive(PartialEq, Eq, Debug)]
+enum Directive {
+    Include { name: String, quoted: bool },
+    PragmaOnce,
+}
+
+fn directive(line: &[u8]) -> Option<Directive> {
+    let line = std::str::from_utf8(line).ok()?;
+    let rest = line.trim_start().strip_prefix('#')?.trim_start();
+    if let Some(rest) = rest.strip_prefix("include") {
+        let rest = rest.trim_start();
+        let (end, quoted) = match rest.chars().next()? {
+            '"' => ('"', true),
+            '<' => ('>', false),
+            // A macro's: only the compiler knows its value.
+            _ => return None,
+        };
+        let (name, _) = rest[1..].split_once(end)?;
+        return Some(Directive::Include { name: name.to_owned(), quoted });
+    }
+    let mut words = rest.split_whitespace();
+    (words.next() == Some("pragma") && words.next() == Some("once")).then_some(Directive::PragmaOnce)
+}
+
+/// Whether a `/*` comment is open behind this line, when one was (or not) before it.
+fn in_comment_after(line: &[u8], mut comment: bool) -> bool {
+    let mut quote = None;
+    let mut at = 0;
+    while at < line.len() {
+        let two = line.get(at..at + 2);
+        if comment {
+            if two == Some(b"*/") {
+                comment = false;
+                at += 1;
+            }
+        } else if let Some(end) = quote {
+            match line[at] {
+                b'\\' => at += 1,
+                byte if byte == end => quote = None,
+                _ => {}
+            }
+        } else if two == Some(b"//") {
+            return false;
+        } else if two == Some(b"/*") {
+            comment = true;
+            at += 1;
+        } else if matches!(line[at], b'"' | b'\'') {
+            quote = Some(line[at]);
+        }
+        at += 1;
+    }
+    comment
+}
+
+fn has_pragma_once(text: &[u8]) -> bool {
+    text.split(|&byte| byte == b'\n').any(|line| directive(line) == Some(Directive::PragmaOnce))
+}
+
+/// Whether the header's first directive leaves it out when it was included before (`#ifndef X`, `#define X`).
+fn is_guarded(text: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(text);
+    let mut directives = text.lines().filter_map(|line| line.trim_start().strip_prefix('#')).map(str::trim_start);
+    let first = directives.next().unwrap_or_default();
+    let name = first.strip_prefix("ifndef").or_else(|| first.strip_prefix("if !defined")).map(|rest| {
+        rest.trim_matches(|c: char| c.is_whitespace() || c == '(' || c == ')').split_whitespace().next().unwrap_or("")
+    });
+    let defined = directives.next().and_then(|second| second.strip_prefix("define"));
+    let defined = defined.and_then(|rest| rest.split_whitespace().next());
+    name.is_some_and(|name| !name.is_empty() && defined == Some(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILES: &[(&str, &str)] = &[
+        ("/i/a.h", "#ifndef A\n#define A\n#include \"b.h\"\nint a;\n#endif\n"),
+        ("/i/b.h", "#include \"a.h\"\nint b;"),
+        ("/i/once.h", "#pragma once\nint once;\n"),
+        ("/j/sub/c.h", "#include \"d.h\"\n"),
+        ("/j/sub/d.h", "int d;\n"),
+        ("/i/endless.h", "#include \"endless.h\"\n"),
+    ];
+
+    fn expanded(source: &str, options: &str) -> Option<String> {
+        let read = |path: &Path| {
+            let text = FILES.iter().find(|(name, _)| Path::new(name) == path)?.1;
+            Some(text.as_bytes().to_vec())
+        };
+        expand_with(source.as_bytes(), options, read).map(|text| String::from_utf8(text).unwrap())
+    }
+
+    #[test]
+    fn nothing_to_include_changes_nothing() {
+        assert_eq!(expanded("kernel void f() {}", "-I /i"), None);
+        assert_eq!(expanded("#include <stddef.h>\n#include NAME\n// include", "-I /i"), None);
+    }
+
+    #[test]
+    fn a_header_comes_in_the_place_of_its_line() {
+        let text = expanded("int x;\n # include <d.h> // that one\nint y;\n", "-cl-fast -I /j/sub -DX").unwrap();
+        assert_eq!(text, "int x;\n#line 1 \"/j/sub/d.h\"\nint d;\n#line 3 \"source.cl\"\nint y;\n");
+    }
+
+    #[test]
+    fn a_header_finds_others_beside_it() {
+        let text = expanded("#include \"sub/c.h\"\n", "-I/j").unwrap();
+        assert!(text.contains("int d;"), "{text}");
+    }
+
+    #[test]
+    fn headers_that_include_each_other_end() {
+        let text = expanded("#include \"a.h\"\n#include \"a.h\"\n", "-I /i").unwrap();
+        assert_eq!(text.matches("int a;").count(), 2, "the guard is the preprocessor's business: {text}");
+        assert_eq!(text.matches("#ifndef A").count(), text.matches("#endif").count());
+        assert!(!text.contains("#include"), "{text}");
+    }
+
+    #[test]
+    fn pragma_once_becomes_a_guard() {
+        let text = expanded("#include \"once.h\"\n#include \"once.h\"\n", "-I /i").unwrap();
+        assert_eq!(text.matches("#ifndef ROPEWAY_ONCE_0\n#define ROPEWAY_ONCE_0\n").count(), 2);
+        assert!(!text.contains("pragma"), "{text}");
+    }
+
+    #[test]
+    fn a_header_without_end_is_left_to_the_compiler() {
+        let text = expanded("#include \"endless.h\"\n", "-I /i").unwrap();
+        assert!(text.contains("#include \"endless.h\""), "{text}");
+    }
+
+    #[test]
+    fn comments_include_nothing() {
+        assert_eq!(expanded("/*\n#include \"d.h\"\n*/ // /*\n", "-I /j/sub"), None);
+        assert!(expanded("char *x = \"/*\"; /* */\n#include \"d.h\"\n", "-I /j/sub").is_some());
+    }
+
+    #[test]
+    fn options_are_split_as_a_shell_would() {
+        assert_eq!(words(r#"-I "/a b" -I'/c d' -DX=\"y\"  -I/e\ f"#), ["-I", "/a b", "-I/c d", "-DX=\"y\"", "-I/e f"]);
+        assert_eq!(folders(r#"-I "/a b" -I'/c d' -cl-x -I"#), [Path::new("/a b"), Path::new("/c d")]);
+    }
+}
