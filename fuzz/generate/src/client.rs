@@ -32,7 +32,7 @@ pub struct Client<'a, 'de> {
 }
 
 impl<'a, 'de> Client<'a, 'de> {
-    /// One that has said what [`crate::session::opening`] says.
+    /// One that has said what [`crate::session::opening`] and [`crate::session::kernels`] say.
     pub fn new(entropy: &'a mut Entropy<'de>) -> Self {
         let buffers = (1..=3).map(|id| (BufferId(id), BUFFER)).collect();
         let (events, undecided) = (Vec::new(), Vec::new());

@@ -23,8 +23,11 @@ pub const SOURCE: &str = "
 /// Bytes of each of the buffers that [`opening`] makes.
 pub const BUFFER: u64 = 4096;
 
-/// What a well-behaved client begins with: a context, an in-order (1) and an out-of-order (2) queue, buffers 1 to 3, a
-/// program of [`SOURCE`] and its kernels 1 to 3. Frames made at random afterwards name these by their small ids.
+/// The number of the call at the end of [`opening`], which builds.
+pub const BUILD: u32 = 1;
+
+/// What a well-behaved client begins with: a context, an in-order (1) and an out-of-order (2) queue, buffers 1 to 3, and
+/// a program of [`SOURCE`]. Frames made at random afterwards name these by their small ids.
 pub fn opening() -> Vec<u8> {
     let mut out = Vec::new();
     let context = ContextId(1);
@@ -42,14 +45,20 @@ pub fn opening() -> Vec<u8> {
     encode_post(&mut out, &CreateProgramWithSource { program, context, source: hash }, 0);
     encode_post(&mut out, &PutContent { hash, total, offset: 0 }, SOURCE.len());
     out.extend_from_slice(SOURCE.as_bytes());
-    encode_call(&mut out, 1, &BuildProgram { program, devices: vec![0], options: "" }, 0);
+    encode_call(&mut out, BUILD, &BuildProgram { program, devices: vec![0], options: "" }, 0);
+    out
+}
+
+/// What follows when the program has been built: its kernels 1 to 3.
+pub fn kernels() -> Vec<u8> {
+    let (mut out, program) = (Vec::new(), ProgramId(1));
     for (kernel, name) in [(1, "empty"), (2, "add"), (3, "scale")] {
         encode_post(&mut out, &CreateKernel { kernel: KernelId(kernel), program, name }, 0);
     }
     out
 }
 
-/// A vector addition with all that belongs to it, right after [`opening`]: its last call is a `Finish` with number 2.
+/// A vector addition with all that belongs to it, right after [`kernels`]: its last call is a `Finish` with number 2.
 pub fn vector_addition() -> Vec<u8> {
     let mut out = Vec::new();
     let command = || Command { queue: QueueId(1), event: None, waits: EventList::default() };

@@ -1,11 +1,13 @@
 //! Whole sessions: a client's bytes, served by a worker process on this machine's OpenCL.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::channel;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -54,8 +56,22 @@ pub fn become_worker_if_asked() {
     std::process::exit(code.into());
 }
 
-/// Frames to send when the worker asks for a transfer.
-type Transfers = HashMap<TransferId, Vec<u8>>;
+/// What a client says.
+#[derive(Default)]
+struct Script {
+    /// Ends with a build, whose answer the client waits for.
+    opening: Vec<u8>,
+    /// Comes after it.
+    rest: Vec<u8>,
+    /// Frames to send when the worker asks for a transfer.
+    transfers: HashMap<TransferId, Vec<u8>>,
+}
+
+/// What a worker's frames let the client go on with.
+enum Asked {
+    Build,
+    Transfer(TransferId),
+}
 
 struct Worker {
     process: Child,
@@ -95,9 +111,8 @@ impl Worker {
         Self { process, control }
     }
 
-    /// Serves a client that sends `bytes` and, when they are asked for, `transfers`; that listens for its last answer, at
-    /// most for `stay`, and leaves.
-    fn serve(mut self, bytes: &[u8], transfers: &Transfers, stay: Duration) -> Outcome {
+    /// Serves a client that speaks `script`, listens for its last answer, at most for `stay`, and leaves.
+    fn serve(mut self, script: &Script, stay: Duration) -> Outcome {
         handoff::await_ready(self.control.as_fd()).expect("a worker becomes warm");
         let (mut client, server) = UnixStream::pair().expect("a socket pair");
         let hello = Hello {
@@ -113,15 +128,27 @@ impl Worker {
 
         client.set_write_timeout(Some(stay)).expect("a timeout");
         let writer = Mutex::new(client.try_clone().expect("a second handle"));
-        let mut bytes = bytes.to_vec();
-        encode_call(&mut bytes, LAST, &Finish { queue: QueueId(1) }, 0);
+        let mut rest = script.rest.clone();
+        encode_call(&mut rest, LAST, &Finish { queue: QueueId(1) }, 0);
+        let (built, await_build) = channel();
         let sent = std::thread::scope(|scope| {
-            scope.spawn(|| pieces(&bytes).for_each(|piece| send(&writer, piece)));
-            let sent = listen(&mut client, stay, |transfer| {
-                if let Some(data) = transfers.get(&transfer) {
-                    pieces(data).for_each(|piece| send(&writer, piece));
+            let (writer, rest) = (&writer, &rest);
+            scope.spawn(move || {
+                pieces(&script.opening).for_each(|piece| send(writer, piece));
+                // What a kernel is made of must have been built.
+                if script.opening.is_empty() || await_build.recv().is_ok() {
+                    pieces(rest).for_each(|piece| send(writer, piece));
                 }
             });
+            let built = Cell::new(Some(built));
+            let sent = listen(&mut client, stay, |what| match what {
+                Asked::Build => drop(built.take().map(|built| built.send(()))),
+                Asked::Transfer(transfer) => {
+                    let data = script.transfers.get(&transfer).map_or(&[][..], Vec::as_slice);
+                    pieces(data).for_each(|piece| send(writer, piece));
+                }
+            });
+            drop(built);
             // It may have left first. The sending thread, should it still be at it, ends with this.
             let _ = client.shutdown(std::net::Shutdown::Both);
             sent
@@ -170,15 +197,19 @@ fn pieces(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Reads until the last call is answered, the worker has left, or the client has stayed long enough. `ready` hears of
-/// transfers that the worker asks for.
-fn listen(client: &mut UnixStream, stay: Duration, ready: impl Fn(TransferId)) -> Vec<u8> {
+/// Reads until the last call is answered, the worker has left, or the client has stayed long enough. `go_on` hears of each
+/// thing that the client may have waited for.
+fn listen(client: &mut UnixStream, stay: Duration, go_on: impl Fn(Asked)) -> Vec<u8> {
     let (mut all, mut some) = (Vec::new(), vec![0; 64 << 10]);
-    let mut asked = 0;
+    let (mut built, mut asked) = (false, 0);
     let end = Instant::now() + stay;
     loop {
         let (answers, transfers) = frames_of(behind_welcome(&all));
-        transfers[asked..].iter().copied().for_each(&ready);
+        if !built && answers.iter().any(|(call, _)| *call == client::BUILD) {
+            built = true;
+            go_on(Asked::Build);
+        }
+        transfers[asked..].iter().for_each(|transfer| go_on(Asked::Transfer(*transfer)));
         asked = transfers.len();
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() || answers.iter().any(|(call, _)| *call == LAST) {
@@ -243,22 +274,26 @@ fn printed(mut sent: &[u8]) -> String {
 pub fn session(data: &[u8]) {
     let mut entropy = Entropy::new(data);
     let (kind, harm) = (entropy.byte(), entropy.slice(32));
-    let mut bytes = if kind < 250 { client::opening() } else { Vec::new() };
-    if kind % 4 == 0 {
-        bytes.extend_from_slice(&client::vector_addition());
+    let mut script = Script::default();
+    if kind < 250 {
+        script.opening = client::opening();
+        script.rest = client::kernels();
     }
-    let mut transfers = Transfers::new();
+    if kind % 4 == 0 {
+        script.rest.extend_from_slice(&client::vector_addition());
+    }
     if kind % 8 == 0 {
-        bytes.extend_from_slice(&client::random(&mut entropy));
+        script.rest.extend_from_slice(&client::random(&mut entropy));
     } else {
-        let more;
-        (more, transfers) = Client::new(&mut entropy).run();
-        bytes.extend_from_slice(&more);
+        let (more, transfers) = Client::new(&mut entropy).run();
+        script.rest.extend_from_slice(&more);
+        script.transfers = transfers;
     }
     if kind % 3 == 0 {
-        damage(&mut bytes, &mut Entropy::new(harm));
+        let part = if kind % 2 == 0 { &mut script.opening } else { &mut script.rest };
+        damage(part, &mut Entropy::new(harm));
     }
-    let outcome = Worker::next().serve(&bytes, &transfers, STAY);
+    let outcome = Worker::next().serve(&script, STAY);
     frames_of(&outcome.sent);
     let Outcome { code, said, .. } = &outcome;
     assert_eq!(*code, 0, "the worker did not end well; it said:\n{said}and printed:\n{}", printed(&outcome.sent));
@@ -269,16 +304,15 @@ pub fn session(data: &[u8]) {
 /// # Panics
 /// When it is not.
 pub fn rehearse() {
-    let mut bytes = client::opening();
-    bytes.extend_from_slice(&client::vector_addition());
-    let outcome = Worker::next().serve(&bytes, &Transfers::new(), STAY_LONG);
+    let rest = [client::kernels(), client::vector_addition()].concat();
+    let script = Script { opening: client::opening(), rest, ..Script::default() };
+    let outcome = Worker::next().serve(&script, STAY_LONG);
     assert_eq!(outcome.code, 0, "a worker whose client did no wrong did not end well; it said:\n{}", outcome.said);
     let (answers, _) = frames_of(&outcome.sent);
-    for number in [2, LAST] {
-        let Some((_, finish)) = answers.iter().find(|(call, _)| *call == number) else {
-            panic!("a well-behaved client gets no answer; the worker said:\n{}", outcome.said);
-        };
-        let waited: Result<Waited, Status> = decode(finish).expect("the answer to Finish decodes");
-        assert_eq!(waited.map(|waited| waited.status), Ok(0), "a vector addition fails");
-    }
+    let Some((_, finish)) = answers.iter().find(|(call, _)| *call == LAST) else {
+        panic!("a well-behaved client gets no answer; the worker said:\n{}", outcome.said);
+    };
+    let waited: Result<Waited, Status> = decode(finish).expect("the answer to Finish decodes");
+    let status = waited.map(|waited| waited.status);
+    assert_eq!(status, Ok(0), "a vector addition fails; the driver printed:\n{}", printed(&outcome.sent));
 }
