@@ -123,7 +123,8 @@ fn check_range(device: &Device, kernel: &Kernel, range: &NdRange) -> Result<(), 
     }
     // CL_INVALID_WORK_GROUP_SIZE if the total number of work-items in the work-group is greater than
     // CL_KERNEL_WORK_GROUP_SIZE for the kernel, or CL_DEVICE_MAX_WORK_GROUP_SIZE where that is not known.
-    let most_items = known.map_or(limits.max_work_group_size, |known| known.work_group_size);
+    let of_kernel = known.map(|known| known.work_group_size).filter(|&size| size > 0);
+    let most_items = of_kernel.unwrap_or(limits.max_work_group_size);
     if items > most_items {
         return Err(CL_INVALID_WORK_GROUP_SIZE);
     }
