@@ -3,15 +3,15 @@
 //!
 //! | where | what |
 //! |---|---|
-//! | [`api`] | the functions, grouped by object; above each check, the specification's condition |
-//! | [`dispatch`], [`exports`] | how a loader finds them |
-//! | [`handle`] | what `cl_context`, `cl_mem` and so on point to |
-//! | [`objects`] | what a handle stands for |
-//! | [`info`] | answers to queries |
-//! | [`host`] | the application's memory |
-//! | [`guard`] | panics, forks, tracing |
-//! | [`farewell`] | what is printed when the process ends |
-//! | [`offered`] | what of a native device is offered through Ropeway |
+//! | `api` | the functions, grouped by object; above each check, the specification's condition |
+//! | `dispatch`, `exports` | how a loader finds them |
+//! | `handle` | what `cl_context`, `cl_mem` and so on point to |
+//! | `objects` | what a handle stands for |
+//! | `info` | answers to queries |
+//! | `host` | the application's memory |
+//! | `guard` | panics, forks, tracing |
+//! | `farewell` | what is printed when the process ends |
+//! | `offered` | what of a native device is offered through Ropeway |
 #![allow(non_snake_case)]
 
 mod api;
