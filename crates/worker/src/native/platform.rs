@@ -131,7 +131,7 @@ impl Context {
     /// # Errors
     /// What the native call returned.
     pub fn new(platform: Platform, devices: &[Device], errors: Arc<dyn ErrorSink>) -> Result<Self, Status> {
-        let properties = [cl::CL_CONTEXT_PLATFORM as isize, platform.0 as isize, 0];
+        let properties = [cl::CL_CONTEXT_PLATFORM, platform.0 as isize, 0];
         let devices: Vec<_> = devices.iter().map(|d| d.0).collect();
         let sink = Box::into_raw(Box::new(errors));
         let mut status = 0;
