@@ -54,7 +54,7 @@ pub struct ServeArgs {
     pub plaintext_network: bool,
 
     /// Worker processes to keep ready, so that clients start at once; more are kept after a burst of clients
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub warm: u16,
 
     /// Most sessions at one time

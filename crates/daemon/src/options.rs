@@ -34,7 +34,7 @@ pub struct WorkerCommand {
 impl ServeOptions {
     /// The defaults, with workers started by `worker`.
     pub fn new(worker: WorkerCommand) -> Self {
-        Self { listen: Vec::new(), plaintext_network: false, warm: 2, max_sessions: 256, worker }
+        Self { listen: Vec::new(), plaintext_network: false, warm: 4, max_sessions: 256, worker }
     }
 }
 

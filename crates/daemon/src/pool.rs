@@ -34,6 +34,8 @@ pub(crate) struct Pool {
     /// Warm workers to keep now: more after clients had to wait.
     target: usize,
     last_miss: Instant,
+    /// Most workers to start at the same time: more would only delay each other, and the first of them.
+    cores: usize,
     /// Workers that ended before they were ready, since the last that became ready.
     failures: u32,
     not_before: Instant,
@@ -55,7 +57,18 @@ impl Pool {
     pub(crate) fn new(command: WorkerCommand, warm: usize, now: Instant) -> Self {
         let warm = warm.max(1);
         let workers = BTreeMap::new();
-        Self { command, workers, warm, target: warm, last_miss: now, failures: 0, not_before: now, sessions_begun: 0 }
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            command,
+            workers,
+            warm,
+            target: warm,
+            last_miss: now,
+            cores,
+            failures: 0,
+            not_before: now,
+            sessions_begun: 0,
+        }
     }
 
     /// All workers.
@@ -71,6 +84,11 @@ impl Pool {
     /// How many are ready.
     pub(crate) fn ready(&self) -> usize {
         self.count(|state| matches!(state, State::Warm))
+    }
+
+    /// Whether all the warm workers that should be there are there.
+    pub(crate) fn is_full(&self) -> bool {
+        self.ready() >= self.warm
     }
 
     fn count(&self, which: impl Fn(&State) -> bool) -> usize {
@@ -129,7 +147,7 @@ impl Pool {
         if self.target > self.warm && now.duration_since(self.last_miss) > BURST_OVER {
             self.target = self.warm;
         }
-        if self.ready() + self.starting() >= self.target + waiting || now < self.not_before {
+        if !self.wants_more(waiting) || now < self.not_before {
             return false;
         }
         match Worker::spawn(&self.command, now) {
@@ -146,9 +164,14 @@ impl Pool {
         }
     }
 
+    fn wants_more(&self, waiting: usize) -> bool {
+        let starting = self.starting();
+        self.ready() + starting < self.target + waiting && starting < self.cores
+    }
+
     /// When there is something to do without any socket saying so.
     pub(crate) fn deadline(&self, waiting: usize) -> Option<Instant> {
-        let missing = self.ready() + self.starting() < self.target + waiting;
+        let missing = self.wants_more(waiting);
         self.workers.values().filter_map(|worker| worker.kill_at).chain(missing.then_some(self.not_before)).min()
     }
 

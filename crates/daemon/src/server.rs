@@ -33,8 +33,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves until SIGTERM or SIGINT.
 ///
-/// Prints a line `listening on URL` on standard output for each socket once clients can connect, and `ready` once
-/// workers are warm.
+/// Prints a line `listening on URL` on standard output for each socket once clients can connect, and `ready` once the
+/// pool of warm workers is full for the first time.
 ///
 /// # Errors
 /// A [`ServeError`] when it cannot begin, or cannot go on.
@@ -290,7 +290,7 @@ impl Server {
 
     /// Says once that clients will start fast from now on.
     fn announce(&mut self) {
-        if !self.announced && self.pool.ready() > 0 {
+        if !self.announced && self.pool.is_full() {
             self.announced = true;
             say("ready");
             notify::notify("STATUS=Workers are warm.");
