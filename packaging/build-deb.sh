@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Builds the Debian package and says where it is: packaging/build-deb.sh [FOLDER] (default: target/deb)
+# Builds the Debian package and says where it is: packaging/build-deb.sh [FOLDER] (default: target/debian)
 set -euo pipefail
 cd "$(dirname "$0")/.."
-out=$(realpath -m "${1:-target/deb}")
+out=$(realpath -m "${1:-${CARGO_TARGET_DIR:-target}/debian}")
 
 cargo build --release --locked -p ropeway-cli -p ropeway-icd
 release=${CARGO_TARGET_DIR:-target}/release

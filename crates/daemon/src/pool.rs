@@ -144,8 +144,9 @@ impl Pool {
     /// Starts what is missing: workers for `waiting` clients, and warm ones. Gives at most one start, so that the loop
     /// sees to clients in between; whether one was made.
     pub(crate) fn refill(&mut self, waiting: usize, now: Instant) -> bool {
-        if self.target > self.warm && now.duration_since(self.last_miss) > BURST_OVER {
+        if self.target > self.warm && now.duration_since(self.last_miss) >= BURST_OVER {
             self.target = self.warm;
+            self.retire();
         }
         if !self.wants_more(waiting) || now < self.not_before {
             return false;
@@ -164,6 +165,13 @@ impl Pool {
         }
     }
 
+    /// Lets warm workers go that a burst of clients has left over: each may hold memory of devices.
+    fn retire(&mut self) {
+        let excess = self.ready().saturating_sub(self.target);
+        let warm = self.workers.values_mut().filter(|worker| matches!(worker.state, State::Warm));
+        warm.take(excess).for_each(Worker::retire);
+    }
+
     fn wants_more(&self, waiting: usize) -> bool {
         let starting = self.starting();
         self.ready() + starting < self.target + waiting && starting < self.cores
@@ -171,8 +179,9 @@ impl Pool {
 
     /// When there is something to do without any socket saying so.
     pub(crate) fn deadline(&self, waiting: usize) -> Option<Instant> {
-        let missing = self.wants_more(waiting);
-        self.workers.values().filter_map(|worker| worker.kill_at).chain(missing.then_some(self.not_before)).min()
+        let missing = self.wants_more(waiting).then_some(self.not_before);
+        let burst = (self.target > self.warm).then_some(self.last_miss + BURST_OVER);
+        self.workers.values().filter_map(|worker| worker.kill_at).chain(missing).chain(burst).min()
     }
 
     /// Kills workers that have had their time to start or to end.
@@ -220,6 +229,7 @@ impl Pool {
                 warn!(worker = pid, %end, "a warm worker ended by itself");
                 self.failed(now);
             }
+            State::Retired => debug!(worker = pid, %end, "a worker that is no longer needed ends"),
             State::Starting | State::Failing => {
                 error!(
                     worker = pid, %end,
@@ -244,7 +254,7 @@ impl Pool {
         for worker in self.workers.values() {
             match worker.state {
                 State::Session(_) => worker.stop(),
-                State::Warm | State::Starting | State::Failing => worker.kill(),
+                State::Warm | State::Starting | State::Failing | State::Retired => worker.kill(),
             }
         }
         while !self.workers.is_empty() && Instant::now() < deadline && !hurry() {
@@ -268,5 +278,76 @@ impl Pool {
             info!(session = number, worker = pid, %end, "session ends with the server");
         }
         self.workers.remove(&pid);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A pool of workers that are shell scripts; their standard input is the control socket.
+    fn pool(script: &str, warm: usize) -> Pool {
+        let command = WorkerCommand { program: "/bin/sh".into(), args: vec!["-c".into(), script.into()] };
+        let mut pool = Pool::new(command, warm, Instant::now());
+        pool.cores = 8;
+        pool
+    }
+
+    const GOOD: &str = "printf R >&0; cat > /dev/null";
+
+    /// Drives a pool until `condition` holds.
+    fn drive(pool: &mut Pool, waiting: usize, condition: impl Fn(&Pool) -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while !condition(pool) {
+            assert!(Instant::now() < deadline, "waited in vain");
+            pool.refill(waiting, Instant::now());
+            for pid in pool.workers.keys().copied().collect::<Vec<_>>() {
+                if matches!(pool.workers[&pid].state, State::Starting) {
+                    pool.hear(pid);
+                }
+                pool.reap(pid, Instant::now());
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn it_fills_and_counts_those_who_wait() {
+        let mut pool = pool(GOOD, 2);
+        drive(&mut pool, 0, Pool::is_full);
+        assert_eq!(pool.workers.len(), 2);
+        drive(&mut pool, 3, |pool| pool.ready() == 5);
+    }
+
+    #[test]
+    fn a_burst_is_remembered_for_a_while() {
+        let mut pool = pool(GOOD, 1);
+        for _ in 0..20 {
+            pool.missed(Instant::now());
+        }
+        drive(&mut pool, 0, |pool| pool.ready() == BURST);
+        assert_eq!(pool.target, BURST);
+        pool.refill(0, Instant::now() + BURST_OVER);
+        drive(&mut pool, 0, |pool| pool.workers.len() == 1);
+        assert_eq!(pool.failures, 0);
+    }
+
+    #[test]
+    fn workers_that_fail_are_tried_again_ever_more_slowly() {
+        let mut pool = pool("exit 3", 1);
+        drive(&mut pool, 0, |pool| pool.failures == 2);
+        assert!(!pool.is_broken());
+        assert!(pool.not_before > Instant::now() + Duration::from_millis(100));
+        drive(&mut pool, 0, Pool::is_broken);
+        assert_eq!(pool.failures, HOPELESS);
+    }
+
+    #[test]
+    fn a_worker_that_hangs_is_killed() {
+        let mut pool = pool("exec sleep 100", 1);
+        pool.refill(0, Instant::now());
+        let due = pool.workers.values().next().and_then(|worker| worker.kill_at).unwrap();
+        pool.kill_hanging(due);
+        drive(&mut pool, 0, |pool| pool.failures == 1);
     }
 }

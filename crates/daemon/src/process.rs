@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -30,6 +31,8 @@ pub(crate) enum State {
     Failing,
     /// It waits for a client.
     Warm,
+    /// It is no longer needed; its end follows.
+    Retired,
     /// It serves one.
     Session(Session),
 }
@@ -130,6 +133,14 @@ impl Worker {
     /// It will serve nobody.
     pub(crate) fn is_failing(&mut self) {
         self.state = State::Failing;
+        self.kill_at = Some(Instant::now() + END_LIMIT);
+    }
+
+    /// Lets it go: at the end of its control socket it ends by itself.
+    pub(crate) fn retire(&mut self) {
+        // Closed already is as good.
+        let _ = self.control.shutdown(Shutdown::Both);
+        self.state = State::Retired;
         self.kill_at = Some(Instant::now() + END_LIMIT);
     }
 

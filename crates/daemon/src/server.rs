@@ -142,9 +142,6 @@ impl Server {
             .iter()
             .map(|(_, fd): &(Source, BorrowedFd<'_>)| PollFd::from_borrowed_fd(*fd, PollFlags::IN))
             .collect();
-        // Rounded up, so as not to wake just before the deadline.
-        let timeout =
-            timeout.map(|t| t + Duration::from_millis(1)).filter(|_| timeout != Some(Duration::ZERO)).or(timeout);
         let timeout = timeout.map(|t| Timespec { tv_sec: t.as_secs().cast_signed(), tv_nsec: t.subsec_nanos().into() });
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
