@@ -33,6 +33,7 @@ completions fish fish/vendor_completions.d/ropeway.fish
 
 doc=$root/usr/share/doc/ropeway
 install -D -m 644 -t "$doc" LICENSE-MIT LICENSE-APACHE
+install -D -m 644 -t "$doc/examples" packaging/ropeway.toml
 gzip -9nc CHANGELOG.md | install -m 644 /dev/stdin "$doc/changelog.gz"
 install -m 644 packaging/copyright "$doc/copyright"
 

@@ -19,6 +19,9 @@ pub struct Cli {
 #[derive(Subcommand, Debug)]
 pub enum Command {
     /// Offer this machine's OpenCL devices to clients
+    #[command(after_help = "ROPEWAY_LOG sets how much is logged on standard error: off, error, warn, info or debug.\n\
+        Other machines reach a server that listens on this one only through ssh:\n  \
+        ssh -N -L 7590:127.0.0.1:7590 THIS-MACHINE")]
     Serve(ServeArgs),
     /// Run a program with Ropeway's devices
     Run(RunArgs),

@@ -142,3 +142,14 @@ fn settings_that_are_wrong_keep_their_default() {
     assert_eq!(config.connect_timeout, DEFAULT_CONNECT_TIMEOUT);
     assert_eq!(config.problems.len(), 3, "{:?}", config.problems);
 }
+
+#[test]
+fn the_example_in_the_package_is_the_defaults() {
+    let folder = Folder::new("example");
+    folder.write("user/ropeway/ropeway.toml", include_str!("../../../../packaging/ropeway.toml"));
+    let (config, default) = (folder.load(&[]), Config::default());
+    assert!(config.problems.is_empty(), "{:?}", config.problems);
+    assert_eq!(config.servers, [ropeway_transport::Endpoint::default()]);
+    assert_eq!((config.presentation, config.log), (default.presentation, default.log));
+    assert_eq!(config.connect_timeout, default.connect_timeout);
+}
