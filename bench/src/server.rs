@@ -1,17 +1,15 @@
 //! The server under test.
 
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Stdio};
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use crate::process::Side;
 
-/// A server's time to listen.
-const PATIENCE: Duration = Duration::from_secs(20);
-
-/// What a server needs, once it listens, to have its workers warm.
-const WARM_UP: Duration = Duration::from_secs(2);
+/// A server's time to have its workers warm.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A `ropeway serve` of our own, ended when dropped.
 pub struct Server {
@@ -26,28 +24,32 @@ impl Server {
     /// # Errors
     /// A sentence that says why there is none.
     pub fn start(ropeway: &Path, side: &Side) -> Result<Self, String> {
-        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
-        let port = free.map_err(|e| format!("there is no free port: {e}"))?.port();
         let mut command = side.command(ropeway);
-        command.args(["serve", "--listen", &format!("tcp://127.0.0.1:{port}")]);
-        command.stdin(Stdio::null()).stdout(Stdio::null());
+        command.args(["serve", "--listen", "tcp://127.0.0.1:0"]).stdin(Stdio::null()).stdout(Stdio::piped());
         if std::env::var_os("ROPEWAY_BENCH_LOG").is_none() {
             command.stderr(Stdio::null());
         }
         let process = command.spawn().map_err(|e| format!("{} cannot be started: {e}", ropeway.display()))?;
-        let mut server = Self { process, port };
+        let mut server = Self { process, port: 0 };
+        // It says where it listens, and when its workers are warm.
+        let (send, said) = channel();
+        let out = server.process.stdout.take();
+        std::thread::spawn(move || {
+            let lines = out.into_iter().flat_map(|out| BufReader::new(out).lines());
+            lines.map_while(Result::ok).try_for_each(|line| send.send(line))
+        });
         let begun = Instant::now();
-        while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
-            if let Ok(Some(status)) = server.process.try_wait() {
-                return Err(format!("the server ended ({status}); ROPEWAY_BENCH_LOG=1 shows what it says"));
+        loop {
+            let line = said
+                .recv_timeout(PATIENCE.saturating_sub(begun.elapsed()))
+                .map_err(|_| format!("{} serves nobody; ROPEWAY_BENCH_LOG=1 shows what it says", ropeway.display()))?;
+            if let Some(port) = line.strip_prefix("listening on ").and_then(|url| url.rsplit(':').next()?.parse().ok())
+            {
+                server.port = port;
+            } else if line == "ready" {
+                return Ok(server);
             }
-            if begun.elapsed() > PATIENCE {
-                return Err(format!("the server does not listen on port {port} after {} s", PATIENCE.as_secs()));
-            }
-            std::thread::sleep(Duration::from_millis(20));
         }
-        std::thread::sleep(WARM_UP);
-        Ok(server)
     }
 
     /// Its address as clients write it.
