@@ -114,6 +114,54 @@ static void binaries(void)
     free(bytes);
 }
 
+/* Two programs, one with a header that is a program, compiled by themselves and linked. */
+static void separately(void)
+{
+    const char *sources[] = {"#include <own/triple.h>\n__kernel void scale(__global int *x, int by) { x[0] = triple(x[0]) + by; }\n",
+                             "int triple(int x) { return 3 * x; }\n", "int triple(int x);\n"};
+    const char *name = "own/triple.h";
+    cl_program parts[3], linked;
+    cl_program_binary_type type;
+    for (int i = 0; i < 3; i++)
+        MAKE(parts[i], clCreateProgramWithSource(context, 1, &sources[i], NULL, &status));
+    CHECK(clCompileProgram(parts[0], 1, &device, "", 1, &parts[2], &name, NULL, NULL));
+    CHECK(clCompileProgram(parts[1], 0, NULL, "", 0, NULL, NULL, NULL, NULL));
+    CHECK(clGetProgramBuildInfo(parts[1], device, CL_PROGRAM_BINARY_TYPE, sizeof type, &type, NULL));
+    printf("compiled: type %x\n", type);
+    MAKE(linked, clLinkProgram(context, 1, &device, NULL, 2, parts, NULL, NULL, &status));
+    CHECK(clGetProgramBuildInfo(linked, device, CL_PROGRAM_BINARY_TYPE, sizeof type, &type, NULL));
+    printf("linked: type %x, result %d\n", type, scaled(linked));
+    for (int i = 0; i < 3; i++)
+        CHECK(clReleaseProgram(parts[i]));
+    CHECK(clReleaseProgram(linked));
+    const char *broken = "int f(void) { return missing; }\n";
+    MAKE(parts[0], clCreateProgramWithSource(context, 1, &broken, NULL, &status));
+    printf("does not compile: %d\n", clCompileProgram(parts[0], 1, &device, "", 0, NULL, NULL, NULL, NULL));
+    CHECK(clReleaseProgram(parts[0]));
+}
+
+/* Headers in a folder of this machine's. */
+static void headers(void)
+{
+    char folder[] = "/tmp/ropeway-headers-XXXXXX", path[64], options[64];
+    REQUIRE(mkdtemp(folder) != NULL);
+    snprintf(path, sizeof path, "%s/factor.h", folder);
+    FILE *file = fopen(path, "w");
+    REQUIRE(file != NULL);
+    fputs("#pragma once\n#define FACTOR 17\n", file);
+    fclose(file);
+    const char *source = "#include \"factor.h\"\n#include \"factor.h\"\n"
+                         "__kernel void scale(__global int *x, int by) { x[0] *= by * FACTOR; }\n";
+    snprintf(options, sizeof options, "-I %s", folder);
+    cl_program program = build(source, options);
+    size_t length;
+    CHECK(clGetProgramInfo(program, CL_PROGRAM_SOURCE, 0, NULL, &length));
+    printf("with a header: %d, source %s\n", scaled(program), length == strlen(source) + 1 ? "as given" : "CHANGED");
+    CHECK(clReleaseProgram(program));
+    unlink(path);
+    rmdir(folder);
+}
+
 static void kernels(void)
 {
     cl_program program = build(SOURCE, "-cl-kernel-arg-info");
@@ -216,6 +264,8 @@ int main(void)
     failure();
     callback();
     binaries();
+    separately();
+    headers();
     kernels();
     local_memory();
     arguments_are_captured();

@@ -17,19 +17,31 @@ const MAIN: &str = "source.cl";
 
 /// `source` with everything included that can be found, or `None` where nothing is.
 ///
-/// `options` are those of the build; their `-I` folders are searched in order, relative ones from the current folder.
-pub fn expand(source: &[u8], options: &str) -> Option<Vec<u8>> {
-    expand_with(source, options, |path| std::fs::read(path).ok())
+/// `headers` are texts that the application gives for names (clCompileProgram); they come before all files. `options` are
+/// those of the build; their `-I` folders are searched in order, relative ones from the current folder.
+pub fn expand(source: &[u8], options: &str, headers: &[(&str, &[u8])]) -> Option<Vec<u8>> {
+    expand_with(source, options, headers, |path| std::fs::read(path).ok())
 }
 
 /// [`expand`] with another way to read files: `None` for one that is not there.
-fn expand_with(source: &[u8], options: &str, read: impl Fn(&Path) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
+fn expand_with(
+    source: &[u8],
+    options: &str,
+    headers: &[(&str, &[u8])],
+    read: impl Fn(&Path) -> Option<Vec<u8>>,
+) -> Option<Vec<u8>> {
     // Most programs include nothing, and are not looked at twice.
     if !source.windows(7).any(|word| word == b"include") {
         return None;
     }
-    let mut expansion =
-        Expansion { folders: folders(options), read: &read, out: Vec::new(), stack: Vec::new(), once: Vec::new() };
+    let mut expansion = Expansion {
+        headers,
+        folders: folders(options),
+        read: &read,
+        out: Vec::new(),
+        stack: Vec::new(),
+        once: Vec::new(),
+    };
     expansion.text(source, None).then_some(expansion.out)
 }
 
@@ -70,6 +82,7 @@ fn words(options: &str) -> Vec<String> {
 }
 
 struct Expansion<'a> {
+    headers: &'a [(&'a str, &'a [u8])],
     folders: Vec<PathBuf>,
     read: &'a dyn Fn(&Path) -> Option<Vec<u8>>,
     out: Vec<u8>,
@@ -132,8 +145,11 @@ impl Expansion<'_> {
         true
     }
 
-    /// A header's path and text: beside the file that includes it where its name is in quotation marks, then in the folders.
+    /// A header's path and text: one of the application's own, else beside the file that includes it where its name is in quotation marks, then in the folders.
     fn find(&self, name: &str, quoted: bool, from: Option<&Path>) -> Option<(PathBuf, Vec<u8>)> {
+        if let Some((_, text)) = self.headers.iter().find(|(known, _)| *known == name) {
+            return Some((name.into(), text.to_vec()));
+        }
         let beside = from.and_then(Path::parent).filter(|_| quoted);
         let places = beside.into_iter().chain(self.folders.iter().map(PathBuf::as_path));
         places.map(|folder| folder.join(name)).find_map(|path| Some(((self.read)(&path)?, path))).map(|(t, p)| (p, t))
@@ -238,7 +254,8 @@ mod tests {
             let text = FILES.iter().find(|(name, _)| Path::new(name) == path)?.1;
             Some(text.as_bytes().to_vec())
         };
-        expand_with(source.as_bytes(), options, read).map(|text| String::from_utf8(text).unwrap())
+        let headers: &[(&str, &[u8])] = &[("own/given.h", b"#include \"b.h\"\nint given;\n")];
+        expand_with(source.as_bytes(), options, headers, read).map(|text| String::from_utf8(text).unwrap())
     }
 
     #[test]
@@ -257,6 +274,12 @@ mod tests {
     fn a_header_finds_others_beside_it() {
         let text = expanded("#include \"sub/c.h\"\n", "-I/j").unwrap();
         assert!(text.contains("int d;"), "{text}");
+    }
+
+    #[test]
+    fn a_header_of_the_applications_own_needs_no_file() {
+        let text = expanded("#include <own/given.h>\n", "-I /i").unwrap();
+        assert!(text.contains("int given;") && text.contains("int b;"), "{text}");
     }
 
     #[test]

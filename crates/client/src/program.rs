@@ -9,7 +9,8 @@ use ropeway_protocol::content::ContentHash;
 use ropeway_protocol::ids::{ProgramId, TransferId};
 use ropeway_protocol::limits::CHUNK;
 use ropeway_protocol::messages::{
-    BuildProgram, CreateProgramWithBinary, CreateProgramWithSource, ProgramBinary, PutContent, ReleaseProgram,
+    BuildProgram, CompileProgram, CreateProgramWithBinary, CreateProgramWithSource, LinkProgram, ProgramBinary,
+    PutContent, ReleaseProgram,
 };
 use ropeway_protocol::types::{BinaryFor, BinaryReply, BuildReply, Built, DeviceBuild, KernelInfo};
 
@@ -172,10 +173,11 @@ impl Program {
     }
 
     /// Sees to it that the server compiles the source with all that it includes now, and with these options.
-    fn include(&self, options: &str) -> Result<Sent> {
+    fn include(&self, options: &str, headers: &[(String, Arc<Self>)]) -> Result<Sent> {
+        let headers: Vec<_> = headers.iter().map(|(name, program)| (name.as_str(), program.source())).collect();
         let mut sent = lock(&self.sent);
         if let (Some(source), Some(text)) = (&self.source, &sent.text) {
-            let wanted = includes::expand(source, options).map_or_else(|| Arc::clone(source), Arc::from);
+            let wanted = includes::expand(source, options, &headers).map_or_else(|| Arc::clone(source), Arc::from);
             if wanted != *text {
                 let before = std::mem::replace(&mut *sent, Sent::create(&self.context, wanted)?);
                 self.connection().post(&ReleaseProgram { program: before.id })?;
@@ -194,14 +196,71 @@ impl Program {
     /// # Errors
     /// What the native build call returned (CL_BUILD_PROGRAM_FAILURE, CL_INVALID_BUILD_OPTIONS, ...), [`crate::SERVER_LOST`].
     pub fn build(&self, devices: &[Arc<Device>], options: &str) -> Result<()> {
+        let indices = indices(devices);
+        self.translate(devices, options, &[], |program| {
+            self.connection().call(&BuildProgram { program, devices: indices.clone(), options })
+        })
+    }
+
+    /// Compiles it for `devices`, to be linked later (clCompileProgram). `headers` are programs whose sources it may
+    /// include, under these names.
+    ///
+    /// # Errors
+    /// What the native call returned (CL_COMPILE_PROGRAM_FAILURE, CL_INVALID_COMPILER_OPTIONS, ...),
+    /// [`crate::SERVER_LOST`].
+    pub fn compile(&self, devices: &[Arc<Device>], options: &str, headers: &[(String, Arc<Self>)]) -> Result<()> {
+        let indices = indices(devices);
+        self.translate(devices, options, headers, |program| {
+            self.connection().call(&CompileProgram { program, devices: indices.clone(), options })
+        })
+    }
+
+    /// Makes a program of compiled ones (clLinkProgram). The second result is what the native call returned: a link that
+    /// fails leaves a program with a log.
+    ///
+    /// # Errors
+    /// What the native call returned where there is no program, [`crate::SERVER_LOST`].
+    pub fn link(
+        context: &Arc<Context>,
+        devices: &[Arc<Device>],
+        inputs: &[Arc<Self>],
+        options: &str,
+    ) -> Result<(Arc<Self>, Status)> {
+        let connection = context.connection();
+        let id = ProgramId(connection.new_id());
+        let sent = Sent { id, text: None };
+        let program = Self::new(sent, context, devices.to_vec(), None);
+        options.clone_into(&mut lock(&program.options));
+        let inputs = inputs.iter().map(|input| input.id()).collect();
+        let link = LinkProgram { program: id, context: context.id(), devices: indices(devices), inputs, options };
+        match connection.call(&link)? {
+            BuildReply::Built(built) => {
+                let status = built.status;
+                *lock(&program.state) = Some(Arc::new(Build { devices: devices.to_vec(), built }));
+                Ok((program, status))
+            }
+            BuildReply::NeedContent(_) => {
+                crate::error!("the server {} asks for the source of a linked program", connection.endpoint());
+                Err(CL_OUT_OF_RESOURCES)
+            }
+        }
+    }
+
+    /// Has the server translate the source in the way that `ask` asks for, giving it the source where it lacks it.
+    fn translate(
+        &self,
+        devices: &[Arc<Device>],
+        options: &str,
+        headers: &[(String, Arc<Self>)],
+        ask: impl Fn(ProgramId) -> Result<BuildReply>,
+    ) -> Result<()> {
         options.clone_into(&mut lock(&self.options));
         *lock(&self.state) = None;
         let devices = devices.to_vec();
-        let Sent { id, text } = self.include(options)?;
+        let Sent { id, text } = self.include(options, headers)?;
         let text = text.as_deref().unwrap_or_default();
-        let build = BuildProgram { program: id, devices: devices.iter().map(|d| d.index()).collect(), options };
         for _ in 0..2 {
-            match self.connection().call(&build)? {
+            match ask(id)? {
                 BuildReply::Built(built) => {
                     let status = built.status;
                     *lock(&self.state) = Some(Arc::new(Build { devices, built }));
@@ -247,6 +306,11 @@ impl Program {
             status => Err(status),
         }
     }
+}
+
+/// The names that messages have for devices.
+fn indices(devices: &[Arc<Device>]) -> Vec<u32> {
+    devices.iter().map(|device| device.index()).collect()
 }
 
 impl Sent {

@@ -65,8 +65,7 @@ pub fn device_info(name: cl_device_info) -> Option<Answer> {
         CL_DEVICE_PARTITION_AFFINITY_DOMAIN => Ulong(0),
         CL_DEVICE_PARTITION_PROPERTIES | CL_DEVICE_PARTITION_TYPE => EmptyList,
 
-        // Programs come from source or binaries, and are built in one step.
-        CL_DEVICE_LINKER_AVAILABLE => Uint(CL_FALSE),
+        // Programs come from source or binaries.
         CL_DEVICE_IL_VERSION | CL_DEVICE_SPIR_VERSIONS | CL_DEVICE_BUILT_IN_KERNELS => EmptyString,
         CL_DEVICE_ILS_WITH_VERSION
         | CL_DEVICE_BUILT_IN_KERNELS_WITH_VERSION

@@ -78,6 +78,12 @@ messages! {
     post 26 create_kernel: CreateKernel<'a> { kernel: KernelId, program: ProgramId, name: &'a str };
     /// Sets one argument.
     post 27 set_kernel_arg: SetKernelArg<'a> { kernel: KernelId, index: u32, #[serde(borrow)] value: ArgValue<'a> };
+    /// Compiles a program's source, to be linked later, or says which contents the server lacks (clCompileProgram).
+    call 29 compile_program: CompileProgram<'a> { program: ProgramId, devices: Vec<u32>, options: &'a str } -> BuildReply;
+    /// Makes a program of compiled ones (clLinkProgram).
+    call 30 link_program: LinkProgram<'a> {
+        program: ProgramId, context: ContextId, devices: Vec<u32>, inputs: Vec<ProgramId>, options: &'a str,
+    } -> BuildReply;
     /// Drops a kernel.
     post 28 release_kernel: ReleaseKernel { kernel: KernelId };
 

@@ -1,5 +1,7 @@
 //! Programs: from their contents to kernels that can be described.
 
+use std::sync::Arc;
+
 use ropeway_abi as cl;
 use ropeway_protocol::ids::TransferId;
 use ropeway_protocol::limits::CHUNK;
@@ -12,6 +14,15 @@ use crate::error::End;
 use crate::native::{self, Device};
 use crate::objects::{Program, ProgramState, lock};
 
+/// How far a program's source is taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// To something that runs (clBuildProgram).
+    Build,
+    /// To something that can be linked (clCompileProgram).
+    Compile,
+}
+
 /// Builds a program for `devices` (all of its context's where empty), or says what contents are missing.
 ///
 /// # Errors
@@ -20,6 +31,7 @@ pub fn build(
     common: &Common,
     program: &Program,
     devices: &[(u32, Device)],
+    step: Step,
     options: &str,
 ) -> Result<BuildReply, Status> {
     let mut state = lock(&program.state);
@@ -32,11 +44,52 @@ pub fn build(
         let context = program.context.native.as_ref().map_err(|status| *status)?;
         state.native = Some(native::Program::from_source(context, &source_text));
     }
-    let ProgramState { native, kernels, .. } = &mut *state;
-    let native = native.as_ref().ok_or(cl::CL_INVALID_PROGRAM)?.as_ref().map_err(|status| *status)?;
+    let native = state.native.as_ref().ok_or(cl::CL_INVALID_PROGRAM)?.as_ref().map_err(|status| *status)?;
     let devices = if devices.is_empty() { &program.context.devices } else { devices };
     let native_devices: Vec<_> = devices.iter().map(|(_, device)| *device).collect();
-    let status = native.build(&native_devices, options).err().unwrap_or(cl::CL_SUCCESS);
+    let built = match step {
+        Step::Build => native.build(&native_devices, options),
+        Step::Compile => native.compile(&native_devices, options),
+    };
+    describe(&mut state, devices, built.err().unwrap_or(cl::CL_SUCCESS))
+}
+
+/// Makes `program` of compiled ones.
+///
+/// # Errors
+/// There is no native program to describe.
+pub fn link(
+    program: &Program,
+    devices: &[(u32, Device)],
+    inputs: &[Arc<Program>],
+    options: &str,
+) -> Result<BuildReply, Status> {
+    let context = program.context.native.as_ref().map_err(|status| *status)?;
+    let devices = if devices.is_empty() { &program.context.devices } else { devices };
+    let native_devices: Vec<_> = devices.iter().map(|(_, device)| *device).collect();
+    // A program may be given twice, and two links may share theirs: each is locked once, all in the same order.
+    let mut distinct: Vec<_> = inputs.iter().collect();
+    distinct.sort_by_key(|input| Arc::as_ptr(input));
+    distinct.dedup_by_key(|input| Arc::as_ptr(input));
+    let states: Vec<_> = distinct.iter().map(|input| lock(&input.state)).collect();
+    let mut natives = Vec::with_capacity(inputs.len());
+    for input in inputs {
+        let at = distinct.iter().position(|one| Arc::ptr_eq(one, input)).ok_or(cl::CL_INVALID_PROGRAM)?;
+        let native = states[at].native.as_ref().ok_or(cl::CL_INVALID_OPERATION)?;
+        natives.push(native.as_ref().map_err(|status| *status)?);
+    }
+    let (native, status) = native::Program::link(context, &native_devices, &natives, options)?;
+    drop(natives);
+    drop(states);
+    let mut state = lock(&program.state);
+    state.native = Some(Ok(native));
+    describe(&mut state, devices, status)
+}
+
+/// What came of a build, compilation or link that ended with `status`.
+fn describe(state: &mut ProgramState, devices: &[(u32, Device)], status: Status) -> Result<BuildReply, Status> {
+    let ProgramState { native, kernels, .. } = state;
+    let native = native.as_ref().ok_or(cl::CL_INVALID_PROGRAM)?.as_ref().map_err(|status| *status)?;
     let infos = devices.iter().map(|(_, device)| {
         let mut info = native.build_info(*device);
         info.binary_size = native.binary_size(*device);

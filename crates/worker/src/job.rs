@@ -36,7 +36,9 @@ pub enum Job {
     /// All bytes of a transfer have come: sees that they are in the buffer.
     Land(Arc<Gate>),
     /// Builds a program.
-    Build(Arc<Program>, Vec<(u32, native::Device)>, String, CallId<BuildReply>),
+    Build(Arc<Program>, Vec<(u32, native::Device)>, build::Step, String, CallId<BuildReply>),
+    /// Makes the first program of the others.
+    Link(Arc<Program>, Vec<(u32, native::Device)>, Vec<Arc<Program>>, String, CallId<BuildReply>),
     /// Makes a program of binaries.
     Load(Arc<Program>, Vec<(BinaryFor, native::Device)>, CallId<BinaryReply>),
     /// Sends a program's binary.
@@ -59,12 +61,13 @@ impl Job {
             Self::Deliver(cell) => deliver(common, &cell)?,
             Self::Begin(gate) => gate.begin(common)?,
             Self::Land(gate) => gate.land(common)?,
-            Self::Build(program, devices, options, call) => {
-                let reply = build::build(common, &program, &devices, &options);
-                let mut sending = common.outgoing.lock();
-                common.printed.forward(&mut sending)?;
-                sending.reply(&call, &reply);
-                sending.send()?;
+            Self::Build(program, devices, step, options, call) => {
+                let reply = build::build(common, &program, &devices, step, &options);
+                answer_build(common, &reply, &call)?;
+            }
+            Self::Link(program, devices, inputs, options, call) => {
+                let reply = build::link(&program, &devices, &inputs, &options);
+                answer_build(common, &reply, &call)?;
             }
             Self::Load(program, binaries, call) => {
                 let reply = build::load(common, &program, &binaries);
@@ -84,6 +87,14 @@ impl Job {
         }
         Ok(())
     }
+}
+
+/// What compilers print comes before the answer.
+fn answer_build(common: &Common, reply: &Result<BuildReply, Status>, call: &CallId<BuildReply>) -> Result<(), End> {
+    let mut sending = common.outgoing.lock();
+    common.printed.forward(&mut sending)?;
+    sending.reply(call, reply);
+    Ok(sending.send()?)
 }
 
 fn finish(common: &Common, queue: &Arc<Queue>, call: &CallId<Waited>) -> Result<(), End> {

@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ropeway_abi as cl;
+use ropeway_protocol::ids::ProgramId;
 use ropeway_protocol::limits::{MAX_CONTENT, MAX_EAGER, MAX_STAGED, MAX_TAIL};
 use ropeway_protocol::messages::*;
 use ropeway_protocol::types::{ArgKind, ArgValue, BinaryReply, BuildReply, InitialContents, Status, Waited};
 use ropeway_protocol::{CallId, Serve, Tail, content::ContentHash};
 
+use crate::build::Step;
 use crate::common::News;
 use crate::error::End;
 use crate::job::Job;
@@ -19,6 +21,12 @@ use crate::transfer::Direction;
 
 /// Flags of a buffer that concern the device; those about the host are the client's business.
 const DEVICE_FLAGS: u64 = cl::CL_MEM_READ_WRITE | cl::CL_MEM_WRITE_ONLY | cl::CL_MEM_READ_ONLY;
+
+/// The devices of a context that these indices name.
+fn devices_of(context: &Context, wanted: &[u32]) -> Result<Vec<(u32, native::Device)>, End> {
+    let find = |wanted: &u32| context.devices.iter().find(|(index, _)| index == wanted).copied();
+    wanted.iter().map(|index| find(index).ok_or_else(|| unknown(format_args!("device {index}")))).collect()
+}
 
 impl Serve for Session {
     type Error = End;
@@ -53,6 +61,7 @@ impl Serve for Session {
             first_error: Default::default(),
             dirty: Default::default(),
         });
+        lock(&self.common.queues).push(Arc::downgrade(&queue));
         let lane = Lane { queue, staging: Default::default(), barrier: None };
         Self::claim(total, &mut self.lanes.queues, m.queue, lane)
     }
@@ -163,11 +172,27 @@ impl Serve for Session {
 
     fn build_program(&mut self, m: BuildProgram<'_>, call: CallId<BuildReply>) -> Result<(), End> {
         let program = self.programs.get(&m.program).ok_or_else(|| unknown(m.program))?.clone();
-        let known = &program.context.devices;
-        let devices = m.devices.iter().map(|wanted| known.iter().find(|(index, _)| index == wanted).copied());
-        let devices: Option<Vec<_>> = devices.collect();
-        let devices = devices.ok_or_else(|| unknown(format_args!("a device of {}", m.program)))?;
-        self.start(Job::Build(program, devices, m.options.to_owned(), call));
+        let devices = devices_of(&program.context, &m.devices)?;
+        self.start(Job::Build(program, devices, Step::Build, m.options.to_owned(), call));
+        Ok(())
+    }
+
+    fn compile_program(&mut self, m: CompileProgram<'_>, call: CallId<BuildReply>) -> Result<(), End> {
+        let program = self.programs.get(&m.program).ok_or_else(|| unknown(m.program))?.clone();
+        let devices = devices_of(&program.context, &m.devices)?;
+        self.start(Job::Build(program, devices, Step::Compile, m.options.to_owned(), call));
+        Ok(())
+    }
+
+    fn link_program(&mut self, m: LinkProgram<'_>, call: CallId<BuildReply>) -> Result<(), End> {
+        let total = self.objects();
+        let context = self.context(m.context)?.clone();
+        let devices = devices_of(&context, &m.devices)?;
+        let input = |id: &ProgramId| self.programs.get(id).cloned().ok_or_else(|| unknown(*id));
+        let inputs = m.inputs.iter().map(input).collect::<Result<_, _>>()?;
+        let program = Arc::new(Program { context, state: Default::default() });
+        Self::claim(total, &mut self.programs, m.program, program.clone())?;
+        self.start(Job::Link(program, devices, inputs, m.options.to_owned(), call));
         Ok(())
     }
 

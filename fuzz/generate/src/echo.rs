@@ -131,6 +131,8 @@ impl Serve for Echo {
     echo_calls! {
         create_program_with_binary CreateProgramWithBinary -> ropeway_protocol::types::BinaryReply,
         build_program BuildProgram<'a> -> ropeway_protocol::types::BuildReply,
+        compile_program CompileProgram<'a> -> ropeway_protocol::types::BuildReply,
+        link_program LinkProgram<'a> -> ropeway_protocol::types::BuildReply,
         program_binary ProgramBinary -> u64,
         finish Finish -> ropeway_protocol::types::Waited,
         wait_for_events WaitForEvents -> ropeway_protocol::types::Waited,

@@ -107,6 +107,7 @@ pub const MESSAGES: &[Generator] = generators! { ropeway_protocol::MESSAGES:
     post CreateContext, post ReleaseContext, post CreateQueue, post ReleaseQueue, post Flush,
     post CreateBuffer, post ReleaseBuffer,
     post CreateProgramWithSource, call CreateProgramWithBinary, post PutContent, call BuildProgram, call ProgramBinary,
+    call CompileProgram, call LinkProgram,
     post ReleaseProgram, post CreateKernel, post SetKernelArg, post ReleaseKernel,
     post EnqueueKernel, post WriteBuffer, post WriteBufferTransfer, post TransferData, post ReadBuffer,
     post CopyBuffer, post FillBuffer, post Marker, post Barrier,

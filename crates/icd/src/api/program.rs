@@ -4,17 +4,17 @@ use std::ffi::{CStr, c_char, c_uchar, c_void};
 use std::sync::Arc;
 
 use ropeway_abi::{
-    CL_BUILD_NONE, CL_FALSE, CL_INVALID_BINARY, CL_INVALID_DEVICE, CL_INVALID_OPERATION, CL_INVALID_PROGRAM_EXECUTABLE,
-    CL_INVALID_VALUE, CL_PROGRAM_BINARIES, CL_PROGRAM_BINARY_SIZES, CL_PROGRAM_BINARY_TYPE,
-    CL_PROGRAM_BINARY_TYPE_NONE, CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE, CL_PROGRAM_BUILD_LOG,
-    CL_PROGRAM_BUILD_OPTIONS, CL_PROGRAM_BUILD_STATUS, CL_PROGRAM_CONTEXT, CL_PROGRAM_DEVICES, CL_PROGRAM_IL,
-    CL_PROGRAM_KERNEL_NAMES, CL_PROGRAM_NUM_DEVICES, CL_PROGRAM_NUM_KERNELS, CL_PROGRAM_REFERENCE_COUNT,
-    CL_PROGRAM_SCOPE_GLOBAL_CTORS_PRESENT, CL_PROGRAM_SCOPE_GLOBAL_DTORS_PRESENT, CL_PROGRAM_SOURCE, cl_context,
-    cl_device_id, cl_int, cl_program, cl_program_build_info, cl_program_info, cl_uint,
+    CL_BUILD_NONE, CL_FALSE, CL_INVALID_BINARY, CL_INVALID_CONTEXT, CL_INVALID_DEVICE, CL_INVALID_OPERATION,
+    CL_INVALID_PROGRAM_EXECUTABLE, CL_INVALID_VALUE, CL_PROGRAM_BINARIES, CL_PROGRAM_BINARY_SIZES,
+    CL_PROGRAM_BINARY_TYPE, CL_PROGRAM_BINARY_TYPE_NONE, CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE,
+    CL_PROGRAM_BUILD_LOG, CL_PROGRAM_BUILD_OPTIONS, CL_PROGRAM_BUILD_STATUS, CL_PROGRAM_CONTEXT, CL_PROGRAM_DEVICES,
+    CL_PROGRAM_IL, CL_PROGRAM_KERNEL_NAMES, CL_PROGRAM_NUM_DEVICES, CL_PROGRAM_NUM_KERNELS, CL_PROGRAM_REFERENCE_COUNT,
+    CL_PROGRAM_SCOPE_GLOBAL_CTORS_PRESENT, CL_PROGRAM_SCOPE_GLOBAL_DTORS_PRESENT, CL_PROGRAM_SOURCE, CL_SUCCESS,
+    cl_context, cl_device_id, cl_int, cl_program, cl_program_build_info, cl_program_info, cl_uint,
 };
 use ropeway_client::program::{self, Build};
 
-use super::both_or_neither;
+use super::{both_or_neither, put};
 use crate::guard;
 use crate::handle::{self, Handle};
 use crate::info::{Answered, Info};
@@ -142,14 +142,9 @@ pub unsafe extern "C" fn clBuildProgram(
         if found.client.attached_kernels() > 0 {
             return Err(CL_INVALID_OPERATION);
         }
-        let options = if options.is_null() {
-            "".into()
-        } else {
-            // SAFETY: the caller's promise; not null.
-            unsafe { CStr::from_ptr(options) }.to_string_lossy()
-        };
-        let devices: Vec<_> = devices.iter().map(|device| Arc::clone(&device.client)).collect();
-        let outcome = found.client.build(&devices, &options);
+        // SAFETY: the caller's promise.
+        let options = unsafe { text_of(options) };
+        let outcome = found.client.build(&clients_of(&devices), &options);
         // With pfn_notify the call need not wait for the build, but may; a program waits for the callback either way.
         if let Some(notify) = pfn_notify {
             // SAFETY: the application gave this function and argument for this.
@@ -157,6 +152,128 @@ pub unsafe extern "C" fn clBuildProgram(
         }
         outcome
     })
+}
+
+/// The text behind a pointer that may be null.
+///
+/// # Safety
+/// `text` is null or a NUL-terminated string.
+unsafe fn text_of(text: *const c_char) -> String {
+    if text.is_null() {
+        return String::new();
+    }
+    // SAFETY: the caller's promise; not null.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}
+
+fn clients_of(devices: &[Handle<Device>]) -> Vec<Arc<ropeway_client::system::Device>> {
+    devices.iter().map(|device| Arc::clone(&device.client)).collect()
+}
+
+/// clCompileProgram.
+pub unsafe extern "C" fn clCompileProgram(
+    program: cl_program,
+    num_devices: cl_uint,
+    device_list: *const cl_device_id,
+    options: *const c_char,
+    num_input_headers: cl_uint,
+    input_headers: *const cl_program,
+    header_include_names: *mut *const c_char,
+    pfn_notify: Option<unsafe extern "C" fn(cl_program, *mut c_void)>,
+    user_data: *mut c_void,
+) -> cl_int {
+    guard::status("clCompileProgram", || {
+        let found = Handle::<Program>::find(program)?;
+        // CL_INVALID_VALUE if device_list is NULL and num_devices is not 0, or the other way round; and if input_headers or
+        // header_include_names is NULL and num_input_headers is not 0, or the other way round.
+        // SAFETY: the caller's promise, here and below.
+        let (list, programs, names) = unsafe {
+            (
+                both_or_neither(num_devices, device_list)?,
+                both_or_neither(num_input_headers, input_headers)?,
+                both_or_neither(num_input_headers, header_include_names.cast_const())?,
+            )
+        };
+        // CL_INVALID_VALUE if pfn_notify is NULL but user_data is not NULL.
+        if pfn_notify.is_none() && !user_data.is_null() {
+            return Err(CL_INVALID_VALUE);
+        }
+        let devices = if list.is_empty() { found.devices.clone() } else { devices_of(&found.devices, list)? };
+        // CL_INVALID_OPERATION if program has no source, or if there are kernel objects attached to program.
+        if !found.client.has_source() || found.client.attached_kernels() > 0 {
+            return Err(CL_INVALID_OPERATION);
+        }
+        let mut headers = Vec::with_capacity(programs.len());
+        for (&program, &name) in programs.iter().zip(names) {
+            let header = Handle::<Program>::find(program)?;
+            // SAFETY: the caller's promise.
+            headers.push((unsafe { text_of(name) }, Arc::clone(&header.client)));
+        }
+        // SAFETY: the caller's promise.
+        let options = unsafe { text_of(options) };
+        let outcome = found.client.compile(&clients_of(&devices), &options, &headers);
+        if let Some(notify) = pfn_notify {
+            // SAFETY: the application gave this function and argument for this.
+            unsafe { notify(program, user_data) };
+        }
+        outcome
+    })
+}
+
+/// clLinkProgram.
+pub unsafe extern "C" fn clLinkProgram(
+    context: cl_context,
+    num_devices: cl_uint,
+    device_list: *const cl_device_id,
+    options: *const c_char,
+    num_input_programs: cl_uint,
+    input_programs: *const cl_program,
+    pfn_notify: Option<unsafe extern "C" fn(cl_program, *mut c_void)>,
+    user_data: *mut c_void,
+    errcode_ret: *mut cl_int,
+) -> cl_program {
+    let mut linked = CL_SUCCESS;
+    // SAFETY: the caller's promise, here and below.
+    let made = unsafe {
+        guard::create("clLinkProgram", errcode_ret, || {
+            let context = Handle::<Context>::find(context)?;
+            // CL_INVALID_VALUE if device_list is NULL and num_devices is not 0, or the other way round.
+            let list = both_or_neither(num_devices, device_list)?;
+            // CL_INVALID_VALUE if num_input_programs is 0 or input_programs is NULL.
+            let programs = both_or_neither(num_input_programs, input_programs)?;
+            // CL_INVALID_VALUE if pfn_notify is NULL but user_data is not NULL.
+            if programs.is_empty() || (pfn_notify.is_none() && !user_data.is_null()) {
+                return Err(CL_INVALID_VALUE);
+            }
+            let devices = if list.is_empty() { context.devices.clone() } else { devices_of(&context.devices, list)? };
+            let mut inputs = Vec::with_capacity(programs.len());
+            for &program in programs {
+                // CL_INVALID_PROGRAM if a program in input_programs is not a valid program object.
+                let input = Handle::<Program>::find(program)?;
+                // They have to be of this context; the specification names no other error for one that is not.
+                if input.context != context {
+                    return Err(CL_INVALID_CONTEXT);
+                }
+                inputs.push(Arc::clone(&input.client));
+            }
+            let options = text_of(options);
+            let (client, status) = program::Program::link(&context.client, &clients_of(&devices), &inputs, &options)?;
+            linked = status;
+            let program = Program { client, context: context.clone(), devices, binaries: Vec::new() };
+            Ok(Handle::new(&context, program)?.give())
+        })
+    };
+    if made.is_null() {
+        return made;
+    }
+    // CL_LINK_PROGRAM_FAILURE comes with a program, whose log says why.
+    // SAFETY: the caller's promise.
+    unsafe { put(errcode_ret, linked) };
+    if let Some(notify) = pfn_notify {
+        // SAFETY: the application gave this function and argument for this.
+        unsafe { notify(made, user_data) };
+    }
+    made
 }
 
 /// clRetainProgram.

@@ -72,13 +72,11 @@ unsupported! {
     status clEnqueueWriteBufferRect(A B C D E F G H I J K L M N);
     status clEnqueueCopyBufferRect(A B C D E F G H I J K L M);
 
-    // Native kernels, sub-devices, separate compilation.
+    // Native kernels, sub-devices, built-in kernels.
     status clEnqueueNativeKernel(A B C D E F G H I J);
     status clCreateSubDevices(A B C D E);
     status clCreateSubDevicesEXT(A B C D E);
     create clCreateProgramWithBuiltInKernels(A B C D);
-    status clCompileProgram(A B C D E F G H I);
-    create clLinkProgram(A B C D E F G H);
 
     // OpenCL 2.0 and later.
     create clCreatePipe(A B C D E);

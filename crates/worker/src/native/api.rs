@@ -65,6 +65,8 @@ api! {
     clCreateProgramWithBinary: clCreateProgramWithBinary_t;
     clReleaseProgram: clReleaseProgram_t;
     clBuildProgram: clBuildProgram_t;
+    clCompileProgram: clCompileProgram_t;
+    clLinkProgram: clLinkProgram_t;
     clGetProgramInfo: clGetProgramInfo_t;
     clGetProgramBuildInfo: clGetProgramBuildInfo_t;
     clCreateKernel: clCreateKernel_t;

@@ -86,6 +86,64 @@ impl Program {
         })
     }
 
+    /// clCompileProgram with exactly these options and no headers: the client has put them in their places.
+    ///
+    /// # Errors
+    /// What the native call returned.
+    pub fn compile(&self, devices: &[Device], options: &str) -> Result<(), Status> {
+        let devices: Vec<_> = devices.iter().map(|d| d.0).collect();
+        let options = CString::new(options).map_err(|_| cl::CL_INVALID_COMPILER_OPTIONS)?;
+        // SAFETY: the array has the announced length, the options end with NUL; without a callback the call blocks.
+        check(unsafe {
+            (api().clCompileProgram)(
+                self.0,
+                devices.len() as u32,
+                devices.as_ptr(),
+                options.as_ptr(),
+                0,
+                std::ptr::null(),
+                std::ptr::null_mut(),
+                None,
+                std::ptr::null_mut(),
+            )
+        })
+    }
+
+    /// clLinkProgram. A link that fails may still leave a program, for its log.
+    ///
+    /// # Errors
+    /// What the native call returned where it left no program.
+    pub fn link(
+        context: &Context,
+        devices: &[Device],
+        inputs: &[&Self],
+        options: &str,
+    ) -> Result<(Self, Status), Status> {
+        let devices: Vec<_> = devices.iter().map(|d| d.0).collect();
+        let inputs: Vec<_> = inputs.iter().map(|program| program.0).collect();
+        let options = CString::new(options).map_err(|_| cl::CL_INVALID_LINKER_OPTIONS)?;
+        let mut status = 0;
+        // SAFETY: the arrays have the announced lengths, the options end with NUL; without a callback the call blocks.
+        let program = unsafe {
+            (api().clLinkProgram)(
+                context.0,
+                devices.len() as u32,
+                devices.as_ptr(),
+                options.as_ptr(),
+                inputs.len() as u32,
+                inputs.as_ptr(),
+                None,
+                std::ptr::null_mut(),
+                &raw mut status,
+            )
+        };
+        match (program.is_null(), status) {
+            (false, status) => Ok((Self(program), status)),
+            (true, cl::CL_SUCCESS) => Err(cl::CL_LINK_PROGRAM_FAILURE),
+            (true, status) => Err(status),
+        }
+    }
+
     /// clGetProgramBuildInfo, all of it. What a native implementation cannot answer (as too old) is 0 or empty.
     pub fn build_info(&self, device: Device) -> DeviceBuild {
         let ask = |name: u32| {
