@@ -2,12 +2,12 @@
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 use ropeway_protocol::ids::ContextId;
 
 use crate::cache::Cache;
-use crate::objects::Cell;
+use crate::objects::{Cell, Queue};
 use crate::outgoing::Outgoing;
 use crate::printed::Printed;
 use crate::transfer::Gate;
@@ -35,6 +35,8 @@ pub struct Common {
     pub news: Sender<News>,
     /// Sources and binaries that clients sent.
     pub cache: Cache,
+    /// The session's queues.
+    pub queues: Mutex<Vec<Weak<Queue>>>,
     /// Events that callbacks were asked for.
     pub watched: Mutex<Vec<Arc<Watched>>>,
     /// Bytes held for small reads that are not finished.

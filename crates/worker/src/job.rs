@@ -8,20 +8,16 @@ use std::sync::atomic::Ordering;
 
 use ropeway_abi as cl;
 use ropeway_protocol::CallId;
-use ropeway_protocol::messages::{Completed, ContextError, ReadData, TransferFailed};
-use ropeway_protocol::types::{BinaryFor, BinaryReply, BuildReply, Completions, EventDone, Status, Waited};
-use smallvec::SmallVec;
+use ropeway_protocol::messages::ContextError;
+use ropeway_protocol::types::{BinaryFor, BinaryReply, BuildReply, Completions, Status, Waited};
 
 use crate::build;
 use crate::common::{Common, News};
 use crate::error::End;
 use crate::native;
-use crate::objects::{Cell, Cells, Program, Queue, lock};
-use crate::outgoing::Sending;
+use crate::objects::{Cell, Cells, Program, Queue};
+use crate::report::Report;
 use crate::transfer::Gate;
-
-/// Entries of an out-of-order queue that one answer looks at.
-const SCAN: usize = 1024;
 
 /// Something that may wait.
 pub enum Job {
@@ -98,45 +94,38 @@ fn answer_build(common: &Common, reply: &Result<BuildReply, Status>, call: &Call
 }
 
 fn finish(common: &Common, queue: &Arc<Queue>, call: &CallId<Waited>) -> Result<(), End> {
-    let mut status = match &queue.native {
+    let status = match &queue.native {
         Ok(native) => native.finish().err().unwrap_or(cl::CL_SUCCESS),
         Err(status) => *status,
     };
-    let mut done = Vec::new();
-    let mut sending = common.outgoing.lock();
-    common.printed.forward(&mut sending)?;
-    harvest(common, queue, &mut sending, &mut done)?;
-    let first = queue.first_error.swap(0, Ordering::AcqRel);
-    if status == cl::CL_SUCCESS {
-        status = first;
-    }
-    sending.reply(call, &Ok(Waited { status, completions: Completions { done } }));
-    Ok(sending.send()?)
+    answer_wait(common, status, std::iter::once(queue), &[], call)
 }
 
 fn wait(common: &Common, cells: &Cells, call: &CallId<Waited>) -> Result<(), End> {
-    let mut status = wait_natively(cells);
-    let mut done = Vec::new();
+    let status = wait_natively(cells);
+    answer_wait(common, status, cells.iter().filter_map(|cell| cell.queue.as_ref()), cells, call)
+}
+
+/// What was printed and read comes before the answer, which tells of the ends, and of the first error on `queues` that has no event to
+/// tell of it.
+fn answer_wait<'a>(
+    common: &Common,
+    mut status: Status,
+    queues: impl Iterator<Item = &'a Arc<Queue>>,
+    waited: &[Arc<Cell>],
+    call: &CallId<Waited>,
+) -> Result<(), End> {
     let mut sending = common.outgoing.lock();
     common.printed.forward(&mut sending)?;
-    let mut queues: SmallVec<[&Arc<Queue>; 4]> = SmallVec::new();
-    for queue in cells.iter().filter_map(|cell| cell.queue.as_ref()) {
-        if !queues.iter().any(|known| Arc::ptr_eq(known, queue)) {
-            queues.push(queue);
-        }
-    }
+    let mut report = Report::gather(common, waited, &sending);
+    report.send_data(common, &mut sending)?;
     for queue in queues {
-        harvest(common, queue, &mut sending, &mut done)?;
         let first = queue.first_error.swap(0, Ordering::AcqRel);
         if status == cl::CL_SUCCESS {
             status = first;
         }
     }
-    // What the look through the queues did not come to.
-    for cell in cells {
-        report(common, cell, &mut sending, &mut done)?;
-    }
-    sending.reply(call, &Ok(Waited { status, completions: Completions { done } }));
+    sending.reply(call, &Ok(Waited { status, completions: Completions { done: report.done } }));
     Ok(sending.send()?)
 }
 
@@ -170,107 +159,9 @@ fn deliver(common: &Common, cell: &Arc<Cell>) -> Result<(), End> {
         // How it ended is told with the data.
         let _ = event.wait();
     }
-    let mut done = Vec::new();
     let mut sending = common.outgoing.lock();
-    harvest_of(common, cell, &mut sending, &mut done)?;
-    if !done.is_empty() {
-        sending.note(&Completed { completions: Completions { done } });
-    }
+    Report::gather(common, std::slice::from_ref(cell), &sending).note(common, &mut sending)?;
     Ok(sending.send()?)
-}
-
-/// Tells the client of `cell`, and of all that ended on its queue before.
-fn harvest_of(
-    common: &Common,
-    cell: &Arc<Cell>,
-    sending: &mut Sending<'_>,
-    done: &mut Vec<EventDone>,
-) -> Result<(), End> {
-    if let Some(queue) = &cell.queue {
-        harvest(common, queue, sending, done)?;
-    }
-    report(common, cell, sending, done)
-}
-
-/// Tells the client of all on `queue` that has ended and that it was not told of yet: data are sent, ends go to `done`.
-pub fn harvest(
-    common: &Common,
-    queue: &Queue,
-    sending: &mut Sending<'_>,
-    done: &mut Vec<EventDone>,
-) -> Result<(), End> {
-    loop {
-        // Sending may block, and handlers need the list: it is not held meanwhile.
-        let mut ended: SmallVec<[(Arc<Cell>, Status); 16]> = SmallVec::new();
-        let mut pending = lock(&queue.pending);
-        if queue.in_order {
-            while ended.len() < 16
-                && let Some(cell) = pending.front()
-            {
-                let status = if cell.settled() { cl::CL_COMPLETE } else { cell.status() };
-                if status > cl::CL_COMPLETE {
-                    break;
-                }
-                if let Some(cell) = pending.pop_front()
-                    && !cell.settled()
-                {
-                    ended.push((cell, status));
-                }
-            }
-        } else {
-            let mut at = 0;
-            while at < pending.len().min(SCAN) && ended.len() < 16 {
-                let status = if pending[at].settled() { cl::CL_COMPLETE } else { pending[at].status() };
-                if status > cl::CL_COMPLETE {
-                    at += 1;
-                } else if let Some(cell) = pending.remove(at)
-                    && !cell.settled()
-                {
-                    ended.push((cell, status));
-                }
-            }
-        }
-        drop(pending);
-        if ended.is_empty() {
-            return Ok(());
-        }
-        for (cell, status) in ended {
-            hand_over(common, &cell, status, sending, done)?;
-        }
-    }
-}
-
-/// Tells the client of one command, if it has ended.
-fn report(common: &Common, cell: &Cell, sending: &mut Sending<'_>, done: &mut Vec<EventDone>) -> Result<(), End> {
-    if cell.settled() {
-        return Ok(());
-    }
-    match cell.status() {
-        status if status > cl::CL_COMPLETE => Ok(()),
-        status => hand_over(common, cell, status, sending, done),
-    }
-}
-
-/// Data first, then the end. Only who holds the right to send may do this, so nothing is told twice or half.
-fn hand_over(
-    common: &Common,
-    cell: &Cell,
-    status: Status,
-    sending: &mut Sending<'_>,
-    done: &mut Vec<EventDone>,
-) -> Result<(), End> {
-    if let Some(owed) = cell.take_owed() {
-        let transfer = owed.transfer;
-        match owed.read.bytes() {
-            Ok(bytes) => {
-                sending.note_with_tail(&ReadData { transfer, offset: 0 }, bytes)?;
-                common.staged_reads.fetch_sub(bytes.len(), Ordering::Relaxed);
-            }
-            Err(status) => sending.note(&TransferFailed { transfer, status }),
-        }
-    }
-    done.extend(cell.tell(status));
-    Ok(())
 }
 
 /// Passes news on to the client.
@@ -280,13 +171,9 @@ fn hand_over(
 pub fn pass_on(common: &Arc<Common>, news: News) -> Result<(), End> {
     match news {
         News::Ended(cell) => {
-            let mut done = Vec::new();
             let mut sending = common.outgoing.lock();
             common.printed.forward(&mut sending)?;
-            harvest_of(common, &cell, &mut sending, &mut done)?;
-            if !done.is_empty() {
-                sending.note(&Completed { completions: Completions { done } });
-            }
+            Report::gather(common, &[cell], &sending).note(common, &mut sending)?;
             Ok(sending.send()?)
         }
         News::Open(gate) => gate.begin(common),

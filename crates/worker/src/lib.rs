@@ -20,6 +20,7 @@ mod native;
 mod objects;
 mod outgoing;
 mod printed;
+mod report;
 mod run;
 mod serve;
 mod session;

@@ -119,6 +119,7 @@ fn serve(mut warm: Warm, socket: OwnedFd, hello: &Hello, options: WorkerOptions,
         printed,
         news: sender,
         cache: Cache::new(options.cache_folder, options.cache_bytes),
+        queues: Mutex::default(),
         watched: Mutex::default(),
         staged_reads: AtomicUsize::new(0),
     });

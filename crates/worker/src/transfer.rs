@@ -17,6 +17,7 @@ use crate::common::Common;
 use crate::error::End;
 use crate::native::{Event, Mapping, UserEvent};
 use crate::objects::{Buffer, Cell, lock};
+use crate::report::Report;
 
 /// Which way the bytes go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -91,6 +92,7 @@ impl Gate {
         if self.begun.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
+        self.tell_of_all_before(common)?;
         match self.direction {
             Direction::In => {
                 match outcome.and_then(|()| self.open()) {
@@ -111,6 +113,13 @@ impl Gate {
                 Err(status) => self.fail(common, status),
             },
         }
+    }
+
+    /// What comes before this in its queue has ended: the client is to know it when it has the bytes, or is rid of them.
+    fn tell_of_all_before(&self, common: &Common) -> Result<(), End> {
+        let mut sending = common.outgoing.lock();
+        Report::gather(common, &[], &sending).note(common, &mut sending)?;
+        Ok(sending.send()?)
     }
 
     /// Makes the place where bytes are received.

@@ -1,0 +1,104 @@
+//! What the client is told of commands that have ended.
+//!
+//! Whenever it is told something that it may have waited for, it is told of everything that had ended by then, on all
+//! queues: a command that comes before another must not look unfinished to a program that has seen the other one's end.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use ropeway_abi as cl;
+use ropeway_protocol::messages::{Completed, ReadData, TransferFailed};
+use ropeway_protocol::types::{Completions, EventDone, Status};
+
+use crate::common::Common;
+use crate::error::End;
+use crate::objects::{Cell, OwedRead, Queue, lock};
+use crate::outgoing::Sending;
+
+/// Entries of an out-of-order queue that are looked at.
+const SCAN: usize = 1024;
+
+/// Commands that have ended: their ends and their data.
+#[derive(Default)]
+pub struct Report {
+    /// How they ended.
+    pub done: Vec<EventDone>,
+    data: Vec<OwedRead>,
+}
+
+impl Report {
+    /// All that has ended and that the client was not told of yet, `waited` in particular.
+    ///
+    /// What is in the report is in no other: it must be sent by who holds the right to send, here shown by `_sending`.
+    pub fn gather(common: &Common, waited: &[Arc<Cell>], _sending: &Sending<'_>) -> Self {
+        let mut report = Self::default();
+        lock(&common.queues).retain(|queue| {
+            let Some(queue) = queue.upgrade() else { return false };
+            report.look_through(&queue);
+            true
+        });
+        // What the looks through the queues did not come to.
+        for cell in waited.iter().filter(|cell| !cell.settled()) {
+            let status = cell.status();
+            if status <= cl::CL_COMPLETE {
+                report.add(cell, status);
+            }
+        }
+        report
+    }
+
+    fn look_through(&mut self, queue: &Queue) {
+        let mut pending = lock(&queue.pending);
+        let mut at = 0;
+        while at < pending.len().min(SCAN) {
+            let cell = &pending[at];
+            let status = if cell.settled() { cl::CL_COMPLETE } else { cell.status() };
+            if status <= cl::CL_COMPLETE {
+                if let Some(cell) = pending.remove(at)
+                    && !cell.settled()
+                {
+                    self.add(&cell, status);
+                }
+            } else if queue.in_order {
+                return;
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    fn add(&mut self, cell: &Cell, status: Status) {
+        self.data.extend(cell.take_owed());
+        self.done.extend(cell.tell(status));
+    }
+
+    /// Adds the data.
+    ///
+    /// # Errors
+    /// What the socket said.
+    pub fn send_data(&mut self, common: &Common, sending: &mut Sending<'_>) -> Result<(), End> {
+        for OwedRead { transfer, read } in self.data.drain(..) {
+            match read.bytes() {
+                Ok(bytes) => {
+                    sending.note_with_tail(&ReadData { transfer, offset: 0 }, bytes)?;
+                    common.staged_reads.fetch_sub(bytes.len(), Ordering::Relaxed);
+                }
+                Err(status) => sending.note(&TransferFailed { transfer, status }),
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds all of it as notes: ends first, as data may be what a thread of the program waits for, and it may look at
+    /// the ends next.
+    ///
+    /// # Errors
+    /// What the socket said.
+    pub fn note(mut self, common: &Common, sending: &mut Sending<'_>) -> Result<(), End> {
+        if !self.done.is_empty() {
+            let done = std::mem::take(&mut self.done);
+            sending.note(&Completed { completions: Completions { done } });
+        }
+        self.send_data(common, sending)
+    }
+}
