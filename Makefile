@@ -53,7 +53,7 @@ e2e: packages build
 fuzz:
 	fuzz/brief.sh
 
-bench: build
+bench:
 	bench/run.sh
 
 golden:
