@@ -30,8 +30,9 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     let (program, rest) = args.program.split_first().ok_or_else(|| Failure::new("no program is given"))?;
     let mut command = Command::new(program);
     command.args(rest);
-    // Both loaders read this. ocl-icd prefers the other name where both are set.
-    command.env("OCL_ICD_VENDORS", &vendors).env_remove("OPENCL_VENDOR_PATH");
+    // Both loaders read this; older Khronos loaders put a file's name right behind it, so it has to end with a slash.
+    // ocl-icd prefers the other name where both are set.
+    command.env("OCL_ICD_VENDORS", vendors.join("")).env_remove("OPENCL_VENDOR_PATH");
     if args.only {
         // The Khronos loader adds these to what it finds in the folder.
         command.env_remove("OCL_ICD_FILENAMES");

@@ -142,7 +142,7 @@ fn run_sets_what_the_program_needs() {
     };
     let seen = run(
         &["--server", "gpu1,gpu2:5", "--server", "unix:/run/r", "--per-platform"],
-        "echo $ROPEWAY_SERVERS $ROPEWAY_PLATFORMS $1; ls $OCL_ICD_VENDORS; cat $OCL_ICD_VENDORS/*.icd",
+        "echo $ROPEWAY_SERVERS $ROPEWAY_PLATFORMS $1; ls $OCL_ICD_VENDORS; cat ${OCL_ICD_VENDORS}*.icd",
     );
     assert_eq!(
         seen,

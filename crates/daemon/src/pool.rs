@@ -10,8 +10,9 @@ use tracing::{debug, error, info, warn};
 use crate::options::WorkerCommand;
 use crate::process::{Session, State, Word, Worker};
 
-/// A burst of clients makes the pool keep up to this many times the usual number of warm workers.
-const BURST: usize = 4;
+/// A burst of clients makes the pool keep up to this many times the usual number of warm workers. Not more: on a GPU each
+/// holds some hundred MB.
+const BURST: usize = 2;
 
 /// So long after the last client that found no warm worker, the pool goes back to its usual size.
 const BURST_OVER: Duration = Duration::from_secs(30);
