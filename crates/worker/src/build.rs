@@ -1,6 +1,7 @@
 //! Programs: from their contents to kernels that can be described.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use ropeway_abi as cl;
 use ropeway_protocol::ids::TransferId;
@@ -13,6 +14,9 @@ use crate::common::Common;
 use crate::error::End;
 use crate::native::{self, Device};
 use crate::objects::{Program, ProgramState, lock};
+
+/// What a source that prints has in it, be it in a macro or a string.
+const PRINTF: &[u8] = b"printf";
 
 /// How far a program's source is taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,6 +45,9 @@ pub fn build(
         let Some(source_text) = common.cache.get(&source) else {
             return Ok(BuildReply::NeedContent(vec![source]));
         };
+        if [&source_text, options.as_bytes()].iter().any(|text| text.windows(PRINTF.len()).any(|word| word == PRINTF)) {
+            common.may_print.store(true, Ordering::Relaxed);
+        }
         let context = program.context.native.as_ref().map_err(|status| *status)?;
         state.native = Some(native::Program::from_source(context, &source_text));
     }
@@ -127,6 +134,8 @@ pub fn load(common: &Common, program: &Program, binaries: &[(BinaryFor, Device)]
     if !missing.is_empty() {
         return Ok(BinaryReply::NeedContent(missing));
     }
+    // Nobody can tell.
+    common.may_print.store(true, Ordering::Relaxed);
     let context = program.context.native.as_ref().map_err(|status| *status)?;
     let pairs: Vec<_> =
         binaries.iter().zip(&contents).filter_map(|((_, d), c)| c.as_ref().map(|c| (*d, c.as_slice()))).collect();

@@ -1,16 +1,18 @@
 //! What all of a session's threads share beside the reader of commands.
 
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, Weak};
 
 use ropeway_protocol::ids::ContextId;
 
 use crate::cache::Cache;
+use crate::error::End;
 use crate::objects::{Cell, Queue};
-use crate::outgoing::Outgoing;
+use crate::outgoing::{Outgoing, Sending};
 use crate::printed::Printed;
 use crate::transfer::Gate;
+use crate::waiters::Waiters;
 use crate::watch::Watched;
 
 /// What happened natively while nobody of the session was waiting for it.
@@ -23,6 +25,8 @@ pub enum News {
     ContextError(ContextId, String),
     /// There are events to look at.
     Look,
+    /// The session is over.
+    Over(End),
 }
 
 /// Shared by all threads of the session.
@@ -37,13 +41,25 @@ pub struct Common {
     pub cache: Cache,
     /// The session's queues.
     pub queues: Mutex<Vec<Weak<Queue>>>,
+    /// Threads that wait for events.
+    pub waiters: Waiters,
     /// Events that callbacks were asked for.
     pub watched: Mutex<Vec<Arc<Watched>>>,
+    /// Whether a kernel of the session may print. If not, a wait is answered without looking for what was printed.
+    pub may_print: AtomicBool,
     /// Bytes held for small reads that are not finished.
     pub staged_reads: AtomicUsize,
 }
 
 impl Common {
+    /// Adds what kernels have printed to what is about to be sent.
+    ///
+    /// # Errors
+    /// What the socket said.
+    pub fn forward_printed(&self, sending: &mut Sending<'_>) -> std::io::Result<()> {
+        if self.may_print.load(Ordering::Relaxed) { self.printed.forward(sending) } else { Ok(()) }
+    }
+
     /// Passes news on; when nobody listens any more, the session is over.
     pub fn tell(&self, news: News) {
         let _ = self.news.send(news);

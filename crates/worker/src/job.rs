@@ -116,7 +116,7 @@ fn answer_wait<'a>(
     call: &CallId<Waited>,
 ) -> Result<(), End> {
     let mut sending = common.outgoing.lock();
-    common.printed.forward(&mut sending)?;
+    common.forward_printed(&mut sending)?;
     let mut report = Report::gather(common, waited, &sending);
     report.send_data(common, &mut sending)?;
     for queue in queues {
@@ -172,7 +172,7 @@ pub fn pass_on(common: &Arc<Common>, news: News) -> Result<(), End> {
     match news {
         News::Ended(cell) => {
             let mut sending = common.outgoing.lock();
-            common.printed.forward(&mut sending)?;
+            common.forward_printed(&mut sending)?;
             Report::gather(common, &[cell], &sending).note(common, &mut sending)?;
             Ok(sending.send()?)
         }
@@ -183,5 +183,6 @@ pub fn pass_on(common: &Arc<Common>, news: News) -> Result<(), End> {
             Ok(sending.send()?)
         }
         News::Look => Ok(()),
+        News::Over(end) => Err(end),
     }
 }

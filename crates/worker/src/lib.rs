@@ -26,6 +26,7 @@ mod serve;
 mod session;
 mod team;
 mod transfer;
+mod waiters;
 mod warmup;
 mod watch;
 

@@ -29,6 +29,8 @@ pub struct Context {
     pub maps: bool,
     /// The queue that large transfers go over, made when first needed.
     transfers: OnceLock<Result<Arc<native::Queue>, Status>>,
+    /// Pinned memory for small reads, made when first needed; `None` where it does not help or cannot be had.
+    pool: OnceLock<Option<Arc<native::PinnedPool>>>,
     /// Pinned memory for data from the client.
     pub ring_in: Mutex<Option<native::Ring>>,
     /// Pinned memory for data to the client.
@@ -48,6 +50,7 @@ impl Context {
             devices,
             maps,
             transfers: OnceLock::new(),
+            pool: OnceLock::new(),
             ring_in: Mutex::default(),
             ring_out: Mutex::default(),
         }
@@ -63,6 +66,15 @@ impl Context {
             native::Queue::new(self.native.as_ref().map_err(|s| *s)?, device, 0).map(Arc::new)
         });
         queue.as_ref().map_err(|status| *status)
+    }
+
+    /// Pinned memory for small reads. Without it, they go to ordinary memory.
+    pub fn pool(&self) -> Option<&Arc<native::PinnedPool>> {
+        if self.maps {
+            return None;
+        }
+        let make = || native::PinnedPool::new(self.native.as_ref().ok()?, self.transfer_queue().ok()?).ok();
+        self.pool.get_or_init(make).as_ref()
     }
 
     /// Does something with one of the rings, which is made if need be.

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
@@ -120,7 +120,9 @@ fn serve(mut warm: Warm, socket: OwnedFd, hello: &Hello, options: WorkerOptions,
         news: sender,
         cache: Cache::new(options.cache_folder, options.cache_bytes),
         queues: Mutex::default(),
+        waiters: Default::default(),
         watched: Mutex::default(),
+        may_print: AtomicBool::new(false),
         staged_reads: AtomicUsize::new(0),
     });
     log.line(&format!("{name} begins"));
@@ -144,7 +146,7 @@ fn serve(mut warm: Warm, socket: OwnedFd, hello: &Hello, options: WorkerOptions,
         }
     });
 
-    let session = Session::new(common, warm, options.memory_quota, options.force_pinned);
+    let session = Session::new(common, warm, options.memory_quota);
     let reader = Reader { input: Input::new(link), session };
     Team::new(reader, move |end| over(end)).serve();
     // `over` ends the process.

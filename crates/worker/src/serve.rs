@@ -34,8 +34,7 @@ impl Serve for Session {
     fn create_context(&mut self, m: CreateContext) -> Result<(), End> {
         let total = self.objects();
         let made = self.warm.context(m.context, m.platform, &m.devices);
-        let (native, devices) = made.ok_or_else(|| unknown(format_args!("a device of {}", m.context)))?;
-        let context = Arc::new(Context::new(native, devices, self.force_pinned));
+        let context = made.ok_or_else(|| unknown(format_args!("a device of {}", m.context)))?;
         Self::claim(total, &mut self.contexts, m.context, context)
     }
 
@@ -283,7 +282,7 @@ impl Serve for Session {
             Ok(_) if held + size > MAX_STAGED => Err(cl::CL_OUT_OF_HOST_MEMORY),
             Ok(waits) => queue.native.as_ref().map_err(|status| *status).and_then(|native| {
                 let buffer = buffer.native.as_ref().map_err(|status| *status)?;
-                native::StagedRead::enqueue(native, buffer, m.offset, size, &waits)
+                native::StagedRead::enqueue(native, buffer, m.offset, size, &waits, queue.context.pool())
             }),
         };
         let read = match outcome {

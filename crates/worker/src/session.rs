@@ -67,8 +67,6 @@ pub struct Session {
     pub warm: Warm,
     /// Bytes of device memory that the session may take.
     pub memory_quota: Option<u64>,
-    /// For tests: use rings of pinned memory also where buffers could be mapped.
-    pub force_pinned: bool,
     /// Contexts.
     pub contexts: FxHashMap<ContextId, Arc<Context>>,
     /// Queues and events.
@@ -100,12 +98,11 @@ pub fn unknown(what: impl std::fmt::Display) -> End {
 
 impl Session {
     /// A session without objects.
-    pub fn new(common: Arc<Common>, warm: Warm, memory_quota: Option<u64>, force_pinned: bool) -> Self {
+    pub fn new(common: Arc<Common>, warm: Warm, memory_quota: Option<u64>) -> Self {
         Self {
             common,
             warm,
             memory_quota,
-            force_pinned,
             contexts: FxHashMap::default(),
             lanes: Lanes::default(),
             buffers: FxHashMap::default(),

@@ -13,7 +13,8 @@ use ropeway_protocol::types::Status;
 
 use crate::WorkerOptions;
 use crate::common::News;
-use crate::native::{self, Context, Device, ErrorSink, Platform, process};
+use crate::native::{self, Device, ErrorSink, Platform, process};
+use crate::objects;
 
 /// Set in workers: Ropeway's own OpenCL library offers no platforms to a process that has it.
 const WORKER_MARK: &str = "ROPEWAY_WORKER";
@@ -80,7 +81,8 @@ pub struct Warm {
     pub session: SessionId,
     /// Where natively raised news come in.
     pub news: (Sender<News>, Receiver<News>),
-    contexts: HashMap<(u32, u32), (Context, Arc<ContextErrors>)>,
+    contexts: HashMap<(u32, u32), (objects::Context, Arc<ContextErrors>)>,
+    force_pinned: bool,
 }
 
 impl Warm {
@@ -102,11 +104,15 @@ impl Warm {
             platforms: platforms.iter().map(describe).collect(),
         };
         let welcome = encode_opening(Opening::Welcome, &welcome);
-        let mut warm = Self { platforms, welcome, session, news, contexts: HashMap::new() };
+        let mut warm =
+            Self { platforms, welcome, session, news, contexts: HashMap::new(), force_pinned: options.force_pinned };
         for (index, platform) in warm.platforms.iter().enumerate() {
             for device in 0..platform.devices.len().min(WARM_DEVICES) {
                 // A device that refuses now (as it is taken by another process) is tried again when it is wanted.
-                if let (Ok(context), errors) = warm.make(platform, &[platform.devices[device]]) {
+                let (context, errors) = warm.make(platform, vec![(device as u32, platform.devices[device])]);
+                if context.native.is_ok() {
+                    // What a first read would otherwise wait for.
+                    context.pool();
                     warm.contexts.insert((index as u32, device as u32), (context, errors));
                 }
             }
@@ -114,31 +120,32 @@ impl Warm {
         Ok(warm)
     }
 
-    fn make(&self, platform: &WarmPlatform, devices: &[Device]) -> (Result<Context, Status>, Arc<ContextErrors>) {
+    /// A new context.
+    fn make(&self, platform: &WarmPlatform, devices: Vec<(u32, Device)>) -> (objects::Context, Arc<ContextErrors>) {
         let errors = Arc::new(ContextErrors { context: OnceLock::new(), news: self.news.0.clone() });
-        (Context::new(platform.native, devices, errors.clone()), errors)
+        let native: Vec<_> = devices.iter().map(|(_, device)| *device).collect();
+        let native = native::Context::new(platform.native, &native, errors.clone());
+        (objects::Context::new(native, devices, self.force_pinned), errors)
     }
 
-    /// A native context of these devices, which are of `platform`: a warm one if there is one left. `None` when the
-    /// platform or a device does not exist.
-    #[allow(clippy::type_complexity, reason = "the pair is taken apart at once by its one caller")]
-    pub fn context(
-        &mut self,
-        id: ContextId,
-        platform: u32,
-        devices: &[u32],
-    ) -> Option<(Result<Context, Status>, Vec<(u32, Device)>)> {
+    /// A context of these devices, which are of `platform`: a warm one if there is one left. `None` when the platform or a
+    /// device does not exist.
+    pub fn context(&mut self, id: ContextId, platform: u32, devices: &[u32]) -> Option<Arc<objects::Context>> {
         let known = self.platforms.get(platform as usize)?;
-        let native: Option<Vec<_>> = devices.iter().map(|d| known.devices.get(*d as usize).copied()).collect();
-        let native = native.filter(|native| !native.is_empty())?;
-        let warm = if let [device] = devices { self.contexts.remove(&(platform, *device)) } else { None };
-        let (context, errors) = match warm {
-            Some((context, errors)) => (Ok(context), errors),
-            None => self.make(self.platforms.get(platform as usize)?, &native),
+        let native = devices.iter().map(|index| Some((*index, *known.devices.get(*index as usize)?)));
+        let native: Vec<_> = native.collect::<Option<_>>()?;
+        let warm = match *devices {
+            [] => return None,
+            [device] => self.contexts.remove(&(platform, device)),
+            _ => None,
         };
-        // It is set here only, once for each native context.
+        let (context, errors) = match warm {
+            Some(warm) => warm,
+            None => self.make(self.platforms.get(platform as usize)?, native),
+        };
+        // It is set here only, once for each context.
         let _ = errors.context.set(id);
-        Some((context, devices.iter().copied().zip(native).collect()))
+        Some(Arc::new(context))
     }
 }
 

@@ -1,6 +1,6 @@
 //! News of native events that nobody of the session waits for.
 //!
-//! A native callback passes them on. Some implementations (PoCL 3.1 for one) call back for commands that complete but not
+//! A thread waits for them ([`crate::waiters`]), or a native callback passes them on. Some implementations (PoCL 3.1 for one) call back for commands that complete but not
 //! for those that end with an error; so what is waited for is also looked at now and then.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -29,8 +29,9 @@ impl Watched {
 
 impl Common {
     /// Passes `news` on once `event` has ended; at once without an event.
-    pub fn watch(&self, event: Option<Event>, news: News) {
+    pub fn watch(self: &Arc<Self>, event: Option<Event>, news: News) {
         let Some(event) = event else { return self.tell(news) };
+        let Err((event, news)) = self.wait_in_a_thread(event, news) else { return };
         let watched = Arc::new(Watched { event, news: Mutex::new(Some(news)) });
         let (called, sender) = (watched.clone(), self.news.clone());
         let asked = watched.event.on_end(move || {

@@ -65,6 +65,17 @@ impl Mapping {
         Ok(Self { queue: queue.clone(), buffer: buffer.clone(), at: at.cast(), len })
     }
 
+    /// Maps the whole of a buffer in pinned memory, to be read and written.
+    pub(super) fn pinned(queue: &Arc<Queue>, buffer: &Arc<Buffer>, size: u64) -> Result<Self, Status> {
+        Self::new(queue, buffer, 0, size, cl::CL_MAP_READ | cl::CL_MAP_WRITE)
+    }
+
+    /// The address of the byte at `offset`, which must be in the mapping.
+    pub(super) fn pointer_to(&self, offset: usize) -> *mut u8 {
+        assert!(offset < self.len, "an offset within the mapping");
+        self.at.wrapping_add(offset)
+    }
+
     /// The mapped bytes.
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: the native implementation mapped `len` bytes there until they are unmapped. Device memory that a
@@ -139,7 +150,7 @@ impl Ring {
         let flags = cl::CL_MEM_READ_WRITE | cl::CL_MEM_ALLOC_HOST_PTR;
         let size = (RING_CHUNK * RING_CHUNKS) as u64;
         let buffer = Arc::new(Buffer::new(context, flags, size, None)?);
-        let memory = Mapping::new(queue, &buffer, 0, size, cl::CL_MAP_READ | cl::CL_MAP_WRITE)?;
+        let memory = Mapping::pinned(queue, &buffer, size)?;
         Ok(Self { memory, queue: queue.clone(), copies: Default::default(), next: 0 })
     }
 

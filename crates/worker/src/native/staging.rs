@@ -1,12 +1,14 @@
 //! Host memory that small writes and reads go through while they wait for the device.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use ropeway_abi as cl;
 use ropeway_protocol::Tail;
 use ropeway_protocol::limits;
 use ropeway_protocol::types::Status;
 
+use super::pinned::{PinnedPiece, PinnedPool};
 use super::{Buffer, Event, Queue, Waits};
 
 /// Bytes of one arena. Pages that are never written take no memory.
@@ -99,12 +101,20 @@ impl Drop for Staging {
 /// A small read under way: the memory that it goes to, and its event.
 #[derive(Debug)]
 pub struct StagedRead {
-    memory: Vec<u8>,
+    /// `None` only while it is dropped.
+    memory: Option<Memory>,
     event: Event,
 }
 
+/// Where a small read goes to.
+#[derive(Debug)]
+enum Memory {
+    Ordinary(Vec<u8>),
+    Pinned(PinnedPiece),
+}
+
 impl StagedRead {
-    /// Enqueues a read of `size` bytes.
+    /// Enqueues a read of `size` bytes, into memory of `pool` where there is one with room.
     ///
     /// # Errors
     /// What the native call returned; CL_INVALID_VALUE when the range leaves the buffer.
@@ -114,11 +124,19 @@ impl StagedRead {
         offset: u64,
         size: usize,
         waits: &Waits<'_>,
+        pool: Option<&Arc<PinnedPool>>,
     ) -> Result<Self, Status> {
-        let mut memory = vec![0; size];
+        let mut memory = match pool.and_then(|pool| pool.take(size)) {
+            Some(piece) => Memory::Pinned(piece),
+            None => Memory::Ordinary(vec![0; size]),
+        };
+        let into = match &mut memory {
+            Memory::Ordinary(bytes) => bytes.as_mut_ptr(),
+            Memory::Pinned(piece) => piece.pointer(),
+        };
         // SAFETY: `memory` is not touched before the event has ended, and leaked by `drop` if it has not.
-        let event = unsafe { queue.read(buffer, offset, (memory.as_mut_ptr(), size), waits) }?;
-        Ok(Self { memory, event })
+        let event = unsafe { queue.read(buffer, offset, (into, size), waits) }?;
+        Ok(Self { memory: Some(memory), event })
     }
 
     /// The event of the read.
@@ -131,9 +149,11 @@ impl StagedRead {
     /// # Errors
     /// The status it ended with, or is in.
     pub fn bytes(&self) -> Result<&[u8], Status> {
-        match self.event.status() {
-            cl::CL_COMPLETE => Ok(&self.memory),
-            status => Err(status),
+        match (self.event.status(), &self.memory) {
+            (cl::CL_COMPLETE, Some(Memory::Ordinary(bytes))) => Ok(bytes),
+            (cl::CL_COMPLETE, Some(Memory::Pinned(piece))) => Ok(piece.bytes()),
+            (cl::CL_COMPLETE, None) => Ok(&[]),
+            (status, _) => Err(status),
         }
     }
 }
@@ -141,7 +161,7 @@ impl StagedRead {
 impl Drop for StagedRead {
     fn drop(&mut self) {
         if !self.event.ended() {
-            std::mem::forget(std::mem::take(&mut self.memory));
+            std::mem::forget(self.memory.take());
         }
     }
 }
