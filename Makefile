@@ -45,7 +45,7 @@ check:
 	scripts/deny.sh
 
 unit:
-	$(CARGO) test --workspace --exclude ropeway-tests --locked
+	$(CARGO) test --workspace --exclude ropeway-tests --locked --no-fail-fast
 
 e2e: packages build
 	$(CARGO) test -p ropeway-tests --locked

@@ -123,3 +123,13 @@ fn completions_and_man_pages_come_from_the_same_definitions() {
     let pages = program.args(["man", &folder]).run().success();
     assert!(pages.file("man/ropeway-serve.1").contains("plaintext"));
 }
+
+#[test]
+fn calls_are_traced_when_that_is_asked_for() {
+    let server = Server::start();
+    let program = Program::remote(c_program("vector_add"), server.url()).env("ROPEWAY_LOG", "debug");
+    let trace = program.run().success().stderr;
+    for call in ["clCreateContext", "clCreateBuffer", "clEnqueueNDRangeKernel", "clEnqueueReadBuffer"] {
+        assert!(trace.contains(call), "no {call} in:\n{trace}");
+    }
+}
