@@ -23,7 +23,10 @@ const SETTLE: Duration = Duration::from_millis(10);
 /// Starts of workers that have to fail one after the other before clients no longer wait for the next try.
 const HOPELESS: u32 = 3;
 
-/// The longest pause between two starts of workers that fail.
+/// The pause before the next start after one that failed; it doubles with each that follows.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+
+/// The longest such pause.
 const MAX_PAUSE: Duration = Duration::from_secs(5);
 
 /// The worker processes of a server, by process id.
@@ -129,7 +132,7 @@ impl Pool {
                     // It must have ended just now; its exit is logged in its turn.
                     warn!(worker = pid, %error, "a warm worker takes no client");
                     if let Some(worker) = self.workers.get_mut(&pid) {
-                        worker.is_failing();
+                        worker.gave_up();
                     }
                 }
             }
@@ -201,11 +204,11 @@ impl Pool {
         let Some(worker) = self.workers.get_mut(&pid) else { return };
         match worker.listen() {
             Word::Ready => {
-                worker.is_ready();
+                worker.became_ready();
                 self.failures = 0;
                 debug!(worker = pid, after = ?worker.started.elapsed(), "worker is warm");
             }
-            Word::Gone => worker.is_failing(),
+            Word::Gone => worker.gave_up(),
             Word::Nothing => {}
         }
     }
@@ -228,13 +231,14 @@ impl Pool {
             }
             State::Warm => {
                 warn!(worker = pid, %end, "a warm worker ended by itself");
-                self.failed(now);
+                // It could start, so the next can; but not in a tight loop.
+                self.not_before = self.not_before.max(now + FIRST_PAUSE);
             }
             State::Retired => debug!(worker = pid, %end, "a worker that is no longer needed ends"),
             State::Starting | State::Failing => {
                 error!(
                     worker = pid, %end,
-                    "a worker could not start; its own lines above say why (does clinfo work on this machine?)"
+                    "a worker ended before it had a client; its own lines above say why (does clinfo work on this machine?)"
                 );
                 self.failed(now);
             }
@@ -245,7 +249,7 @@ impl Pool {
     /// Waits longer after each failure before the next start.
     fn failed(&mut self, now: Instant) {
         self.failures += 1;
-        let pause = Duration::from_millis(100) * 2u32.saturating_pow(self.failures.min(10) - 1);
+        let pause = FIRST_PAUSE * 2u32.saturating_pow(self.failures.min(10) - 1);
         self.not_before = now + pause.min(MAX_PAUSE);
     }
 

@@ -125,13 +125,13 @@ impl Worker {
     }
 
     /// It is ready for a client.
-    pub(crate) fn is_ready(&mut self) {
+    pub(crate) fn became_ready(&mut self) {
         self.state = State::Warm;
         self.kill_at = None;
     }
 
     /// It will serve nobody.
-    pub(crate) fn is_failing(&mut self) {
+    pub(crate) fn gave_up(&mut self) {
         self.state = State::Failing;
         self.kill_at = Some(Instant::now() + END_LIMIT);
     }
