@@ -12,12 +12,12 @@ use crate::error::End;
 /// Bytes received with one call where many small frames are expected.
 const BUFFER: usize = 256 << 10;
 
-/// Tails from this size on are bulk: behind them, only the next frame's header is taken along, so that the next tail can
-/// go straight to where it belongs.
+/// Tails from this size on are bulk. The next frame is likely to be one more of the transfer, with as long a body: just so
+/// many bytes are received, and its tail goes straight to where it belongs, beginning at an aligned address there.
 const BULK: usize = 64 << 10;
 
-/// Bytes received at once between bulk frames: the header and body of one more.
-const BETWEEN_BULK: usize = 64;
+/// Free bytes that the buffer should have at its end before it is received into.
+const ROOM: usize = 64;
 
 /// Receives and cuts; one thread at a time.
 pub struct Input {
@@ -25,7 +25,8 @@ pub struct Input {
     buffer: Vec<u8>,
     start: usize,
     end: usize,
-    bulk: bool,
+    /// Behind a bulk frame: the length of its header and body.
+    bulk: Option<usize>,
 }
 
 /// A tail of which some bytes may be in the buffer already; the rest is on the link.
@@ -65,7 +66,7 @@ impl LinkTail<'_> {
 impl Input {
     /// The frames of `link`.
     pub fn new(link: Arc<Link>) -> Self {
-        Self { link, buffer: vec![0; BUFFER], start: 0, end: 0, bulk: false }
+        Self { link, buffer: vec![0; BUFFER], start: 0, end: 0, bulk: None }
     }
 
     /// Hands the next frame to its handler, if its header and body are in the buffer; says whether there was one.
@@ -86,7 +87,7 @@ impl Input {
         dispatch(handler, header, body, &mut tail_reader)?;
         tail_reader.skip()?;
         self.start = tail_end;
-        self.bulk = tail >= BULK;
+        self.bulk = (tail >= BULK).then_some(FRAME_HEADER_LEN + header.body as usize);
         Ok(true)
     }
 
@@ -141,14 +142,16 @@ impl Input {
         let have = self.end - self.start;
         if have == 0 {
             (self.start, self.end) = (0, 0);
-        } else if self.start + wanted.max(BETWEEN_BULK) > self.buffer.len() || self.start > self.buffer.len() / 2 {
+        } else if self.start + wanted.max(ROOM) > self.buffer.len() || self.start > self.buffer.len() / 2 {
             self.buffer.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, have);
         }
         if wanted > self.buffer.len() {
             self.buffer.resize(wanted, 0);
         }
-        let limit = if self.bulk { (self.start + wanted).max(self.end + BETWEEN_BULK) } else { self.buffer.len() };
+        // With part of a frame in the buffer, what is missing of its header and body is known.
+        let limit =
+            self.bulk.map_or(self.buffer.len(), |expected| self.start + if have == 0 { expected } else { wanted });
         Ok(limit.min(self.buffer.len()))
     }
 }
