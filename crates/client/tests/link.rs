@@ -287,3 +287,25 @@ fn callbacks_come_without_anybody_waiting() {
     drop((queue, context));
     drop(server);
 }
+
+#[test]
+fn a_server_that_gives_no_sign_of_life_is_lost_in_the_end() {
+    let (context, queue, server) = connect(|peer| {
+        // Alive to TCP, and nothing more.
+        std::thread::sleep(Duration::from_secs(40));
+        drop(peer);
+    });
+    let begin = Instant::now();
+    // One thread waits for an answer, another for being asked for its bytes.
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let buffer = Buffer::new(&context, 1, 2 * MAX_EAGER, None, None).unwrap();
+            let outcome = queue.enqueue_write(&buffer, 0, Box::new(vec![0; 2 * MAX_EAGER]), true, ALONE);
+            assert_eq!(outcome.unwrap_err(), SERVER_LOST);
+        });
+        assert_eq!(queue.finish(), Err(SERVER_LOST));
+    });
+    assert!(begin.elapsed() < Duration::from_secs(30), "a wait has an end");
+    drop((queue, context));
+    drop(server);
+}

@@ -90,6 +90,14 @@ impl Link {
         Ok(Self { fd: socket.into(), spins: cores >= CORES_TO_SPIN })
     }
 
+    /// From now on reading waits no longer than `patience` for the next byte, and then fails with [`ErrorKind::WouldBlock`].
+    ///
+    /// # Errors
+    /// What the socket said.
+    pub fn set_patience(&self, patience: Duration) -> io::Result<()> {
+        socket2::SockRef::from(&self.fd).set_read_timeout(Some(patience))
+    }
+
     /// Waits for bytes and reads some into `into`; 0 means that the peer has closed.
     ///
     /// # Errors
@@ -128,7 +136,8 @@ impl Link {
     /// Fills `into`.
     ///
     /// # Errors
-    /// What the socket said; [`ErrorKind::UnexpectedEof`] when the peer closed before it was full.
+    /// What the socket said; [`ErrorKind::UnexpectedEof`] when the peer closed before it was full; [`ErrorKind::WouldBlock`]
+    /// when nothing came for as long as [`Link::set_patience`] says.
     pub fn recv_exact(&self, mut into: &mut [u8]) -> io::Result<()> {
         while !into.is_empty() {
             // MSG_WAITALL saves wake-ups on large pieces; it may still return early.

@@ -40,6 +40,8 @@ pub(super) trait Deliver {
 pub(super) enum ReadError {
     /// The server or the network closed the link, or broke it.
     Link(io::Error),
+    /// The server does not answer, although the link is there.
+    Silent,
     /// The server sent what is not the protocol.
     Protocol(DecodeError),
 }

@@ -18,10 +18,11 @@ use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ropeway_protocol::handshake::Welcome;
 use ropeway_protocol::ids::ContextId;
+use ropeway_protocol::messages::Ping;
 use ropeway_protocol::{Call, Post, decode, encode_call, encode_post};
 use ropeway_transport::{Endpoint, Link};
 use rustc_hash::FxBuildHasher;
@@ -51,12 +52,22 @@ pub struct Connection {
     unset_user_events: AtomicUsize,
     /// Threads that wait for the server: they read and send what is to be read and sent.
     waiting: AtomicUsize,
+    /// How often a reader looked around since the last byte.
+    looks: AtomicU32,
+    /// When a sign of life was asked for, since the last byte.
+    asked_at: Mutex<Option<Instant>>,
     lost: AtomicBool,
     why_lost: OnceLock<String>,
 }
 
 /// How long a reader waits for bytes while something else can end its wait.
 const LOOK_AROUND: Duration = Duration::from_micros(500);
+
+/// A thread that waits for the server asks for a sign of life after so long without a byte from it.
+const SILENCE: Duration = Duration::from_secs(5);
+
+/// A server that gives none for so long is lost.
+const ANSWER: Duration = Duration::from_secs(10);
 
 /// Told of errors in a context (pfn_notify of clCreateContext).
 pub(crate) type ContextListener = Arc<dyn Fn(&str) + Send + Sync>;
@@ -218,9 +229,39 @@ impl Connection {
     fn read_patiently(&self, role: &mut inbox::Role<'_>) -> std::result::Result<(), inbox::ReadError> {
         // Another thread may send the last chunk that this one waits for, and no answer comes of that.
         if self.transfers.any_unsent() && !self.link.wait_readable(Some(LOOK_AROUND))? {
+            let looks = self.looks.fetch_add(1, Ordering::Relaxed) + 1;
+            if u128::from(looks) * LOOK_AROUND.as_nanos() < SILENCE.as_nanos() {
+                return Ok(());
+            }
+            self.looks.store(0, Ordering::Relaxed);
+            return self.ask_for_a_sign_of_life();
+        }
+        self.looks.store(0, Ordering::Relaxed);
+        if role.read(&self.link, true, self)? {
+            // Only ever set by the one who reads.
+            if let Ok(mut asked_at) = self.asked_at.try_lock() {
+                *asked_at = None;
+            }
             return Ok(());
         }
-        role.read(&self.link, true, self).map(drop)
+        self.ask_for_a_sign_of_life()
+    }
+
+    /// Nothing has come for a while. A command may take that long; a server that is alive still answers a ping.
+    fn ask_for_a_sign_of_life(&self) -> std::result::Result<(), inbox::ReadError> {
+        let mut asked_at = lock(&self.asked_at);
+        match *asked_at {
+            Some(at) if at.elapsed() < ANSWER => Ok(()),
+            Some(_) => Err(inbox::ReadError::Silent),
+            None => {
+                *asked_at = Some(Instant::now());
+                let number = self.next_call.fetch_add(1, Ordering::Relaxed).max(1);
+                // Nobody waits for this very answer: any bytes will do. A failure marks the connection as lost.
+                let _ =
+                    self.push(&[], |out| encode_call(out, number, &Ping { answer: 0 }, 0)).and_then(|()| self.flush());
+                Ok(())
+            }
+        }
     }
 
     /// Sends all that is pending and waits for what happens in this process, not at the server.
@@ -290,6 +331,7 @@ impl fmt::Display for inbox::ReadError {
                 f.write_str("it closed the connection")
             }
             Self::Link(error) => error.fmt(f),
+            Self::Silent => f.write_str("it gives no sign of life"),
             Self::Protocol(error) => write!(f, "it sent what is not the protocol: {error}"),
         }
     }

@@ -11,7 +11,7 @@ use ropeway_protocol::handshake::{
 };
 use ropeway_transport::{Endpoint, Link, Sender};
 
-use super::{Connection, events, helper, inbox, outbox, transfers};
+use super::{Connection, SILENCE, events, helper, inbox, outbox, transfers};
 use crate::stats::{STATS, count};
 
 /// Why there is no connection to a server.
@@ -63,6 +63,7 @@ impl Connection {
         let welcome = shake_hands(&link, deadline)?;
         // One for the connection itself, one for hello and welcome.
         count(&STATS.round_trips, 2);
+        link.set_patience(SILENCE)?;
         let connection = Arc::new(Self {
             link,
             endpoint: endpoint.clone(),
@@ -78,6 +79,8 @@ impl Connection {
             next_id: AtomicU64::new(1),
             unset_user_events: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
+            looks: AtomicU32::new(0),
+            asked_at: Default::default(),
             lost: AtomicBool::new(false),
             why_lost: Default::default(),
         });
