@@ -2,6 +2,8 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -21,6 +23,7 @@ pub enum Fault {
 /// A listening proxy.
 pub struct Proxy {
     url: String,
+    frozen: Arc<AtomicBool>,
 }
 
 impl Proxy {
@@ -28,7 +31,8 @@ impl Proxy {
     pub fn to(address: &str, fault: Fault) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
         let url = format!("tcp://{}", listener.local_addr().expect("it is bound"));
-        let address = address.to_owned();
+        let frozen = Arc::new(AtomicBool::new(false));
+        let (address, stop) = (address.to_owned(), Arc::clone(&frozen));
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 let Ok(server) = TcpStream::connect(&address) else { continue };
@@ -38,23 +42,32 @@ impl Proxy {
                 let up = (client.try_clone(), server.try_clone());
                 let (Ok(from), Ok(to)) = up else { continue };
                 let up = if let Fault::Delay(_) = fault { fault } else { Fault::None };
-                thread::spawn(move || pump(from, to, up));
-                thread::spawn(move || pump(server, client, fault));
+                let (stop_up, stop_down) = (Arc::clone(&stop), Arc::clone(&stop));
+                thread::spawn(move || pump(from, to, up, &stop_up));
+                thread::spawn(move || pump(server, client, fault, &stop_down));
             }
         });
-        Self { url }
+        Self { url, frozen }
     }
 
     /// Where clients find it.
     pub fn url(&self) -> &str {
         &self.url
     }
+
+    /// From now on nothing passes, and nobody is told: as if the cable were pulled.
+    pub fn freeze(&self) {
+        self.frozen.store(true, Ordering::Relaxed);
+    }
 }
 
-fn pump(mut from: TcpStream, mut to: TcpStream, fault: Fault) {
+fn pump(mut from: TcpStream, mut to: TcpStream, fault: Fault, frozen: &AtomicBool) {
     let mut passed = 0;
     let mut piece = vec![0; 64 << 10];
     while let Ok(n @ 1..) = from.read(&mut piece) {
+        while frozen.load(Ordering::Relaxed) {
+            thread::sleep(Duration::from_millis(50));
+        }
         let before = passed;
         passed += n as u64;
         let mut bytes = &mut piece[..n];

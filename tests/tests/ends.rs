@@ -89,6 +89,27 @@ fn the_link_garbles() {
     assert!(program.stdout.contains("ended with -"), "{}", program.stdout);
 }
 
+/// Nobody says that the cable was pulled; a server that gives no sign of life for 15 seconds is taken for lost.
+#[test]
+fn the_link_goes_silent() {
+    let server = Server::start();
+    let silenced = Proxy::to(server.address(), Fault::None);
+    let mut programs: Vec<_> = ["finish", "read"].map(|mode| start(mode, silenced.url())).into();
+    // One that waits as long, but for a server that lives, goes on waiting.
+    let mut patient = start("events", server.url());
+    silenced.freeze();
+    let since = Instant::now();
+    for program in &mut programs {
+        let ended = program.line();
+        assert!(ended.starts_with("ended with -"), "{ended}");
+    }
+    assert!(since.elapsed() < Duration::from_secs(20), "only after {:?}", since.elapsed());
+    thread::sleep(Duration::from_secs(18).saturating_sub(since.elapsed()));
+    assert!(process::is_alive(patient.pid()));
+    process::kill(server.worker_of(patient.pid()));
+    assert!(patient.line().starts_with("ended with -"));
+}
+
 #[test]
 fn the_link_is_slow() {
     let server = Server::start();
