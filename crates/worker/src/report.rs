@@ -78,11 +78,9 @@ impl Report {
     /// What the socket said.
     pub fn send_data(&mut self, common: &Common, sending: &mut Sending<'_>) -> Result<(), End> {
         for OwedRead { transfer, read } in self.data.drain(..) {
+            common.staged_reads.fetch_sub(read.size(), Ordering::Relaxed);
             match read.bytes() {
-                Ok(bytes) => {
-                    sending.note_with_tail(&ReadData { transfer, offset: 0 }, bytes)?;
-                    common.staged_reads.fetch_sub(bytes.len(), Ordering::Relaxed);
-                }
+                Ok(bytes) => sending.note_with_tail(&ReadData { transfer, offset: 0 }, bytes)?,
                 Err(status) => sending.note(&TransferFailed { transfer, status }),
             }
         }

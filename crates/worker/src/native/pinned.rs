@@ -75,6 +75,11 @@ impl PinnedPiece {
         self.pool.memory.pointer_to(self.first * BLOCK)
     }
 
+    /// How many bytes.
+    pub(super) fn size(&self) -> usize {
+        self.len
+    }
+
     /// The bytes; nothing may be writing them.
     pub(super) fn bytes(&self) -> &[u8] {
         // SAFETY: the piece's blocks lie within the mapping, which the pool keeps; the caller knows that the read into

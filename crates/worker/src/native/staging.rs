@@ -139,6 +139,15 @@ impl StagedRead {
         Ok(Self { memory: Some(memory), event })
     }
 
+    /// How many bytes it reads.
+    pub fn size(&self) -> usize {
+        match &self.memory {
+            Some(Memory::Ordinary(bytes)) => bytes.len(),
+            Some(Memory::Pinned(piece)) => piece.size(),
+            None => 0,
+        }
+    }
+
     /// The event of the read.
     pub fn event(&self) -> &Event {
         &self.event
