@@ -19,10 +19,6 @@ use crate::stats::{STATS, count};
 /// Bytes asked of the socket at once, while frames are small.
 const READ: usize = 64 << 10;
 
-/// Bytes asked of the socket at once after a frame with a long tail: the next one's header and body, so that its tail can
-/// be received straight to where it belongs.
-const READ_BETWEEN_TAILS: usize = 256;
-
 /// Tails longer than this are worth receiving straight to where they belong.
 const LONG_TAIL: usize = 32 << 10;
 
@@ -67,7 +63,9 @@ pub(super) struct Reader {
     buffer: Vec<u8>,
     start: usize,
     end: usize,
-    after_long_tail: bool,
+    /// After a frame with a long tail, the bytes of its header and body: as much is asked for next and no more, so that the
+    /// next such tail is received straight, and aligned, to where it belongs. 0 after other frames.
+    between_tails: usize,
 }
 
 /// The reader role; leaving it wakes a waiter who needs it.
@@ -151,7 +149,18 @@ impl Reader {
         if self.buffer.len() < self.end + READ {
             self.buffer.resize(self.end + READ, 0);
         }
-        let most = if self.after_long_tail { READ_BETWEEN_TAILS } else { READ };
+        let most = match self.between_tails {
+            0 => READ,
+            usual => {
+                let have = &self.buffer[self.start..self.end];
+                match have.first_chunk().and_then(|header| FrameHeader::from_bytes(header, MAX_BODY_TO_CLIENT).ok()) {
+                    // Another kind of frame, or one that is a little longer than the one before: the rest of its body.
+                    Some(header) => (FRAME_HEADER_LEN + header.body as usize).saturating_sub(have.len()).max(1),
+                    None => usual.saturating_sub(have.len()).max(1),
+                }
+            }
+        };
+        let most = most.min(READ);
         let room = &mut self.buffer[self.end..self.end + most];
         let got = if wait { link.recv(room) } else { link.try_recv(room) };
         match got {
@@ -180,7 +189,8 @@ impl Reader {
             to.deliver(header, body, &mut tail).map_err(ReadError::Protocol)?;
             tail.skip()?;
             self.start += taken;
-            self.after_long_tail = header.tail as usize > LONG_TAIL;
+            let is_long = header.tail as usize > LONG_TAIL;
+            self.between_tails = if is_long { FRAME_HEADER_LEN + header.body as usize } else { 0 };
             any = true;
         }
         // A frame that is not whole moves to the front when the next read would not fit behind it.
