@@ -76,6 +76,18 @@ impl Program {
         Self { command, limit: Duration::from_secs(120), home }
     }
 
+    /// `program` with the home of whoever runs the tests, for tools that live there.
+    pub fn here(program: impl AsRef<OsStr>) -> Self {
+        let mut this = Self::native(program);
+        for name in ["HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"] {
+            match std::env::var_os(name) {
+                Some(value) => this.command.env(name, value),
+                None => this.command.env_remove(name),
+            };
+        }
+        this
+    }
+
     /// `program` with only the devices of these servers (URLs with commas between them).
     pub fn remote(program: impl AsRef<OsStr>, servers: &str) -> Self {
         let this = Self::beside_local(program, servers);

@@ -1,0 +1,36 @@
+//! The Debian package: one program, one library, one .icd file.
+
+use std::fs;
+
+use ropeway_tests::places::{c_program, root};
+use ropeway_tests::program::Program;
+use ropeway_tests::server::Server;
+
+#[test]
+fn the_package_holds_all_that_a_program_needs() {
+    let folder = tempfile::tempdir().unwrap();
+    let (debian, unpacked) = (folder.path().join("debian"), folder.path().join("root"));
+    let script = Program::here(root().join("packaging/build-deb.sh")).args([&debian]).within(root());
+    script.limit(std::time::Duration::from_secs(600)).run().success();
+    let package = fs::read_dir(&debian).unwrap().next().unwrap().unwrap().path();
+    assert_eq!(package.extension().unwrap(), "deb");
+    Program::here("dpkg-deb").args(["-x".as_ref(), package.as_os_str(), unpacked.as_os_str()]).run().success();
+
+    // Where the .icd file says it is, there is a library that works.
+    let icd = fs::read_to_string(unpacked.join("etc/OpenCL/vendors/ropeway.icd")).unwrap();
+    let library = unpacked.join(icd.trim().trim_start_matches('/'));
+    assert!(library.is_file(), "{}", library.display());
+    let vendors = folder.path().join("vendors");
+    fs::create_dir(&vendors).unwrap();
+    fs::write(vendors.join("ropeway.icd"), library.display().to_string()).unwrap();
+    let server = Server::start();
+    let program = Program::native(c_program("listing"));
+    let program = program.env("OCL_ICD_VENDORS", &vendors).env("ROPEWAY_SERVERS", server.url());
+    assert_eq!(program.run().success().stdout, "Ropeway: 1 devices (0)\n1 platforms\n");
+
+    let version = Program::native(unpacked.join("usr/bin/ropeway")).args(["--version"]).run().success();
+    assert!(version.stdout.starts_with("ropeway "), "{}", version.stdout);
+    for page in ["ropeway.1.gz", "ropeway-serve.1.gz", "ropeway-run.1.gz"] {
+        assert!(unpacked.join("usr/share/man/man1").join(page).is_file(), "no {page}");
+    }
+}
