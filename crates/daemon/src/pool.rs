@@ -17,8 +17,12 @@ const BURST: usize = 2;
 /// So long after the last client that found no warm worker, the pool goes back to its usual size.
 const BURST_OVER: Duration = Duration::from_secs(30);
 
-/// A new session has this long before the replacement of its worker starts to take processor time from it.
-const SETTLE: Duration = Duration::from_millis(10);
+/// A new session has this long before the replacement of its worker starts to take processor time, and the driver's
+/// locks, from it: as long as half of the pool is still warm ...
+const SETTLE: Duration = Duration::from_secs(1);
+
+/// ... and when less is.
+const SETTLE_IN_HASTE: Duration = Duration::from_millis(10);
 
 /// Starts of workers that have to fail one after the other before clients no longer wait for the next try.
 const HOPELESS: u32 = 3;
@@ -43,6 +47,8 @@ pub(crate) struct Pool {
     /// Workers that ended before they were ready, since the last that became ready.
     failures: u32,
     not_before: Instant,
+    /// When the newest session is no longer to be spared.
+    settled: Instant,
     sessions_begun: u64,
 }
 
@@ -71,6 +77,7 @@ impl Pool {
             cores,
             failures: 0,
             not_before: now,
+            settled: now,
             sessions_begun: 0,
         }
     }
@@ -123,9 +130,12 @@ impl Pool {
                         session = self.sessions_begun, worker = pid, %peer, program = %hello.program, pid = hello.pid,
                         release = %hello.release, "session begins"
                     );
-                    if self.ready() > 0 {
-                        self.not_before = self.not_before.max(Instant::now() + SETTLE);
-                    }
+                    let settle = match self.ready() {
+                        0 => Duration::ZERO,
+                        ready if ready * 2 < self.target => SETTLE_IN_HASTE,
+                        _ => SETTLE,
+                    };
+                    self.settled = Instant::now() + settle;
                     return Ok(());
                 }
                 Err(error) => {
@@ -152,7 +162,7 @@ impl Pool {
             self.target = self.warm;
             self.retire();
         }
-        if !self.wants_more(waiting) || now < self.not_before {
+        if !self.wants_more(waiting) || now < self.next_start(waiting) {
             return false;
         }
         match Worker::spawn(&self.command, now) {
@@ -178,12 +188,19 @@ impl Pool {
 
     fn wants_more(&self, waiting: usize) -> bool {
         let starting = self.starting();
-        self.ready() + starting < self.target + waiting && starting < self.cores
+        // While some are warm nobody is in a hurry: sessions are disturbed by one start at a time.
+        let at_once = if self.ready() > 0 && waiting == 0 { 1 } else { self.cores };
+        self.ready() + starting < self.target + waiting && starting < at_once
+    }
+
+    /// When a worker may be started: at once for clients that wait, unless workers fail.
+    fn next_start(&self, waiting: usize) -> Instant {
+        if waiting > 0 { self.not_before } else { self.not_before.max(self.settled) }
     }
 
     /// When there is something to do without any socket saying so.
     pub(crate) fn deadline(&self, waiting: usize) -> Option<Instant> {
-        let missing = self.wants_more(waiting).then_some(self.not_before);
+        let missing = self.wants_more(waiting).then_some(self.next_start(waiting));
         let burst = (self.target > self.warm).then_some(self.last_miss + BURST_OVER);
         self.workers.values().filter_map(|worker| worker.kill_at).chain(missing).chain(burst).min()
     }
