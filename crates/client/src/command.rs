@@ -26,8 +26,15 @@ pub struct Order<'a> {
 pub type Enqueued = Option<Arc<Event>>;
 
 impl Queue {
-    /// The wire's part that all commands have; `command` is the event's CL_COMMAND_*.
+    /// The wire's part of commands that touch memory: as [`Queue::bare_order`], and behind blocking writes elsewhere.
     pub(crate) fn order(self: &Arc<Self>, order: Order<'_>, command: u32, awaits_data: bool) -> (Command, Enqueued) {
+        let (mut wire, event) = self.bare_order(order, command, awaits_data);
+        self.connection().heed_early(self.id(), self.is_in_order(), &mut wire.waits);
+        (wire, event)
+    }
+
+    /// The wire's part that all commands have; `command` is the event's CL_COMMAND_*.
+    fn bare_order(self: &Arc<Self>, order: Order<'_>, command: u32, awaits_data: bool) -> (Command, Enqueued) {
         let event = order.wants_event.then(|| Event::of_command(self, command, awaits_data));
         let wire = Command {
             queue: self.id(),
@@ -44,6 +51,18 @@ impl Queue {
         message: impl FnOnce(Command) -> P,
     ) -> Result<Enqueued> {
         let (wire, event) = self.order(order, command, false);
+        self.connection().post(&message(wire))?;
+        Ok(event)
+    }
+
+    /// As [`Queue::enqueue`], for what an empty wait list makes wait for everything before it.
+    fn enqueue_bare<P: Post>(
+        self: &Arc<Self>,
+        order: Order<'_>,
+        command: u32,
+        message: impl FnOnce(Command) -> P,
+    ) -> Result<Enqueued> {
+        let (wire, event) = self.bare_order(order, command, false);
         self.connection().post(&message(wire))?;
         Ok(event)
     }
@@ -114,7 +133,7 @@ impl Queue {
 
     /// As [`Queue::enqueue_marker`], for a command that is nothing more at the server.
     pub fn enqueue_marker_as(self: &Arc<Self>, order: Order<'_>, command: u32) -> Result<Enqueued> {
-        self.enqueue(order, command, |command| Marker { command })
+        self.enqueue_bare(order, command, |command| Marker { command })
     }
 
     /// Enqueues a barrier; without events to wait for it waits for all before it.
@@ -122,6 +141,6 @@ impl Queue {
     /// # Errors
     /// [`crate::SERVER_LOST`].
     pub fn enqueue_barrier(self: &Arc<Self>, order: Order<'_>) -> Result<Enqueued> {
-        self.enqueue(order, CL_COMMAND_BARRIER, |command| Barrier { command })
+        self.enqueue_bare(order, CL_COMMAND_BARRIER, |command| Barrier { command })
     }
 }

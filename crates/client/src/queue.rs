@@ -41,13 +41,15 @@ impl Queue {
             device: device.index(),
             properties,
         })?;
-        Ok(Arc::new(Self {
+        let queue = Arc::new(Self {
             id,
             context: Arc::clone(context),
             device: Arc::clone(device),
             properties,
             open_transfers: Arc::default(),
-        }))
+        });
+        context.connection().add_queue(id, queue.is_in_order())?;
+        Ok(queue)
     }
 
     /// Its context.
@@ -111,6 +113,7 @@ impl Queue {
 
 impl Drop for Queue {
     fn drop(&mut self) {
+        self.connection().remove_queue(self.id);
         // A lost server has dropped it already. Releasing a queue flushes it (clReleaseCommandQueue).
         let _ = self.connection().post(&ReleaseQueue { queue: self.id });
     }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use ropeway_abi::{CL_COMMAND_READ_BUFFER, CL_COMMAND_WRITE_BUFFER};
 use ropeway_protocol::ids::TransferId;
 use ropeway_protocol::limits::MAX_EAGER;
-use ropeway_protocol::messages::{ReadBuffer, WriteBuffer, WriteBufferTransfer};
+use ropeway_protocol::messages::{Marker, ReadBuffer, WriteBuffer, WriteBufferTransfer};
+use ropeway_protocol::types::Command;
 
 use crate::Result;
 use crate::buffer::Buffer;
@@ -44,23 +45,33 @@ impl Queue {
     ) -> Result<Enqueued> {
         let connection = self.connection();
         let bytes = source.bytes();
-        let (wire, event) = self.order(order, command, false);
+        let (mut wire, event) = self.order(order, command, false);
         let (buffer, offset) = (buffer.id(), offset as u64);
+        let early = if blocking { connection.early_event(self.is_in_order()) } else { None };
+        wire.event = wire.event.or(early);
         let may_change = connection.has_unset_user_events() || connection.incoming_overlaps(bytes);
         if bytes.len() <= MAX_EAGER && !may_change {
             connection.post_with_tail(&WriteBuffer { command: wire, buffer, offset }, bytes)?;
-            return Ok(event);
-        }
-        let transfer = TransferId(connection.new_id());
-        let size = bytes.len() as u64;
-        let ticket = Ticket::new(None, Some(Arc::clone(self.open_transfers())));
-        connection.offer_outgoing(transfer, Outgoing::new(source, Arc::clone(&ticket)));
-        connection.post(&WriteBufferTransfer { command: wire, buffer, offset, size, transfer })?;
-        if blocking {
-            match connection.wait(|| ticket.ended())? {
-                0 => {}
-                status => return Err(status),
+        } else {
+            let transfer = TransferId(connection.new_id());
+            let size = bytes.len() as u64;
+            let ticket = Ticket::new(None, Some(Arc::clone(self.open_transfers())));
+            connection.offer_outgoing(transfer, Outgoing::new(source, Arc::clone(&ticket)));
+            connection.post(&WriteBufferTransfer { command: wire, buffer, offset, size, transfer })?;
+            if blocking {
+                match connection.wait(|| ticket.ended())? {
+                    0 => {}
+                    status => return Err(status),
+                }
             }
+        }
+        if let Some(early) = early {
+            if let Some(event) = &event {
+                // The application may release its own event at any time; this one stands for it.
+                let waits = [event.id()].into_iter().collect();
+                connection.post(&Marker { command: Command { queue: self.id(), event: Some(early), waits } })?;
+            }
+            connection.note_early(self.id(), self.is_in_order(), early)?;
         }
         Ok(event)
     }

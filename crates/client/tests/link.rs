@@ -309,3 +309,55 @@ fn a_server_that_gives_no_sign_of_life_is_lost_in_the_end() {
     drop((queue, context));
     drop(server);
 }
+
+#[test]
+fn nothing_on_another_queue_overtakes_a_blocking_write_that_returned_early() {
+    use ropeway_protocol::messages::{CopyBuffer, Marker, WriteBuffer};
+    let (sender, seen) = std::sync::mpsc::channel();
+    let (context, queue, server) = connect(move |mut peer| {
+        while let Some(frame) = peer.next() {
+            match frame.header.opcode {
+                WriteBuffer::OPCODE => {
+                    let write: WriteBuffer = decode(&frame.body).unwrap();
+                    sender.send(("write", write.command)).unwrap();
+                }
+                Marker::OPCODE => {
+                    sender.send(("marker", decode::<Marker>(&frame.body).unwrap().command)).unwrap();
+                }
+                CopyBuffer::OPCODE => {
+                    sender.send(("copy", decode::<CopyBuffer>(&frame.body).unwrap().command)).unwrap();
+                }
+                _ => {}
+            }
+        }
+    });
+    let buffer = Buffer::new(&context, 1, 8, None, None).unwrap();
+    let write = || queue.enqueue_write(&buffer, 0, Box::new(vec![0; 4]), true, ALONE).unwrap();
+    let next = || {
+        context.devices()[0].connection().flush().unwrap();
+        seen.recv_timeout(Duration::from_secs(5)).unwrap()
+    };
+    write();
+    assert_eq!(next().1.event, None, "with one in-order queue there is nothing to overtake it");
+
+    // The marker stands for what was written before there was another queue.
+    let other = Queue::new(&context, &context.devices()[0], 0).unwrap();
+    let (kind, marker) = next();
+    assert_eq!(kind, "marker");
+    other.enqueue_copy((&buffer, 0), (&buffer, 4), 4, ALONE).unwrap();
+    assert_eq!(next().1.waits.0.as_slice(), marker.event.as_slice());
+
+    write();
+    let (_, written) = next();
+    assert!(written.event.is_some());
+    other.enqueue_copy((&buffer, 0), (&buffer, 4), 4, ALONE).unwrap();
+    assert_eq!(
+        next().1.waits.0.as_slice(),
+        written.event.as_slice(),
+        "only the latest write of an in-order queue counts"
+    );
+    queue.enqueue_copy((&buffer, 0), (&buffer, 4), 4, ALONE).unwrap();
+    assert!(next().1.waits.0.is_empty(), "its own queue keeps its order");
+    drop((buffer, other, queue, context));
+    drop(server);
+}

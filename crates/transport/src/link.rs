@@ -18,8 +18,8 @@ const DEAD_AFTER: Duration = Duration::from_secs(10);
 /// whether bytes come: longer than a small command takes on a GPU, and short enough that nobody notices the work.
 const SPIN: Duration = Duration::from_micros(50);
 
-/// With fewer cores than this, a thread that looks takes the time of the one that it is waiting for.
-const CORES_TO_SPIN: u32 = 4;
+/// With one core, a thread that looks takes the time of the one that it is waiting for.
+const CORES_TO_SPIN: u32 = 2;
 
 /// A connected stream socket. Reading and writing are independent; several threads may share it, at most one reading
 /// and at most one writing at a time.
@@ -107,7 +107,7 @@ impl Link {
             let until = Instant::now() + SPIN;
             while Instant::now() < until {
                 match self.try_recv(into) {
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => std::hint::spin_loop(),
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::yield_now(),
                     got => return got,
                 }
             }

@@ -46,8 +46,9 @@ impl Connection {
         for done in &completions.done {
             // The lock is not held over what follows from an event's end.
             let event = lock(&self.events.live).get(&done.event).and_then(Weak::upgrade);
-            if let Some(event) = event {
-                event.server_says(done.status, done.times);
+            match event {
+                Some(event) => event.server_says(done.status, done.times),
+                None => self.early_ended(done.event),
             }
         }
     }

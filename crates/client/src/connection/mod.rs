@@ -1,10 +1,11 @@
 //! One link to one server, shared by all threads of the program.
 //!
 //! [`Connection::post`] gathers messages ([`outbox`]), [`Connection::wait`] reads answers ([`inbox`]); bulk bytes are in
-//! [`transfers`], ends of commands in [`events`]. A [`helper`] thread does what must happen when no thread of the application is
+//! [`transfers`], ends of commands in [`events`], writes that outlast their call in [`early`]. A [`helper`] thread does what must happen when no thread of the application is
 //! in here; [`callbacks`] run on a thread of their own.
 
 mod callbacks;
+mod early;
 mod events;
 mod helper;
 mod inbox;
@@ -21,7 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use ropeway_protocol::handshake::Welcome;
-use ropeway_protocol::ids::ContextId;
+use ropeway_protocol::ids::{ContextId, QueueId};
 use ropeway_protocol::messages::Ping;
 use ropeway_protocol::{Call, Post, decode, encode_call, encode_post};
 use ropeway_transport::{Endpoint, Link};
@@ -45,6 +46,11 @@ pub struct Connection {
     calls: Mutex<HashMap<u32, Slot, FxBuildHasher>>,
     events: events::Events,
     transfers: transfers::Transfers,
+    /// The live queues, and whether each is in order.
+    queues: Mutex<Vec<(QueueId, bool)>>,
+    early: Mutex<Vec<early::Early>>,
+    /// How many `early` has.
+    early_count: AtomicUsize,
     contexts: Mutex<HashMap<ContextId, ContextListener, FxBuildHasher>>,
     next_call: AtomicU32,
     next_id: AtomicU64,
