@@ -29,7 +29,7 @@ impl Queue {
     /// The wire's part of commands that touch memory: as [`Queue::bare_order`], and behind blocking writes elsewhere.
     pub(crate) fn order(self: &Arc<Self>, order: Order<'_>, command: u32, awaits_data: bool) -> (Command, Enqueued) {
         let (mut wire, event) = self.bare_order(order, command, awaits_data);
-        self.connection().heed_early(self.id(), self.is_in_order(), &mut wire.waits);
+        self.connection().heed_early(self.live(), &mut wire.waits);
         (wire, event)
     }
 

@@ -8,7 +8,7 @@ use ropeway_protocol::ids::QueueId;
 use ropeway_protocol::messages::{CreateQueue, Finish, Flush, ReleaseQueue};
 
 use crate::Result;
-use crate::connection::Connection;
+use crate::connection::{Connection, LiveQueue};
 use crate::context::Context;
 use crate::system::Device;
 
@@ -48,7 +48,7 @@ impl Queue {
             properties,
             open_transfers: Arc::default(),
         });
-        context.connection().add_queue(id, queue.is_in_order())?;
+        context.connection().add_queue(context.id(), id, queue.is_in_order())?;
         Ok(queue)
     }
 
@@ -79,6 +79,11 @@ impl Queue {
 
     pub(crate) fn id(&self) -> QueueId {
         self.id
+    }
+
+    /// What its connection keeps of it.
+    pub(crate) fn live(&self) -> LiveQueue {
+        LiveQueue { context: self.context.id(), queue: self.id, in_order: self.is_in_order() }
     }
 
     pub(crate) fn connection(&self) -> &Arc<Connection> {

@@ -47,7 +47,7 @@ impl Queue {
         let bytes = source.bytes();
         let (mut wire, event) = self.order(order, command, false);
         let (buffer, offset) = (buffer.id(), offset as u64);
-        let early = if blocking { connection.early_event(self.is_in_order()) } else { None };
+        let early = if blocking { connection.early_event(self.live()) } else { None };
         wire.event = wire.event.or(early);
         let may_change = connection.has_unset_user_events() || connection.incoming_overlaps(bytes);
         if bytes.len() <= MAX_EAGER && !may_change {
@@ -71,7 +71,7 @@ impl Queue {
                 let waits = [event.id()].into_iter().collect();
                 connection.post(&Marker { command: Command { queue: self.id(), event: Some(early), waits } })?;
             }
-            connection.note_early(self.id(), self.is_in_order(), early)?;
+            connection.note_early(self.live(), early)?;
         }
         Ok(event)
     }

@@ -358,6 +358,14 @@ fn nothing_on_another_queue_overtakes_a_blocking_write_that_returned_early() {
     );
     queue.enqueue_copy((&buffer, 0), (&buffer, 4), 4, ALONE).unwrap();
     assert!(next().1.waits.0.is_empty(), "its own queue keeps its order");
+
+    // Another context has other memory, and its commands cannot wait for this one's events.
+    let elsewhere = Context::new(context.devices().to_vec(), None).unwrap();
+    let apart = Queue::new(&elsewhere, &elsewhere.devices()[0], 0).unwrap();
+    let its_buffer = Buffer::new(&elsewhere, 1, 8, None, None).unwrap();
+    apart.enqueue_copy((&its_buffer, 0), (&its_buffer, 4), 4, ALONE).unwrap();
+    assert!(next().1.waits.0.is_empty());
+    drop((its_buffer, apart, elsewhere));
     drop((buffer, other, queue, context));
     drop(server);
 }

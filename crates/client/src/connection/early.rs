@@ -6,7 +6,7 @@
 
 use std::sync::atomic::Ordering;
 
-use ropeway_protocol::ids::{EventId, QueueId};
+use ropeway_protocol::ids::{ContextId, EventId, QueueId};
 use ropeway_protocol::messages::{Marker, ReleaseEvent, WaitForEvents};
 use ropeway_protocol::types::{Command, EventList};
 
@@ -19,45 +19,59 @@ const MOST: usize = 64;
 /// A write that may not have ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Early {
+    /// Commands of other contexts share no memory with it, and cannot wait for its event.
+    context: ContextId,
     queue: QueueId,
     /// Its event, which the application knows nothing of.
     event: EventId,
 }
 
+/// A queue that the program has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LiveQueue {
+    pub(crate) context: ContextId,
+    pub(crate) queue: QueueId,
+    pub(crate) in_order: bool,
+}
+
 impl Connection {
-    /// A queue was made. Writes on the only other one were not noted, as nothing could overtake them until now.
+    /// A queue was made. Writes on the only other one of its context were not noted, as nothing could overtake them until now.
     ///
     /// # Errors
     /// [`crate::SERVER_LOST`].
-    pub(crate) fn add_queue(&self, queue: QueueId, in_order: bool) -> Result<()> {
+    pub(crate) fn add_queue(&self, context: ContextId, queue: QueueId, in_order: bool) -> Result<()> {
         let only = {
             let mut queues = lock(&self.queues);
-            let only = if let [only] = queues[..] { Some(only) } else { None };
-            queues.push((queue, in_order));
+            let mut others = queues.iter().filter(|other| other.context == context);
+            let only = others.next().copied().filter(|_| others.next().is_none());
+            queues.push(LiveQueue { context, queue, in_order });
             only
         };
-        let Some((only, true)) = only else { return Ok(()) };
+        let Some(only) = only.filter(|only| only.in_order) else { return Ok(()) };
         // A marker stands for all writes before it.
         let event = EventId(self.new_id());
-        self.post(&Marker { command: Command { queue: only, event: Some(event), waits: EventList::default() } })?;
-        self.note_early(only, true, event)
+        let command = Command { queue: only.queue, event: Some(event), waits: EventList::default() };
+        self.post(&Marker { command })?;
+        self.note_early(only, event)
     }
 
     /// A queue is no more.
     pub(crate) fn remove_queue(&self, queue: QueueId) {
-        lock(&self.queues).retain(|(id, _)| *id != queue);
+        lock(&self.queues).retain(|live| live.queue != queue);
     }
 
     /// The event to give to a blocking write so that commands elsewhere can wait for it; `None` where none can overtake it.
-    pub(crate) fn early_event(&self, in_order: bool) -> Option<EventId> {
-        (!in_order || lock(&self.queues).len() > 1).then(|| EventId(self.new_id()))
+    pub(crate) fn early_event(&self, on: LiveQueue) -> Option<EventId> {
+        let others = || lock(&self.queues).iter().any(|other| other.context == on.context && other.queue != on.queue);
+        (!on.in_order || others()).then(|| EventId(self.new_id()))
     }
 
     /// The call of the write with this event is about to return.
     ///
     /// # Errors
     /// [`crate::SERVER_LOST`].
-    pub(crate) fn note_early(&self, queue: QueueId, in_order: bool, event: EventId) -> Result<()> {
+    pub(crate) fn note_early(&self, on: LiveQueue, event: EventId) -> Result<()> {
+        let LiveQueue { context, queue, in_order } = on;
         let mut early = lock(&self.early);
         if in_order && let Some(before) = early.iter_mut().find(|e| e.queue == queue) {
             // The later one ends later.
@@ -65,8 +79,9 @@ impl Connection {
             drop(early);
             return self.post(&ReleaseEvent { event: replaced });
         }
-        early.push(Early { queue, event });
-        let too_many = (early.len() > MOST).then(|| early.iter().map(|e| e.event).collect());
+        early.push(Early { context, queue, event });
+        let of_context = || early.iter().filter(|e| e.context == context).map(|e| e.event);
+        let too_many = (of_context().count() > MOST).then(|| of_context().collect());
         self.early_count.store(early.len(), Ordering::Release);
         drop(early);
         if let Some(events) = too_many {
@@ -76,11 +91,12 @@ impl Connection {
         Ok(())
     }
 
-    /// Adds to `waits` what a command on `queue` must not overtake.
-    pub(crate) fn heed_early(&self, queue: QueueId, in_order: bool, waits: &mut EventList) {
+    /// Adds to `waits` what a command on this queue must not overtake.
+    pub(crate) fn heed_early(&self, on: LiveQueue, waits: &mut EventList) {
         if self.early_count.load(Ordering::Acquire) > 0 {
             let early = lock(&self.early);
-            waits.0.extend(early.iter().filter(|e| e.queue != queue || !in_order).map(|e| e.event));
+            let overtaken = |e: &&Early| e.context == on.context && (e.queue != on.queue || !on.in_order);
+            waits.0.extend(early.iter().filter(overtaken).map(|e| e.event));
         }
     }
 

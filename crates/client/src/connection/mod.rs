@@ -22,13 +22,14 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use ropeway_protocol::handshake::Welcome;
-use ropeway_protocol::ids::{ContextId, QueueId};
+use ropeway_protocol::ids::ContextId;
 use ropeway_protocol::messages::Ping;
 use ropeway_protocol::{Call, Post, decode, encode_call, encode_post};
 use ropeway_transport::{Endpoint, Link};
 use rustc_hash::FxBuildHasher;
 
 pub(crate) use callbacks::run_later;
+pub(crate) use early::LiveQueue;
 pub use open::OpenError;
 pub(crate) use transfers::{Incoming, Outgoing, Ticket};
 
@@ -46,8 +47,7 @@ pub struct Connection {
     calls: Mutex<HashMap<u32, Slot, FxBuildHasher>>,
     events: events::Events,
     transfers: transfers::Transfers,
-    /// The live queues, and whether each is in order.
-    queues: Mutex<Vec<(QueueId, bool)>>,
+    queues: Mutex<Vec<LiveQueue>>,
     early: Mutex<Vec<early::Early>>,
     /// How many `early` has.
     early_count: AtomicUsize,
