@@ -221,12 +221,8 @@ impl Event {
         self.end(status);
     }
 
-    /// The server is lost.
-    pub(crate) fn lose(&self, status: Status) {
-        self.end(status);
-    }
-
-    fn end(&self, status: Status) {
+    /// It ended with `status`, as the server says or because the server is lost.
+    pub(crate) fn end(&self, status: Status) {
         {
             let _callbacks = lock(&self.callbacks);
             if self.has_ended() {

@@ -22,7 +22,7 @@ impl Events {
     pub(super) fn lose(&self) {
         let live: Vec<_> = lock(&self.live).values().filter_map(Weak::upgrade).collect();
         for event in live {
-            event.lose(SERVER_LOST);
+            event.end(SERVER_LOST);
         }
     }
 }
@@ -32,7 +32,7 @@ impl Connection {
     pub(crate) fn add_event(&self, event: &Arc<Event>) {
         lock(&self.events.live).insert(event.id(), Arc::downgrade(event));
         if self.is_lost() {
-            event.lose(SERVER_LOST);
+            event.end(SERVER_LOST);
         }
     }
 

@@ -18,7 +18,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ropeway_protocol::handshake::Welcome;
@@ -63,7 +63,6 @@ pub struct Connection {
     /// When a sign of life was asked for, since the last byte.
     asked_at: Mutex<Option<Instant>>,
     lost: AtomicBool,
-    why_lost: OnceLock<String>,
 }
 
 /// How long a reader waits for bytes while something else can end its wait.
@@ -305,7 +304,6 @@ impl Connection {
             "the server {} is lost: {reason}; its devices are unavailable from now on; see its log, then start the program again",
             self.endpoint
         );
-        let _ = self.why_lost.set(reason);
         self.link.shutdown();
         self.transfers.lose();
         self.events.lose();

@@ -85,7 +85,6 @@ impl Connection {
             looks: AtomicU32::new(0),
             asked_at: Default::default(),
             lost: AtomicBool::new(false),
-            why_lost: Default::default(),
         });
         helper::start(&connection)?;
         Ok(connection)
