@@ -9,7 +9,7 @@ DEMO_PACKAGES := gcc libc6-dev ocl-icd-libopencl1 pocl-opencl-icd clinfo python3
 # Headers for the C test programs; programs of others that must run unmodified.
 TEST_PACKAGES := $(DEMO_PACKAGES) ocl-icd-opencl-dev opencl-c-headers clpeak hashcat
 
-.PHONY: help demo test build check unit e2e fuzz bench golden deb packages
+.PHONY: help demo test build check unit e2e fuzz bench golden deb packages conformance
 
 help:
 	@echo 'make demo     install what is missing, build, and run OpenCL programs through a server on this machine'
@@ -20,6 +20,8 @@ help:
 	@echo 'make e2e      end-to-end tests with real servers and programs (part of test)'
 	@echo 'make fuzz     a brief run of the fuzz targets (part of test)'
 	@echo 'make bench    figures beside native OpenCL and the raw link'
+	@echo 'make conformance CTS=<folder>   the conformance programs built there, natively and through Ropeway;'
+	@echo '              CONFORMANCE=--help says what else there is'
 	@echo 'make golden   rewrite what pins the wire, after a change of the message table'
 	@echo 'make deb      a Debian package in $(OUT)/debian'
 
@@ -55,6 +57,14 @@ fuzz:
 
 bench:
 	bench/run.sh
+
+# ONLY=test_api,images  JOBS=2  LIMIT=seconds for a sub-test  PROGRAM_LIMIT=seconds for a program  WIMPY=1  REUSE=1 (native
+# results)  GO_ON=1 (an interrupted run)  CONFORMANCE='more options'
+conformance: build
+	$(CARGO) build --release --locked -p ropeway-tests --bin conformance
+	$(OUT)/release/conformance --out $(OUT)/conformance --cts '$(CTS)' $(if $(ONLY),--only '$(ONLY)') $(if $(JOBS),--jobs $(JOBS)) \
+		$(if $(LIMIT),--limit $(LIMIT)) $(if $(PROGRAM_LIMIT),--program-limit $(PROGRAM_LIMIT)) $(if $(WIMPY),--wimpy) \
+		$(if $(REUSE),--reuse) $(if $(GO_ON),--go-on) $(CONFORMANCE)
 
 golden:
 	UPDATE_GOLDEN=1 $(CARGO) test -p ropeway-protocol --test golden --test docs --locked

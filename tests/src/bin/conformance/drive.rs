@@ -1,0 +1,212 @@
+//! A row of the table in one mode: all its sub-tests, whatever some of them do to the program.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::catalogue::Row;
+use crate::output::{SubTest, Verdict};
+use crate::results::{END, Line, Mode, Results, WHOLE};
+use crate::server::Server;
+use crate::watch::{self, End, Run};
+
+/// What all rows share.
+pub struct Setting {
+    /// The program `ropeway`.
+    pub ropeway: PathBuf,
+    /// The client library.
+    pub library: PathBuf,
+    /// Where everything is kept.
+    pub out: PathBuf,
+    /// How long a sub-test may take.
+    pub limit: Duration,
+    /// How long a program may take in one mode.
+    pub program_limit: Duration,
+    /// When the whole run ends.
+    pub end: Instant,
+    /// What is known.
+    pub results: Mutex<Results>,
+}
+
+/// After this many sub-tests that hang, a program's others are not tried.
+const MOST_HUNG: usize = 5;
+
+/// Folders of one row in one mode.
+struct Place {
+    folder: PathBuf,
+    home: PathBuf,
+    work: PathBuf,
+}
+
+impl Setting {
+    fn add(&self, row: &Row, mode: Mode, sub_test: SubTest) {
+        let line = Line { key: row.key.clone(), mode, sub_test };
+        self.results.lock().unwrap_or_else(PoisonError::into_inner).add(line);
+    }
+
+    fn known(&self, row: &Row, mode: Mode, name: &str) -> bool {
+        self.results.lock().unwrap_or_else(PoisonError::into_inner).find(&row.key, mode, name).is_some()
+    }
+
+    /// Runs a row natively, then through Ropeway, then once more where the two differ.
+    pub fn row(&self, row: &Row, again: bool) -> Result<(), String> {
+        let names = self.names(row)?;
+        for mode in [Mode::Native, Mode::Ropeway] {
+            self.drive(row, mode, &names)?;
+        }
+        if again {
+            let differing = self.differing(row, &names);
+            for mode in [Mode::RopewayAgain, Mode::NativeAgain] {
+                self.drive(row, mode, &differing)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn names(&self, row: &Row) -> Result<Vec<String>, String> {
+        let place = self.place(row, Mode::Native)?;
+        let names = watch::list(&row.program, &row.args, &place.work);
+        let _ = fs::remove_dir_all(&place.folder);
+        Ok(names)
+    }
+
+    /// Sub-tests that differ and can be tried again in a short time.
+    fn differing(&self, row: &Row, names: &[String]) -> Vec<String> {
+        let results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
+        let verdict = |mode, name: &str| results.find(&row.key, mode, name).map(|ended| ended.verdict);
+        let differ = |name: &&String| {
+            let both = [verdict(Mode::Native, name), verdict(Mode::Ropeway, name)];
+            let slow = [Some(Verdict::Hung), Some(Verdict::NotRun), None];
+            both[0] != both[1] && !both.iter().any(|verdict| slow.contains(verdict))
+        };
+        names.iter().filter(differ).cloned().collect()
+    }
+
+    /// The folders, fresh: caches of an earlier run are gone, and the program finds the files that lie beside it.
+    fn place(&self, row: &Row, mode: Mode) -> Result<Place, String> {
+        let complaint = |error| format!("cannot make folders in {}: {error}", self.out.display());
+        let folder = self.out.join("work").join(format!("{}.{}", file_name(&row.key), mode.name()));
+        let _ = fs::remove_dir_all(&folder);
+        let place = Place { home: folder.join("home"), work: folder.join("work"), folder };
+        for folder in [&place.home, &place.work] {
+            fs::create_dir_all(folder).map_err(complaint)?;
+        }
+        for folder in ["cache", "config", "data", "pocl", "cuda", "server"] {
+            fs::create_dir(place.home.join(folder)).map_err(complaint)?;
+        }
+        let beside = row.program.parent().unwrap_or(Path::new("."));
+        for entry in fs::read_dir(beside).map_err(complaint)?.flatten() {
+            symlink(entry.path(), place.work.join(entry.file_name())).map_err(complaint)?;
+        }
+        Ok(place)
+    }
+
+    /// Runs the sub-tests of a row in one mode that have no result yet.
+    fn drive(&self, row: &Row, mode: Mode, names: &[String]) -> Result<(), String> {
+        let mut rest: Vec<_> = names.iter().filter(|name| !self.known(row, mode, name)).cloned().collect();
+        // A program that lists nothing is taken as one test.
+        let whole = names.is_empty() && !mode.is_again();
+        if rest.is_empty() && !(whole && !self.known(row, mode, WHOLE)) || self.end <= Instant::now() {
+            return Ok(());
+        }
+        let place = self.place(row, mode)?;
+        let log = self.out.join("logs").join(format!("{}.{}", file_name(&row.key), mode.name()));
+        let mut env = watch::home(&place.home);
+        let mut server = None;
+        if mode.is_remote() {
+            let started = Server::start(&self.ropeway, &place.home.join("server"), &added(&log, "server.log"))?;
+            env.extend(self.only_ropeway(&place, &started)?);
+            server = Some(started);
+        }
+        let mut log = File::create(added(&log, "log")).map_err(|error| format!("cannot keep a log: {error}"))?;
+        let program_end = Instant::now() + self.program_limit;
+        let mut hung = 0;
+        loop {
+            let all = rest.len() == names.len() && !mode.is_again();
+            let mut args = row.args.clone();
+            if !all {
+                args.extend(rest.iter().cloned());
+            }
+            let begin = Instant::now();
+            let run = Run {
+                program: &row.program,
+                args,
+                names: &rest,
+                folder: &place.work,
+                env: env.clone(),
+                limit: self.limit,
+                program_end,
+                run_end: self.end,
+            };
+            let mut ended = Vec::new();
+            let end = run.go(&mut log, |sub_test| {
+                ended.push(sub_test.name.clone());
+                self.add(row, mode, sub_test);
+            })?;
+            let remaining: Vec<_> = rest.iter().filter(|name| !ended.contains(name)).cloned().collect();
+            let verdict = match end {
+                End::Interrupted => break,
+                End::Finished => Verdict::Pass,
+                End::Crashed => Verdict::Crash,
+                End::Hung | End::TooLong => Verdict::Hung,
+            };
+            let mark = |name: &str, verdict, seconds, note: &str| {
+                self.add(row, mode, SubTest { name: name.to_owned(), verdict, seconds, note: note.to_owned() });
+            };
+            if (all || whole) && remaining.is_empty() {
+                mark(WHOLE, verdict, begin.elapsed().as_secs_f64(), "");
+            }
+            if end == End::Crashed && remaining.is_empty() && !whole {
+                let last = ended.last().is_some_and(|name| {
+                    let results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
+                    results.find(&row.key, mode, name).is_some_and(|ended| ended.verdict == Verdict::Crash)
+                });
+                if !last {
+                    mark(END, Verdict::Crash, 0.0, "the program crashed after its last sub-test");
+                }
+            }
+            hung += usize::from(end == End::Hung);
+            let stuck = remaining.len() == rest.len();
+            if stuck || end == End::TooLong || hung >= MOST_HUNG {
+                let verdict = if stuck && end != End::Finished { verdict } else { Verdict::NotRun };
+                for name in &remaining {
+                    mark(name, verdict, 0.0, "the program did not come to it");
+                }
+                break;
+            }
+            if remaining.is_empty() {
+                break;
+            }
+            rest = remaining;
+        }
+        drop(server);
+        let _ = fs::remove_dir_all(&place.folder);
+        Ok(())
+    }
+
+    /// Variables with which a program sees only the server's devices.
+    fn only_ropeway(&self, place: &Place, server: &Server) -> Result<Vec<(String, OsString)>, String> {
+        let complaint = |error| format!("cannot write {}: {error}", place.home.display());
+        let vendors = place.home.join("vendors");
+        fs::create_dir(&vendors).map_err(complaint)?;
+        fs::write(vendors.join("ropeway.icd"), format!("{}\n", self.library.display())).map_err(complaint)?;
+        let servers = ("ROPEWAY_SERVERS".to_owned(), server.url().into());
+        Ok(vec![("OCL_ICD_VENDORS".to_owned(), vendors.into_os_string()), servers])
+    }
+}
+
+/// A key as the name of a file.
+fn file_name(key: &str) -> String {
+    key.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '.' }).collect()
+}
+
+/// A path with one more extension.
+fn added(path: &Path, extension: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".");
+    name.push(extension);
+    name.into()
+}
