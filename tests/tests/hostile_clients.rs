@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use ropeway_protocol::frame::FrameHeader;
 use ropeway_protocol::handshake::{Hello, MAGIC, Opening, PREAMBLE_LEN, Preamble, Purpose, encode_opening};
-use ropeway_protocol::ids::{BufferId, ContextId, QueueId};
+use ropeway_protocol::ids::{ContextId, MemoryId, QueueId};
 use ropeway_protocol::messages::{CreateBuffer, Finish};
 use ropeway_protocol::types::InitialContents;
 use ropeway_protocol::{VERSION, encode_call, encode_post};
@@ -175,7 +175,7 @@ fn frames_that_are_wrong() {
     encode_call(&mut unknown_queue, 1, &Finish { queue: QueueId(u64::MAX) }, 0);
     let mut huge_buffer = Vec::new();
     let message = CreateBuffer {
-        buffer: BufferId(1),
+        buffer: MemoryId(1),
         context: ContextId(77),
         flags: 0,
         size: 1 << 60,

@@ -8,9 +8,9 @@ use ropeway_protocol::messages::{Barrier, CopyBuffer, EnqueueKernel, FillBuffer,
 use ropeway_protocol::types::{Command, NdRange};
 
 use crate::Result;
-use crate::buffer::Buffer;
 use crate::event::Event;
 use crate::kernel::Kernel;
+use crate::memory::Memory;
 use crate::queue::Queue;
 
 /// What a command waits for, and whether the application wants its event.
@@ -87,8 +87,8 @@ impl Queue {
     /// [`crate::SERVER_LOST`].
     pub fn enqueue_copy(
         self: &Arc<Self>,
-        (source, source_offset): (&Buffer, usize),
-        (target, target_offset): (&Buffer, usize),
+        (source, source_offset): (&Memory, usize),
+        (target, target_offset): (&Memory, usize),
         size: usize,
         order: Order<'_>,
     ) -> Result<Enqueued> {
@@ -108,7 +108,7 @@ impl Queue {
     /// [`crate::SERVER_LOST`].
     pub fn enqueue_fill(
         self: &Arc<Self>,
-        buffer: &Buffer,
+        buffer: &Memory,
         pattern: &[u8],
         offset: usize,
         size: usize,

@@ -7,14 +7,14 @@ use ropeway_abi::{
     CL_INVALID_ARG_INDEX, CL_INVALID_ARG_SIZE, CL_INVALID_ARG_VALUE, CL_INVALID_KERNEL_NAME,
     CL_INVALID_PROGRAM_EXECUTABLE,
 };
-use ropeway_protocol::ids::{BufferId, KernelId};
+use ropeway_protocol::ids::{KernelId, MemoryId};
 use ropeway_protocol::messages::{CreateKernel, ReleaseKernel, SetKernelArg};
 use ropeway_protocol::types::{ArgKind, ArgValue, KernelInfo};
 use smallvec::SmallVec;
 
 use crate::Result;
-use crate::buffer::Buffer;
 use crate::connection::{Connection, lock};
+use crate::memory::Memory;
 use crate::program::{Build, Program};
 
 /// A kernel.
@@ -40,8 +40,8 @@ impl std::fmt::Debug for Kernel {
 pub enum Arg<'a> {
     /// Bytes of a value.
     Bytes(&'a [u8]),
-    /// A buffer, or the null memory object.
-    Buffer(Option<&'a Buffer>),
+    /// A memory object, or the null one.
+    Memory(Option<&'a Memory>),
     /// No value: so many bytes of local memory.
     Local(usize),
 }
@@ -50,7 +50,7 @@ pub enum Arg<'a> {
 #[derive(PartialEq, Eq, Debug)]
 enum Sent {
     Bytes(SmallVec<[u8; 16]>),
-    Buffer(Option<BufferId>),
+    Memory(Option<MemoryId>),
     Local(usize),
 }
 
@@ -127,9 +127,9 @@ impl Kernel {
             Arg::Bytes(bytes) => {
                 (ArgValue::Bytes(bytes), &move |sent| matches!(sent, Sent::Bytes(b) if b.as_slice() == bytes))
             }
-            Arg::Buffer(buffer) => {
-                let id = buffer.map(Buffer::id);
-                (ArgValue::Buffer(id), &move |sent| *sent == Sent::Buffer(id))
+            Arg::Memory(memory) => {
+                let id = memory.map(Memory::id);
+                (ArgValue::Memory(id), &move |sent| *sent == Sent::Memory(id))
             }
             Arg::Local(size) => (ArgValue::Local(size as u64), &move |sent| *sent == Sent::Local(size)),
         };
@@ -142,7 +142,7 @@ impl Kernel {
         self.connection().post(&SetKernelArg { kernel: self.id, index, value: wire })?;
         let value = match value {
             Arg::Bytes(bytes) => Sent::Bytes(SmallVec::from_slice(bytes)),
-            Arg::Buffer(buffer) => Sent::Buffer(buffer.map(Buffer::id)),
+            Arg::Memory(memory) => Sent::Memory(memory.map(Memory::id)),
             Arg::Local(size) => Sent::Local(size),
         };
         if place.replace(value).is_none() {
@@ -156,10 +156,10 @@ impl Kernel {
 fn check(kind: ArgKind, value: Arg<'_>) -> Result<()> {
     match (kind, value) {
         (ArgKind::Value(size), Arg::Bytes(bytes)) if bytes.len() != size as usize => Err(CL_INVALID_ARG_SIZE),
-        (ArgKind::Value(_), Arg::Local(_) | Arg::Buffer(_)) => Err(CL_INVALID_ARG_VALUE),
+        (ArgKind::Value(_), Arg::Local(_) | Arg::Memory(_)) => Err(CL_INVALID_ARG_VALUE),
         (ArgKind::Buffer, Arg::Bytes(_) | Arg::Local(_)) => Err(CL_INVALID_ARG_SIZE),
         (ArgKind::Local, Arg::Local(0)) => Err(CL_INVALID_ARG_SIZE),
-        (ArgKind::Local, Arg::Bytes(_) | Arg::Buffer(_)) => Err(CL_INVALID_ARG_VALUE),
+        (ArgKind::Local, Arg::Bytes(_) | Arg::Memory(_)) => Err(CL_INVALID_ARG_VALUE),
         _ => Ok(()),
     }
 }

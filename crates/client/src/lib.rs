@@ -1,6 +1,6 @@
 //! Ropeway's client: connections to servers, and the mirror of the OpenCL objects that live there.
 //!
-//! Safe Rust without C pointers: what belongs to the application's memory comes in through the traits of [`memory`].
+//! Safe Rust without C pointers: what belongs to the application's memory comes in through the traits of [`host`].
 //! The C boundary is the crate `ropeway-icd`.
 //!
 //! | where | what |
@@ -8,16 +8,17 @@
 //! | [`config`] | which servers, how presented |
 //! | [`connection`] | one link to one server: batches out, replies in, who reads when |
 //! | [`system`] | all servers: their platforms and devices |
-//! | [`context`], [`queue`], [`buffer`], [`program`], [`kernel`], [`event`] | the objects |
+//! | [`context`], [`queue`], [`memory`], [`program`], [`kernel`], [`event`] | the objects |
 //! | [`command`], [`transfer`], [`mapping`] | what is enqueued |
 #![forbid(unsafe_code)]
 
-pub mod buffer;
+mod buffer;
 pub mod command;
 pub mod config;
 pub mod connection;
 pub mod context;
 pub mod event;
+pub mod host;
 mod includes;
 pub mod kernel;
 pub mod log;

@@ -1,4 +1,4 @@
-//! Mapped buffers.
+//! Mapped memory objects.
 //!
 //! The application sees memory of its own process: the one it gave (CL_MEM_USE_HOST_PTR), or one of the buffer's size that is
 //! made at the first map and kept. Mapping reads into it, unmapping writes from it; what travels is what the map flags need.
@@ -11,11 +11,11 @@ use ropeway_abi::{
 };
 
 use crate::Result;
-use crate::buffer::Buffer;
 use crate::command::{Enqueued, Order};
 use crate::connection::lock;
 use crate::event::wait_for_all;
-use crate::memory::HostRange;
+use crate::host::HostRange;
+use crate::memory::Memory;
 use crate::queue::Queue;
 
 /// A buffer's place in the application's memory, and which parts are mapped.
@@ -42,7 +42,7 @@ impl Mappings {
     }
 }
 
-impl Buffer {
+impl Memory {
     /// CL_MEM_MAP_COUNT.
     pub fn map_count(&self) -> usize {
         lock(&self.mappings.state).mapped.len()
@@ -71,7 +71,7 @@ impl Queue {
     #[allow(clippy::too_many_arguments, reason = "the OpenCL call has as many")]
     pub fn enqueue_map(
         self: &Arc<Self>,
-        buffer: &Buffer,
+        buffer: &Memory,
         flags: u64,
         offset: usize,
         len: usize,
@@ -105,7 +105,7 @@ impl Queue {
     ///
     /// # Errors
     /// CL_INVALID_VALUE when nothing is mapped there, [`crate::SERVER_LOST`].
-    pub fn enqueue_unmap(self: &Arc<Self>, buffer: &Buffer, address: usize, order: Order<'_>) -> Result<Enqueued> {
+    pub fn enqueue_unmap(self: &Arc<Self>, buffer: &Memory, address: usize, order: Order<'_>) -> Result<Enqueued> {
         let (range, mapped) = {
             let mut state = lock(&buffer.mappings.state);
             let range = state.range.clone().ok_or(CL_INVALID_VALUE)?;

@@ -16,8 +16,8 @@ use ropeway_protocol::types::{BinaryFor, BinaryReply, BuildReply, Built, DeviceB
 
 use crate::connection::{Connection, Incoming, Ticket, lock};
 use crate::context::Context;
+use crate::host::HostTarget;
 use crate::includes;
-use crate::memory::HostTarget;
 use crate::system::Device;
 use crate::{Result, Status};
 

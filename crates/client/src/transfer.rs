@@ -9,10 +9,10 @@ use ropeway_protocol::messages::{Marker, ReadBuffer, WriteBuffer, WriteBufferTra
 use ropeway_protocol::types::Command;
 
 use crate::Result;
-use crate::buffer::Buffer;
 use crate::command::{Enqueued, Order};
 use crate::connection::{Incoming, Outgoing, Ticket};
-use crate::memory::{HostSource, HostTarget};
+use crate::host::{HostSource, HostTarget};
+use crate::memory::Memory;
 use crate::queue::Queue;
 
 impl Queue {
@@ -25,7 +25,7 @@ impl Queue {
     /// The command's error if blocking, [`crate::SERVER_LOST`].
     pub fn enqueue_write(
         self: &Arc<Self>,
-        buffer: &Buffer,
+        buffer: &Memory,
         offset: usize,
         source: Box<dyn HostSource>,
         blocking: bool,
@@ -36,7 +36,7 @@ impl Queue {
 
     pub(crate) fn enqueue_write_as(
         self: &Arc<Self>,
-        buffer: &Buffer,
+        buffer: &Memory,
         offset: usize,
         source: Box<dyn HostSource>,
         blocking: bool,
@@ -82,7 +82,7 @@ impl Queue {
     /// The command's error if blocking, [`crate::SERVER_LOST`].
     pub fn enqueue_read(
         self: &Arc<Self>,
-        buffer: &Buffer,
+        buffer: &Memory,
         offset: usize,
         target: Box<dyn HostTarget>,
         blocking: bool,
@@ -93,7 +93,7 @@ impl Queue {
 
     pub(crate) fn enqueue_read_as(
         self: &Arc<Self>,
-        buffer: &Buffer,
+        buffer: &Memory,
         offset: usize,
         mut target: Box<dyn HostTarget>,
         blocking: bool,

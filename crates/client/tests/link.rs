@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use ropeway_client::buffer::Buffer;
 use ropeway_client::command::Order;
 use ropeway_client::config::{Config, Presentation};
 use ropeway_client::context::Context;
 use ropeway_client::event::{Event, wait_for_all};
-use ropeway_client::memory::HostTarget;
+use ropeway_client::host::HostTarget;
+use ropeway_client::memory::Memory;
 use ropeway_client::queue::Queue;
 use ropeway_client::system::System;
 use ropeway_client::{SERVER_LOST, log};
@@ -173,7 +173,7 @@ fn a_large_write_waits_to_be_asked_for_and_a_large_read_arrives_in_pieces() {
             }
         }
     });
-    let buffer = Buffer::new(&context, 1, SIZE, None, None).unwrap();
+    let buffer = Memory::buffer(&context, 1, SIZE, None, None).unwrap();
     queue.enqueue_write(&buffer, 0, Box::new(pattern(3)), true, ALONE).unwrap();
     let (bytes, into) = target(SIZE);
     queue.enqueue_read(&buffer, 0, into, true, ALONE).unwrap();
@@ -237,7 +237,7 @@ fn a_lost_server_ends_every_wait_and_every_event() {
     });
     let event = queue.enqueue_marker(WITH_EVENT).unwrap().unwrap();
     let (_bytes, into) = target(8);
-    let buffer = Buffer::new(&context, 1, 8, None, None).unwrap();
+    let buffer = Memory::buffer(&context, 1, 8, None, None).unwrap();
     let read = queue.enqueue_read(&buffer, 0, into, false, WITH_EVENT).unwrap().unwrap();
     let begin = Instant::now();
     assert_eq!(queue.finish(), Err(SERVER_LOST));
@@ -299,7 +299,7 @@ fn a_server_that_gives_no_sign_of_life_is_lost_in_the_end() {
     // One thread waits for an answer, another for being asked for its bytes.
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let buffer = Buffer::new(&context, 1, 2 * MAX_EAGER, None, None).unwrap();
+            let buffer = Memory::buffer(&context, 1, 2 * MAX_EAGER, None, None).unwrap();
             let outcome = queue.enqueue_write(&buffer, 0, Box::new(vec![0; 2 * MAX_EAGER]), true, ALONE);
             assert_eq!(outcome.unwrap_err(), SERVER_LOST);
         });
@@ -331,7 +331,7 @@ fn nothing_on_another_queue_overtakes_a_blocking_write_that_returned_early() {
             }
         }
     });
-    let buffer = Buffer::new(&context, 1, 8, None, None).unwrap();
+    let buffer = Memory::buffer(&context, 1, 8, None, None).unwrap();
     let write = || queue.enqueue_write(&buffer, 0, Box::new(vec![0; 4]), true, ALONE).unwrap();
     let next = || {
         context.devices()[0].connection().flush().unwrap();
@@ -362,7 +362,7 @@ fn nothing_on_another_queue_overtakes_a_blocking_write_that_returned_early() {
     // Another context has other memory, and its commands cannot wait for this one's events.
     let elsewhere = Context::new(context.devices().to_vec(), None).unwrap();
     let apart = Queue::new(&elsewhere, &elsewhere.devices()[0], 0).unwrap();
-    let its_buffer = Buffer::new(&elsewhere, 1, 8, None, None).unwrap();
+    let its_buffer = Memory::buffer(&elsewhere, 1, 8, None, None).unwrap();
     apart.enqueue_copy((&its_buffer, 0), (&its_buffer, 4), 4, ALONE).unwrap();
     assert!(next().1.waits.0.is_empty());
     drop((its_buffer, apart, elsewhere));

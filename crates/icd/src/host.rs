@@ -8,8 +8,8 @@ use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::{Arc, OnceLock, Weak};
 
-use ropeway_client::buffer::Buffer;
-use ropeway_client::memory::{HostRange, HostSource, HostTarget};
+use ropeway_client::host::{HostRange, HostSource, HostTarget};
+use ropeway_client::memory::Memory;
 
 /// `len` bytes of the application's from `address`.
 struct Stretch {
@@ -22,8 +22,8 @@ struct Stretch {
 enum Owner {
     /// The application, as long as the command has not ended.
     Application,
-    /// The application, as long as this buffer is not destroyed.
-    Buffer { _buffer: Option<Arc<Buffer>> },
+    /// The application, as long as this object is not destroyed.
+    Memory { _memory: Option<Arc<Memory>> },
     /// The library.
     Range { _range: Arc<Owned> },
 }
@@ -68,7 +68,7 @@ pub unsafe fn target(address: *mut c_void, len: usize) -> Box<dyn HostTarget> {
 /// into it, such as the bytes of a region unmapped just before the release, therefore keeps the buffer.
 pub struct Borrowed {
     address: *mut u8,
-    buffer: OnceLock<Weak<Buffer>>,
+    memory: OnceLock<Weak<Memory>>,
 }
 
 // SAFETY: the promise of `new` holds in every thread.
@@ -80,18 +80,18 @@ impl Borrowed {
     /// # Safety
     /// `address` is not null and valid for reads and writes of as many bytes as the buffer has, until the buffer is destroyed.
     pub unsafe fn new(address: *mut c_void) -> Arc<Self> {
-        Arc::new(Self { address: address.cast(), buffer: OnceLock::new() })
+        Arc::new(Self { address: address.cast(), memory: OnceLock::new() })
     }
 
     /// Tells whose memory it is, as soon as that is made.
-    pub fn belongs_to(&self, buffer: &Arc<Buffer>) {
-        let _ = self.buffer.set(Arc::downgrade(buffer));
+    pub fn belongs_to(&self, memory: &Arc<Memory>) {
+        let _ = self.memory.set(Arc::downgrade(memory));
     }
 
     /// The client keeps `offset + len` within the buffer.
     fn stretch(&self, offset: usize, len: usize) -> Box<Stretch> {
-        let buffer = self.buffer.get().and_then(Weak::upgrade);
-        Box::new(Stretch { address: self.address.wrapping_add(offset), len, _owner: Owner::Buffer { _buffer: buffer } })
+        let memory = self.memory.get().and_then(Weak::upgrade);
+        Box::new(Stretch { address: self.address.wrapping_add(offset), len, _owner: Owner::Memory { _memory: memory } })
     }
 }
 

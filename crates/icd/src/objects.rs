@@ -9,7 +9,7 @@ use ropeway_abi::{
     CL_INVALID_COMMAND_QUEUE, CL_INVALID_CONTEXT, CL_INVALID_DEVICE, CL_INVALID_EVENT, CL_INVALID_KERNEL,
     CL_INVALID_MEM_OBJECT, CL_INVALID_PLATFORM, CL_INVALID_PROGRAM, CL_PLATFORM_NAME, cl_int,
 };
-use ropeway_client::{buffer, context, event, kernel, program, queue, system};
+use ropeway_client::{context, event, kernel, memory, program, queue, system};
 
 use crate::api::Raw;
 use crate::handle::{Handle, Object};
@@ -58,9 +58,13 @@ pub struct Queue {
 }
 
 /// `cl_mem`.
-pub struct Buffer {
-    pub client: Arc<buffer::Buffer>,
+pub struct Memory {
+    pub client: Arc<memory::Memory>,
     pub context: Handle<Context>,
+    /// The object whose memory it uses (CL_MEM_ASSOCIATED_MEMOBJECT).
+    pub parent: Option<Handle<Memory>>,
+    /// CL_MEM_PROPERTIES: as they were given, with the final 0; empty if there were none.
+    pub properties: Vec<u64>,
 }
 
 /// `cl_program`.
@@ -101,7 +105,7 @@ objects! {
     Device   b"RWde" CL_INVALID_DEVICE;
     Context  b"RWct" CL_INVALID_CONTEXT;
     Queue    b"RWqu" CL_INVALID_COMMAND_QUEUE;
-    Buffer   b"RWbu" CL_INVALID_MEM_OBJECT;
+    Memory   b"RWme" CL_INVALID_MEM_OBJECT;
     Program  b"RWpr" CL_INVALID_PROGRAM;
     Kernel   b"RWke" CL_INVALID_KERNEL;
     Event    b"RWev" CL_INVALID_EVENT;

@@ -24,8 +24,8 @@ ids! {
     ContextId,
     /// A command queue.
     QueueId,
-    /// A buffer (later also images and pipes: one number space for memory objects).
-    BufferId,
+    /// A memory object: buffer, sub-buffer, image or pipe; one number space.
+    MemoryId,
     /// A program.
     ProgramId,
     /// A kernel.

@@ -15,7 +15,7 @@
 use crate::codec::{DecodeError, check_header, decode};
 use crate::content::ContentHash;
 use crate::frame::FrameHeader;
-use crate::ids::{BufferId, ContextId, EventId, KernelId, ProgramId, QueueId, TransferId};
+use crate::ids::{ContextId, EventId, KernelId, MemoryId, ProgramId, QueueId, TransferId};
 use crate::table::{Call, CallId, Described, Kind, Note, Post, Tail, messages};
 use crate::types::{
     ArgValue, BinaryFor, BinaryReply, BuildReply, Command, Completions, EventList, InitialContents, NdRange,
@@ -50,10 +50,10 @@ messages! {
 
     /// Makes a buffer of `size` bytes; `flags` are the native ones, without those about host memory.
     post 10 create_buffer: CreateBuffer {
-        buffer: BufferId, context: ContextId, flags: u64, size: u64, initial: InitialContents,
+        buffer: MemoryId, context: ContextId, flags: u64, size: u64, initial: InitialContents,
     } + tail;
-    /// Drops a buffer.
-    post 11 release_buffer: ReleaseBuffer { buffer: BufferId };
+    /// Drops a memory object of whatever kind.
+    post 11 release_memory: ReleaseMemory { memory: MemoryId };
 
     // Programs and kernels.
 
@@ -92,24 +92,24 @@ messages! {
     /// Launches a kernel.
     post 40 enqueue_kernel: EnqueueKernel { command: Command, kernel: KernelId, range: NdRange };
     /// Writes the tail into a buffer at `offset` (eager: at most `limits::MAX_EAGER` bytes).
-    post 41 write_buffer: WriteBuffer { command: Command, buffer: BufferId, offset: u64 } + tail;
+    post 41 write_buffer: WriteBuffer { command: Command, buffer: MemoryId, offset: u64 } + tail;
     /// Writes `size` bytes into a buffer at `offset`, once they were asked for with `TransferReady`.
     post 42 write_buffer_transfer: WriteBufferTransfer {
-        command: Command, buffer: BufferId, offset: u64, size: u64, transfer: TransferId,
+        command: Command, buffer: MemoryId, offset: u64, size: u64, transfer: TransferId,
     };
     /// Bytes of a transfer to the server, from `offset` in it. They come in order.
     post 43 transfer_data: TransferData { transfer: TransferId, offset: u64 } + tail;
     /// Reads `size` bytes of a buffer at `offset`; they come in `ReadData` notes.
     post 44 read_buffer: ReadBuffer {
-        command: Command, buffer: BufferId, offset: u64, size: u64, transfer: TransferId,
+        command: Command, buffer: MemoryId, offset: u64, size: u64, transfer: TransferId,
     };
     /// Copies between buffers.
     post 45 copy_buffer: CopyBuffer {
-        command: Command, source: BufferId, target: BufferId, source_offset: u64, target_offset: u64, size: u64,
+        command: Command, source: MemoryId, target: MemoryId, source_offset: u64, target_offset: u64, size: u64,
     };
     /// Fills part of a buffer with a pattern of 1 to 128 bytes.
     post 46 fill_buffer: FillBuffer<'a> {
-        command: Command, buffer: BufferId, pattern: &'a [u8], offset: u64, size: u64,
+        command: Command, buffer: MemoryId, pattern: &'a [u8], offset: u64, size: u64,
     };
     /// A marker; it waits for all before it where its wait list is empty.
     post 47 marker: Marker { command: Command };

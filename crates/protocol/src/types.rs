@@ -5,7 +5,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use smallvec::SmallVec;
 
 use crate::content::ContentHash;
-use crate::ids::{BufferId, EventId, QueueId};
+use crate::ids::{EventId, MemoryId, QueueId};
 use crate::limits;
 
 /// An OpenCL error code or event status: 0 is success (for an event, complete), less is an error.
@@ -82,8 +82,8 @@ pub enum ArgValue<'a> {
     /// A value: as many bytes as the kernel's parameter has.
     #[serde(borrow)]
     Bytes(&'a [u8]),
-    /// A buffer, or the null memory object.
-    Buffer(Option<BufferId>),
+    /// A memory object, or the null one.
+    Memory(Option<MemoryId>),
     /// So many bytes of local memory.
     Local(u64),
 }

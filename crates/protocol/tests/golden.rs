@@ -99,8 +99,8 @@ fn covers_every_variant() {
     let pinned = pinned();
     for variant in [
         "Bytes(",
-        "Buffer(Some",
-        "Buffer(None",
+        "Memory(Some",
+        "Memory(None",
         "Local(",
         "Undefined",
         "initial: Tail",

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use ropeway_abi as cl;
-use ropeway_protocol::ids::{BufferId, TransferId};
+use ropeway_protocol::ids::{MemoryId, TransferId};
 use ropeway_protocol::messages::TransferFailed;
 use ropeway_protocol::types::{Command, Status};
 
 use crate::error::End;
 use crate::job::Job;
 use crate::native::{UserEvent, Waits};
-use crate::objects::{Buffer, Cell};
+use crate::objects::{Cell, Memory};
 use crate::session::{Deferred, Incoming, Session, gather, unknown};
 use crate::transfer::{Direction, Gate};
 
@@ -24,7 +24,7 @@ impl Session {
         command: &Command,
         transfer: TransferId,
         direction: Direction,
-        (buffer, offset, size): (BufferId, u64, u64),
+        (buffer, offset, size): (MemoryId, u64, u64),
     ) -> Result<(), End> {
         let total = self.objects();
         let buffer = self.buffer_range(buffer, offset, size)?;
@@ -95,14 +95,13 @@ impl Session {
     /// A buffer of which the range is part.
     ///
     /// # Errors
-    /// There is no such buffer, or the range leaves it.
-    pub fn buffer_range(&self, id: BufferId, offset: u64, size: u64) -> Result<Arc<Buffer>, End> {
-        let buffer = self.buffers.get(&id).ok_or_else(|| unknown(id))?;
+    /// There is no such object, it is not a buffer, or the range leaves it.
+    pub fn buffer_range(&self, id: MemoryId, offset: u64, size: u64) -> Result<Arc<Memory>, End> {
+        let buffer = self.memory(id)?;
+        let whole = buffer.buffer_size().ok_or_else(|| End::refused(format_args!("{id} is not a buffer")))?;
         match offset.checked_add(size) {
-            Some(end) if end <= buffer.size => Ok(buffer.clone()),
-            _ => {
-                Err(End::refused(format_args!("{size} bytes at {offset} are not within {id} of {} bytes", buffer.size)))
-            }
+            Some(end) if end <= whole => Ok(buffer.clone()),
+            _ => Err(End::refused(format_args!("{size} bytes at {offset} are not within {id} of {whole} bytes"))),
         }
     }
 
@@ -135,10 +134,10 @@ impl Session {
             Some(id) => {
                 // No event says when the buffer has its first contents: commands that follow must find them there.
                 if let Err(status) = incoming.gate.settle()
-                    && let Some(buffer) = self.buffers.get_mut(&id)
+                    && let Some(memory) = self.memory.get_mut(&id)
                 {
-                    let (context, size) = (buffer.context.clone(), buffer.size);
-                    *buffer = Arc::new(Buffer { native: Err(status), context, size });
+                    let Memory { kind, charged, .. } = **memory;
+                    *memory = Arc::new(Memory { native: Err(status), context: memory.context.clone(), kind, charged });
                 }
             }
         }
@@ -149,11 +148,10 @@ impl Session {
     ///
     /// # Errors
     /// The transfer's name is taken.
-    pub fn await_contents(&mut self, id: BufferId, buffer: &Arc<Buffer>, transfer: TransferId) -> Result<(), End> {
-        let gate = Gate::new(transfer, Direction::In, buffer.clone(), (0, buffer.size));
-        if buffer.size == 0 {
-            return Err(End::refused(cl::CL_INVALID_BUFFER_SIZE));
-        }
+    pub fn await_contents(&mut self, id: MemoryId, buffer: &Arc<Memory>, transfer: TransferId) -> Result<(), End> {
+        let size = buffer.buffer_size().filter(|&size| size != 0);
+        let size = size.ok_or_else(|| End::refused(cl::CL_INVALID_BUFFER_SIZE))?;
+        let gate = Gate::new(transfer, Direction::In, buffer.clone(), (0, size));
         if let Err(status) = gate.open() {
             gate.discard(status);
         }

@@ -97,14 +97,31 @@ impl Context {
     }
 }
 
-/// A buffer.
-pub struct Buffer {
+/// A memory object.
+pub struct Memory {
     /// The native one.
-    pub native: Result<Arc<native::Buffer>, Status>,
+    pub native: Result<Arc<native::Memory>, Status>,
     /// Its context.
     pub context: Arc<Context>,
-    /// Its size in bytes, as the client gave it.
-    pub size: u64,
+    /// What it is.
+    pub kind: MemoryKind,
+    /// How many bytes of the session's quota it takes.
+    pub charged: u64,
+}
+
+/// What a memory object is, as the client said when it made it.
+#[derive(Clone, Copy, Debug)]
+pub enum MemoryKind {
+    /// A buffer of so many bytes.
+    Buffer(u64),
+}
+
+impl Memory {
+    /// The size in bytes of a buffer; `None` for what is none.
+    pub fn buffer_size(&self) -> Option<u64> {
+        let MemoryKind::Buffer(size) = self.kind;
+        Some(size)
+    }
 }
 
 /// A kernel.
@@ -113,8 +130,8 @@ pub struct Kernel {
     pub native: Result<native::Kernel, Status>,
     /// What each argument takes.
     pub kinds: Arc<[ArgKind]>,
-    /// The buffers that arguments were last set to: they must live as long as a launch may use them.
-    pub buffers: Vec<Option<Arc<Buffer>>>,
+    /// The memory objects that arguments were last set to: they must live as long as a launch may use them.
+    pub memory: Vec<Option<Arc<Memory>>>,
     /// Arguments that could not be set, and why: launches fail with it.
     pub unusable: SmallVec<[(u32, Status); 1]>,
 }

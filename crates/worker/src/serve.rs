@@ -15,7 +15,7 @@ use crate::common::News;
 use crate::error::End;
 use crate::job::Job;
 use crate::native;
-use crate::objects::{Buffer, Cell, Context, Kernel, OwedRead, Program, ProgramState, Queue, lock};
+use crate::objects::{Cell, Context, Kernel, Memory, MemoryKind, OwedRead, Program, ProgramState, Queue, lock};
 use crate::session::{Deferred, Lane, Session, unknown};
 use crate::transfer::Direction;
 
@@ -84,7 +84,6 @@ impl Serve for Session {
     }
 
     fn create_buffer(&mut self, m: CreateBuffer, tail: &mut dyn Tail) -> Result<(), End> {
-        let total = self.objects();
         let context = self.context(m.context)?.clone();
         let contents = match m.initial {
             InitialContents::Tail if tail.remaining() > MAX_EAGER || tail.remaining() as u64 != m.size => {
@@ -93,28 +92,24 @@ impl Serve for Session {
             InitialContents::Tail => Some(tail.read_to_vec()?),
             _ => None,
         };
-        let within = |quota: u64| self.buffer_bytes.checked_add(m.size).is_some_and(|bytes| bytes <= quota);
         let native = match &context.native {
             Err(status) => Err(*status),
-            Ok(_) if !self.memory_quota.is_none_or(within) => Err(cl::CL_MEM_OBJECT_ALLOCATION_FAILURE),
-            Ok(native) => native::Buffer::new(native, m.flags & DEVICE_FLAGS, m.size, contents.as_deref()),
+            Ok(_) if !self.has_room_for(m.size) => Err(cl::CL_MEM_OBJECT_ALLOCATION_FAILURE),
+            Ok(native) => native::Memory::buffer(native, m.flags & DEVICE_FLAGS, m.size, contents.as_deref()),
         };
-        if native.is_ok() {
-            self.buffer_bytes = self.buffer_bytes.saturating_add(m.size);
-        }
-        let buffer = Arc::new(Buffer { native: native.map(Arc::new), context, size: m.size });
-        Self::claim(total, &mut self.buffers, m.buffer, buffer.clone())?;
+        let charged = if native.is_ok() { m.size } else { 0 };
+        let (native, kind) = (native.map(Arc::new), MemoryKind::Buffer(m.size));
+        let buffer = Arc::new(Memory { native, context, kind, charged });
+        self.claim_memory(m.buffer, buffer.clone())?;
         match m.initial {
             InitialContents::Transfer(transfer) => self.await_contents(m.buffer, &buffer, transfer),
             _ => Ok(()),
         }
     }
 
-    fn release_buffer(&mut self, m: ReleaseBuffer) -> Result<(), End> {
-        let buffer = self.buffers.remove(&m.buffer).ok_or_else(|| unknown(m.buffer))?;
-        if buffer.native.is_ok() {
-            self.buffer_bytes = self.buffer_bytes.saturating_sub(buffer.size);
-        }
+    fn release_memory(&mut self, m: ReleaseMemory) -> Result<(), End> {
+        let memory = self.memory.remove(&m.memory).ok_or_else(|| unknown(m.memory))?;
+        self.memory_bytes = self.memory_bytes.saturating_sub(memory.charged);
         Ok(())
     }
 
@@ -218,18 +213,18 @@ impl Serve for Session {
         };
         let kinds: Arc<[ArgKind]> = state.kernels.get(m.name).cloned().unwrap_or_default();
         drop(state);
-        let buffers = vec![None; kinds.len()];
-        let kernel = Kernel { native, kinds, buffers, unusable: Default::default() };
+        let memory = vec![None; kinds.len()];
+        let kernel = Kernel { native, kinds, memory, unusable: Default::default() };
         Self::claim(total, &mut self.kernels, m.kernel, kernel)
     }
 
     fn set_kernel_arg(&mut self, m: SetKernelArg<'_>) -> Result<(), End> {
         let kernel = self.kernels.get_mut(&m.kernel).ok_or_else(|| unknown(m.kernel))?;
-        let buffer = match m.value {
-            ArgValue::Buffer(Some(id)) => Some(self.buffers.get(&id).ok_or_else(|| unknown(id))?.clone()),
+        let memory = match m.value {
+            ArgValue::Memory(Some(id)) => Some(self.memory.get(&id).ok_or_else(|| unknown(id))?.clone()),
             _ => None,
         };
-        kernel.set(m.index, m.value, buffer);
+        kernel.set(m.index, m.value, memory);
         Ok(())
     }
 
@@ -460,22 +455,22 @@ impl Kernel {
     }
 
     /// Sets an argument. What cannot be set makes launches fail until it is set to something better.
-    fn set(&mut self, index: u32, value: ArgValue<'_>, buffer: Option<Arc<Buffer>>) {
-        let outcome = self.try_set(index, value, buffer.as_deref());
+    fn set(&mut self, index: u32, value: ArgValue<'_>, memory: Option<Arc<Memory>>) {
+        let outcome = self.try_set(index, value, memory.as_deref());
         if !self.unusable.is_empty() {
             self.unusable.retain(|(bad, _)| *bad != index);
         }
         match outcome {
             Ok(()) => {
-                if let Some(place) = self.buffers.get_mut(index as usize) {
-                    *place = buffer;
+                if let Some(place) = self.memory.get_mut(index as usize) {
+                    *place = memory;
                 }
             }
             Err(status) => self.unusable.push((index, status)),
         }
     }
 
-    fn try_set(&mut self, index: u32, value: ArgValue<'_>, buffer: Option<&Buffer>) -> Result<(), Status> {
+    fn try_set(&mut self, index: u32, value: ArgValue<'_>, memory: Option<&Memory>) -> Result<(), Status> {
         let native = self.native.as_mut().map_err(|status| *status)?;
         let kind = *self.kinds.get(index as usize).ok_or(cl::CL_INVALID_ARG_INDEX)?;
         match (value, kind) {
@@ -485,10 +480,10 @@ impl Kernel {
             (ArgValue::Bytes(_), ArgKind::Value(_)) => Err(cl::CL_INVALID_ARG_SIZE),
             // Of unknown size, but a value: a handle made of these bytes is not what a driver would see in them.
             (ArgValue::Bytes(bytes), ArgKind::Unknown) => native.set_bytes(index, bytes),
-            (ArgValue::Buffer(None), ArgKind::Buffer | ArgKind::Unknown) => native.set_buffer(index, None),
-            (ArgValue::Buffer(Some(_)), ArgKind::Buffer | ArgKind::Unknown) => {
-                let buffer = buffer.ok_or(cl::CL_INVALID_MEM_OBJECT)?;
-                native.set_buffer(index, Some(buffer.native.as_deref().map_err(|status| *status)?))
+            (ArgValue::Memory(None), ArgKind::Buffer | ArgKind::Unknown) => native.set_memory(index, None),
+            (ArgValue::Memory(Some(_)), ArgKind::Buffer | ArgKind::Unknown) => {
+                let memory = memory.ok_or(cl::CL_INVALID_MEM_OBJECT)?;
+                native.set_memory(index, Some(memory.native.as_deref().map_err(|status| *status)?))
             }
             (ArgValue::Local(size), ArgKind::Local | ArgKind::Unknown) => native.set_local(index, size),
             _ => Err(cl::CL_INVALID_ARG_VALUE),

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use ropeway_abi as cl;
 use ropeway_protocol::content::ContentHash;
-use ropeway_protocol::ids::{BufferId, ContextId, EventId, KernelId, ProgramId, QueueId, TransferId};
+use ropeway_protocol::ids::{ContextId, EventId, KernelId, MemoryId, ProgramId, QueueId, TransferId};
 use ropeway_protocol::limits;
 use ropeway_protocol::types::{Command, EventList, Status};
 use rustc_hash::FxHashMap;
@@ -16,7 +16,7 @@ use crate::common::{Common, News};
 use crate::error::End;
 use crate::job::Job;
 use crate::native::{self, Waits};
-use crate::objects::{Buffer, Cell, Cells, Context, Kernel, Program, Queue};
+use crate::objects::{Cell, Cells, Context, Kernel, Memory, Program, Queue};
 use crate::transfer::Gate;
 use crate::warmup::Warm;
 
@@ -48,7 +48,7 @@ pub struct Incoming {
     /// How many have come.
     pub received: u64,
     /// The buffer whose first contents they are; no command is about them then.
-    pub initial: Option<BufferId>,
+    pub initial: Option<MemoryId>,
 }
 
 /// Something natively under way that somebody should wait for: whoever has nothing else to do, or else a callback.
@@ -71,10 +71,10 @@ pub struct Session {
     pub contexts: FxHashMap<ContextId, Arc<Context>>,
     /// Queues and events.
     pub lanes: Lanes,
-    /// Buffers.
-    pub buffers: FxHashMap<BufferId, Arc<Buffer>>,
-    /// Bytes of all buffers.
-    pub buffer_bytes: u64,
+    /// Memory objects of all kinds.
+    pub memory: FxHashMap<MemoryId, Arc<Memory>>,
+    /// Bytes that they take of the quota.
+    pub memory_bytes: u64,
     /// Programs.
     pub programs: FxHashMap<ProgramId, Arc<Program>>,
     /// Kernels.
@@ -105,8 +105,8 @@ impl Session {
             memory_quota,
             contexts: FxHashMap::default(),
             lanes: Lanes::default(),
-            buffers: FxHashMap::default(),
-            buffer_bytes: 0,
+            memory: FxHashMap::default(),
+            memory_bytes: 0,
             programs: FxHashMap::default(),
             kernels: FxHashMap::default(),
             user_events: FxHashMap::default(),
@@ -139,12 +139,37 @@ impl Session {
         }
     }
 
+    /// A memory object.
+    ///
+    /// # Errors
+    /// There is none of this name.
+    pub fn memory(&self, id: MemoryId) -> Result<&Arc<Memory>, End> {
+        self.memory.get(&id).ok_or_else(|| unknown(id))
+    }
+
+    /// Whether the session's quota has room for `bytes` more.
+    pub fn has_room_for(&self, bytes: u64) -> bool {
+        let within = |quota: u64| self.memory_bytes.checked_add(bytes).is_some_and(|all| all <= quota);
+        self.memory_quota.is_none_or(within)
+    }
+
+    /// Adds a memory object, and counts what it takes.
+    ///
+    /// # Errors
+    /// As [`Session::claim`].
+    pub fn claim_memory(&mut self, id: MemoryId, memory: Arc<Memory>) -> Result<(), End> {
+        let charged = memory.charged;
+        Self::claim(self.objects(), &mut self.memory, id, memory)?;
+        self.memory_bytes = self.memory_bytes.saturating_add(charged);
+        Ok(())
+    }
+
     /// How many objects there are.
     pub fn objects(&self) -> usize {
         self.contexts.len()
             + self.lanes.queues.len()
             + self.lanes.events.len()
-            + self.buffers.len()
+            + self.memory.len()
             + self.programs.len()
             + self.kernels.len()
     }

@@ -16,7 +16,7 @@ use ropeway_protocol::{Tail, TailError};
 use crate::common::Common;
 use crate::error::End;
 use crate::native::{Event, Mapping, UserEvent};
-use crate::objects::{Buffer, Cell, lock};
+use crate::objects::{Cell, Memory, lock};
 use crate::report::Report;
 
 /// Which way the bytes go.
@@ -47,7 +47,7 @@ pub struct Gate {
     /// Which way.
     pub direction: Direction,
     /// Which buffer.
-    pub buffer: Arc<Buffer>,
+    pub buffer: Arc<Memory>,
     /// Where in it.
     pub offset: u64,
     /// How many bytes.
@@ -64,7 +64,7 @@ pub struct Gate {
 
 impl Gate {
     /// A transfer that has not begun.
-    pub fn new(transfer: TransferId, direction: Direction, buffer: Arc<Buffer>, (offset, size): (u64, u64)) -> Self {
+    pub fn new(transfer: TransferId, direction: Direction, buffer: Arc<Memory>, (offset, size): (u64, u64)) -> Self {
         Self {
             transfer,
             direction,

@@ -4,7 +4,7 @@ mod support;
 
 use std::time::Instant;
 
-use ropeway_protocol::ids::{BufferId, EventId, KernelId, QueueId, TransferId};
+use ropeway_protocol::ids::{EventId, KernelId, MemoryId, QueueId, TransferId};
 use ropeway_protocol::messages::*;
 use support::{Worker, command, on};
 
@@ -76,7 +76,7 @@ fn figures() {
     println!(
         "4-byte write + finish     {:9.2} us",
         middle(3000, |_| {
-            client.post_tail(&WriteBuffer { command: on(1), buffer: BufferId(1), offset: 0 }, &[1; 4]);
+            client.post_tail(&WriteBuffer { command: on(1), buffer: MemoryId(1), offset: 0 }, &[1; 4]);
             client.finish(1);
         })
     );
@@ -120,7 +120,7 @@ fn figures() {
             if size > 256 << 10 {
                 client.write_large(on(1), 1, 10_000 + (size + n) as u64, &data);
             } else {
-                client.send_tail(&WriteBuffer { command: on(1), buffer: BufferId(1), offset: 0 }, &data);
+                client.send_tail(&WriteBuffer { command: on(1), buffer: MemoryId(1), offset: 0 }, &data);
             }
             client.finish(1);
         });
@@ -128,7 +128,7 @@ fn figures() {
         let read = middle(rounds, |n| {
             let transfer = TransferId(20_000_000_000 + (size + n) as u64);
             client.notes.into = Some((transfer, std::mem::take(&mut into)));
-            client.post(&ReadBuffer { command: on(1), buffer: BufferId(1), offset: 0, size: size as u64, transfer });
+            client.post(&ReadBuffer { command: on(1), buffer: MemoryId(1), offset: 0, size: size as u64, transfer });
             client.until(|notes| notes.into_filled == size);
             client.notes.into_filled = 0;
             into = client.notes.into.take().unwrap().1;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ropeway_protocol::content::ContentHash;
 use ropeway_protocol::frame::FrameHeader;
-use ropeway_protocol::ids::{BufferId, ContextId, EventId, KernelId, QueueId, TransferId};
+use ropeway_protocol::ids::{ContextId, EventId, KernelId, MemoryId, QueueId, TransferId};
 use ropeway_protocol::messages::*;
 use ropeway_protocol::types::*;
 use support::{Client, Worker, on};
@@ -54,10 +54,10 @@ fn names_that_do_not_exist_or_exist_twice() {
 
 #[test]
 fn ranges_outside_the_buffer() {
-    let write = |offset| WriteBuffer { command: on(1), buffer: BufferId(1), offset };
+    let write = |offset| WriteBuffer { command: on(1), buffer: MemoryId(1), offset };
     refused("not within", |c| c.post_tail(&write(999), &[0; 2]));
     refused("not within", |c| c.post_tail(&write(u64::MAX), &[0; 2]));
-    let read = |offset, size| ReadBuffer { command: on(1), buffer: BufferId(1), offset, size, transfer: TransferId(1) };
+    let read = |offset, size| ReadBuffer { command: on(1), buffer: MemoryId(1), offset, size, transfer: TransferId(1) };
     refused("not within", |c| c.post(&read(0, 1 << 60)));
     refused("not within", |c| c.post(&read(u64::MAX - 3, 8)));
 }
@@ -67,13 +67,13 @@ fn transfers_that_are_none() {
     refused("does not exist", |c| c.post_tail(&TransferData { transfer: TransferId(1), offset: 0 }, &[0; 100]));
     refused("before it was asked for", |c| {
         c.post(&CreateUserEvent { event: EventId(1), context: ContextId(1) });
-        let (buffer, transfer) = (BufferId(1), TransferId(1));
+        let (buffer, transfer) = (MemoryId(1), TransferId(1));
         let command = support::command(1, None, &[1]);
         c.post(&WriteBufferTransfer { command, buffer, offset: 0, size: 100, transfer });
         c.post_tail(&TransferData { transfer, offset: 0 }, &[0; 100])
     });
     refused("not what comes next", |c| {
-        let (buffer, context, transfer) = (BufferId(2), ContextId(1), TransferId(1));
+        let (buffer, context, transfer) = (MemoryId(2), ContextId(1), TransferId(1));
         let initial = InitialContents::Transfer(transfer);
         c.post(&CreateBuffer { buffer, context, flags: 1, size: 100, initial });
         c.post_tail(&TransferData { transfer, offset: 0 }, &[0; 101])

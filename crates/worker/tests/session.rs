@@ -5,7 +5,7 @@ mod support;
 use std::time::Duration;
 
 use ropeway_protocol::content::ContentHash;
-use ropeway_protocol::ids::{BufferId, ContextId, EventId, QueueId, TransferId};
+use ropeway_protocol::ids::{ContextId, EventId, MemoryId, QueueId, TransferId};
 use ropeway_protocol::messages::*;
 use ropeway_protocol::types::*;
 use support::{Worker, command, on};
@@ -50,9 +50,9 @@ fn a_kernel_adds() {
     let built = client.build(1, SOURCE);
     assert_eq!(built.status, 0, "{:?}", built.devices);
     client.kernel(1, 1, "add");
-    client.arg(1, 0, ArgValue::Buffer(Some(BufferId(1)))).arg(1, 1, ArgValue::Buffer(Some(BufferId(2))));
+    client.arg(1, 0, ArgValue::Memory(Some(MemoryId(1)))).arg(1, 1, ArgValue::Memory(Some(MemoryId(2))));
     client.arg(1, 2, ArgValue::Bytes(&5u32.to_le_bytes()));
-    let write = WriteBuffer { command: on(1), buffer: BufferId(1), offset: 0 };
+    let write = WriteBuffer { command: on(1), buffer: MemoryId(1), offset: 0 };
     client.post_tail(&write, &words(0..1000));
     client.launch(on(1), 1, 1000);
     assert_eq!(client.read(1, 2, 0, 4000, 1), words(5..1005));
@@ -164,7 +164,7 @@ fn a_failed_user_event_fails_what_waits_for_it() {
     client.post(&CreateUserEvent { event: EventId(1), context: ContextId(1) });
     let read = |transfer, size, event, wait| ReadBuffer {
         command: command(1, Some(event), &[wait]),
-        buffer: BufferId(1),
+        buffer: MemoryId(1),
         offset: 0,
         size,
         transfer: TransferId(transfer),
@@ -183,7 +183,7 @@ fn what_fails_natively_is_told_by_event_or_queue() {
     client.begin(0).buffer(1, 65 << 20).buffer(2, 64);
     let fill = |event, waits: &[u64]| FillBuffer {
         command: command(1, event, waits),
-        buffer: BufferId(1),
+        buffer: MemoryId(1),
         pattern: &[0],
         offset: 0,
         size: 64,
@@ -219,8 +219,8 @@ fn large_transfers(how: &str) {
         client.write_large(command(1, Some(1), &[]), 1, 1, &data);
         let copy = CopyBuffer {
             command: command(1, Some(2), &[1]),
-            source: BufferId(1),
-            target: BufferId(2),
+            source: MemoryId(1),
+            target: MemoryId(2),
             source_offset: 0,
             target_offset: 0,
             size: SIZE,
@@ -231,13 +231,13 @@ fn large_transfers(how: &str) {
         assert!(client.read(1, 2, 12, 300_000, 3) == data[12..300_012]);
         assert!(client.read(1, 2, 8, 200_000, 4) == data[8..200_008]);
         // A buffer with its contents from the start.
-        let (buffer, context) = (BufferId(3), ContextId(1));
+        let (buffer, context) = (MemoryId(3), ContextId(1));
         let initial = InitialContents::Transfer(TransferId(5));
         client.post(&CreateBuffer { buffer, context, flags: 1, size: SIZE, initial }).send();
         client.send_data(5, &data);
         assert!(client.read(1, 3, 0, SIZE, 6) == data);
         let initial = InitialContents::Tail;
-        client.post_tail(&CreateBuffer { buffer: BufferId(4), context, flags: 1, size: 1000, initial }, &data[..1000]);
+        client.post_tail(&CreateBuffer { buffer: MemoryId(4), context, flags: 1, size: 1000, initial }, &data[..1000]);
         assert!(client.read(1, 4, 0, 1000, 7) == data[..1000]);
         assert_eq!(client.finish(1), 0);
     }
@@ -261,14 +261,14 @@ fn a_large_write_waits_for_its_turn_and_holds_up_nobody() {
     client.begin(0).buffer(1, SIZE).buffer(2, SIZE);
     client.post(&CreateQueue { queue: QueueId(2), context: ContextId(1), device: 0, properties: 0 });
     client.post(&CreateUserEvent { event: EventId(1), context: ContextId(1) });
-    let (buffer, transfer) = (BufferId(1), TransferId(1));
+    let (buffer, transfer) = (MemoryId(1), TransferId(1));
     let gated = command(1, Some(2), &[1]);
     client.post(&WriteBufferTransfer { command: gated, buffer, offset: 0, size: SIZE, transfer });
     // Behind it on the same queue.
-    let read = ReadBuffer { command: on(1), buffer: BufferId(1), offset: SIZE - 4, size: 4, transfer: TransferId(2) };
+    let read = ReadBuffer { command: on(1), buffer: MemoryId(1), offset: SIZE - 4, size: 4, transfer: TransferId(2) };
     client.post(&read).send();
     for n in 0..20 {
-        let write = WriteBuffer { command: on(2), buffer: BufferId(2), offset: 0 };
+        let write = WriteBuffer { command: on(2), buffer: MemoryId(2), offset: 0 };
         client.post_tail(&write, &words([n]));
         assert_eq!(client.read(2, 2, 0, 4, 10 + u64::from(n)), words([n]));
     }
@@ -294,7 +294,7 @@ fn a_wait_on_one_queue_does_not_hold_up_another() {
     let mut frame = Vec::new();
     ropeway_protocol::encode_call(&mut frame, 1000, &Finish { queue: QueueId(1) }, 0);
     client.raw(&frame).send();
-    client.post_tail(&WriteBuffer { command: on(2), buffer: BufferId(1), offset: 0 }, &[9; 64]);
+    client.post_tail(&WriteBuffer { command: on(2), buffer: MemoryId(1), offset: 0 }, &[9; 64]);
     assert_eq!(client.read(2, 1, 0, 64, 1), [9; 64]);
     client.post(&SetUserEventStatus { event: EventId(1), status: 0 });
     client.until_reply(1000);
@@ -306,10 +306,10 @@ fn reads_that_nobody_waits_for_arrive() {
     let worker = Worker::start("");
     let mut client = worker.connect();
     client.begin(0).buffer(1, 4000);
-    client.post_tail(&WriteBuffer { command: on(1), buffer: BufferId(1), offset: 0 }, &words(0..1000));
+    client.post_tail(&WriteBuffer { command: on(1), buffer: MemoryId(1), offset: 0 }, &words(0..1000));
     for n in 0..1000 {
         let (command, transfer) = (command(1, Some(n + 1), &[]), TransferId(n));
-        client.post(&ReadBuffer { command, buffer: BufferId(1), offset: n * 4, size: 4, transfer });
+        client.post(&ReadBuffer { command, buffer: MemoryId(1), offset: n * 4, size: 4, transfer });
         client.post(&Subscribe { event: EventId(n + 1) });
     }
     client.until(|notes| notes.data.len() == 1000 && notes.done.len() == 1000);

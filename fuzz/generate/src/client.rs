@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use ropeway_protocol::ids::{BufferId, ContextId, EventId, KernelId, QueueId, TransferId};
+use ropeway_protocol::ids::{ContextId, EventId, KernelId, MemoryId, QueueId, TransferId};
 use ropeway_protocol::limits::MAX_EAGER;
 use ropeway_protocol::messages::*;
 use ropeway_protocol::types::{ArgValue, Command, EventList, InitialContents, NdRange};
@@ -22,7 +22,7 @@ pub struct Client<'a, 'de> {
     /// Frames to send when the server asks for them.
     transfers: HashMap<TransferId, Vec<u8>>,
     /// Buffers with their sizes.
-    buffers: Vec<(BufferId, u64)>,
+    buffers: Vec<(MemoryId, u64)>,
     /// Events of commands and of the user.
     events: Vec<EventId>,
     /// User events that have no status yet.
@@ -34,7 +34,7 @@ pub struct Client<'a, 'de> {
 impl<'a, 'de> Client<'a, 'de> {
     /// One that has said what [`crate::session::opening`] and [`crate::session::kernels`] say.
     pub fn new(entropy: &'a mut Entropy<'de>) -> Self {
-        let buffers = (1..=3).map(|id| (BufferId(id), BUFFER)).collect();
+        let buffers = (1..=3).map(|id| (MemoryId(id), BUFFER)).collect();
         let (events, undecided) = (Vec::new(), Vec::new());
         Self {
             entropy,
@@ -115,7 +115,7 @@ impl<'a, 'de> Client<'a, 'de> {
     }
 
     /// A buffer, and an offset and a size that fit into it.
-    fn range(&mut self) -> Option<(BufferId, u64, u64)> {
+    fn range(&mut self) -> Option<(MemoryId, u64, u64)> {
         let buffers = self.buffers.clone();
         let (buffer, size) = self.one_of(&buffers)?;
         let offset = self.below(size);
@@ -145,7 +145,7 @@ impl<'a, 'de> Client<'a, 'de> {
                 // The first three stay, for the kernels.
                 if self.buffers.len() > 3 {
                     let (buffer, _) = self.buffers.swap_remove(3);
-                    self.post(&ReleaseBuffer { buffer }, &[]);
+                    self.post(&ReleaseMemory { memory: buffer }, &[]);
                 }
             }
             25..65 => self.write(),
@@ -207,7 +207,7 @@ impl<'a, 'de> Client<'a, 'de> {
     fn create_buffer(&mut self) {
         let large = self.entropy.byte() > 240;
         let size = 1 + if large { 40 * self.below(30_000) } else { self.below(5000) };
-        let (buffer, context, flags) = (BufferId(self.id()), ContextId(1), 1);
+        let (buffer, context, flags) = (MemoryId(self.id()), ContextId(1), 1);
         let bytes = self.bytes(size);
         match self.entropy.byte() % 3 {
             0 => {
@@ -267,10 +267,10 @@ impl<'a, 'de> Client<'a, 'de> {
     fn launch(&mut self) {
         let kernel = KernelId(1 + self.below(3));
         let value = match self.entropy.byte() % 8 {
-            0 => ArgValue::Buffer(None),
+            0 => ArgValue::Memory(None),
             1 => ArgValue::Local(self.below(4096)),
             2 => ArgValue::Bytes(&[1, 2, 3, 4]),
-            _ => ArgValue::Buffer(Some(BufferId(1 + self.below(3)))),
+            _ => ArgValue::Memory(Some(MemoryId(1 + self.below(3)))),
         };
         let index = self.below(3) as u32;
         self.post(&SetKernelArg { kernel, index, value }, &[]);

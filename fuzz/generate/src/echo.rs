@@ -105,7 +105,7 @@ impl Serve for Echo {
         release_queue ReleaseQueue,
         flush Flush,
         create_buffer CreateBuffer + tail,
-        release_buffer ReleaseBuffer,
+        release_memory ReleaseMemory,
         create_program_with_source CreateProgramWithSource,
         put_content PutContent + tail,
         release_program ReleaseProgram,

@@ -105,7 +105,7 @@ macro_rules! generators {
 /// One for each message that a client may send.
 pub const MESSAGES: &[Generator] = generators! { ropeway_protocol::MESSAGES:
     post CreateContext, post ReleaseContext, post CreateQueue, post ReleaseQueue, post Flush,
-    post CreateBuffer, post ReleaseBuffer,
+    post CreateBuffer, post ReleaseMemory,
     post CreateProgramWithSource, call CreateProgramWithBinary, post PutContent, call BuildProgram, call ProgramBinary,
     call CompileProgram, call LinkProgram,
     post ReleaseProgram, post CreateKernel, post SetKernelArg, post ReleaseKernel,

@@ -1,7 +1,7 @@
 //! A client's side of a session, strung together of frames.
 
 use ropeway_protocol::content::ContentHash;
-use ropeway_protocol::ids::{BufferId, ContextId, KernelId, ProgramId, QueueId, TransferId};
+use ropeway_protocol::ids::{ContextId, KernelId, MemoryId, ProgramId, QueueId, TransferId};
 use ropeway_protocol::messages::*;
 use ropeway_protocol::types::{ArgValue, Command, EventList, InitialContents, NdRange};
 use ropeway_protocol::{Post as _, encode_call, encode_post};
@@ -40,7 +40,7 @@ pub fn opening() -> Vec<u8> {
     }
     for buffer in 1..=3 {
         let initial = InitialContents::Undefined;
-        encode_post(&mut out, &CreateBuffer { buffer: BufferId(buffer), context, flags: 1, size: BUFFER, initial }, 0);
+        encode_post(&mut out, &CreateBuffer { buffer: MemoryId(buffer), context, flags: 1, size: BUFFER, initial }, 0);
     }
     encode_post(&mut out, &CreateProgramWithSource { program, context, source: hash }, 0);
     encode_post(&mut out, &PutContent { hash, total, offset: 0 }, SOURCE.len());
@@ -64,17 +64,17 @@ pub fn vector_addition() -> Vec<u8> {
     let command = || Command { queue: QueueId(1), event: None, waits: EventList::default() };
     for buffer in 1..=2 {
         let bytes = vec![buffer as u8; 1024];
-        encode_post(&mut out, &WriteBuffer { command: command(), buffer: BufferId(buffer), offset: 0 }, bytes.len());
+        encode_post(&mut out, &WriteBuffer { command: command(), buffer: MemoryId(buffer), offset: 0 }, bytes.len());
         out.extend_from_slice(&bytes);
     }
     for index in 0..3 {
-        let value = ArgValue::Buffer(Some(BufferId(u64::from(index) + 1)));
+        let value = ArgValue::Memory(Some(MemoryId(u64::from(index) + 1)));
         encode_post(&mut out, &SetKernelArg { kernel: KernelId(2), index, value }, 0);
     }
     let range = NdRange { dims: 1, offset: None, global: [256, 0, 0], local: None };
     encode_post(&mut out, &EnqueueKernel { command: command(), kernel: KernelId(2), range }, 0);
     let transfer = TransferId(1);
-    let read = ReadBuffer { command: command(), buffer: BufferId(3), offset: 0, size: 1024, transfer };
+    let read = ReadBuffer { command: command(), buffer: MemoryId(3), offset: 0, size: 1024, transfer };
     encode_post(&mut out, &read, 0);
     encode_call(&mut out, 2, &Finish { queue: QueueId(1) }, 0);
     out

@@ -14,7 +14,7 @@ use rustc_hash::FxBuildHasher;
 
 use super::{Connection, lock};
 use crate::event::Event;
-use crate::memory::{HostSource, HostTarget, addresses};
+use crate::host::{HostSource, HostTarget, addresses};
 use crate::{Result, SERVER_LOST, Status};
 
 /// A transfer that is not over.

@@ -11,7 +11,7 @@ use ropeway_client::command::Order;
 use ropeway_protocol::types::NdRange;
 
 use super::kernel::work_group_info_on;
-use super::order::{Request, Waits, buffer_for};
+use super::order::{Request, Waits, memory_for};
 use crate::guard;
 use crate::handle::Handle;
 use crate::objects::{Device, Kernel, Queue};
@@ -249,7 +249,7 @@ pub unsafe extern "C" fn clEnqueueMigrateMemObjects(
         }
         for index in 0..num_mem_objects as usize {
             // SAFETY: the caller's promise.
-            buffer_for(&queue, unsafe { mem_objects.add(index).read() })?;
+            memory_for(&queue, unsafe { mem_objects.add(index).read() })?;
         }
         // SAFETY: the caller's promise.
         let request = unsafe { Request::read(&queue, num_events, wait_list, event)? };

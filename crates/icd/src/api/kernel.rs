@@ -20,7 +20,7 @@ use super::loader::text;
 use crate::guard;
 use crate::handle::{self, Handle};
 use crate::info::{Answered, Info};
-use crate::objects::{Buffer, Device, Kernel, Program};
+use crate::objects::{Device, Kernel, Memory, Program};
 
 /// clCreateKernel.
 pub unsafe extern "C" fn clCreateKernel(
@@ -123,15 +123,15 @@ unsafe fn set_arg(
             }
             // A NULL value and a pointer to a NULL value both mean the null memory object.
             if value.is_null() || handle().is_null() {
-                return kernel.client.set_arg(index, Arg::Buffer(None));
+                return kernel.client.set_arg(index, Arg::Memory(None));
             }
             // CL_INVALID_MEM_OBJECT if the argument is a memory object and the value is not a valid one: also when it is
             // another context's, which cannot mean anything here.
-            let buffer = Handle::<Buffer>::find(handle())?;
+            let buffer = Handle::<Memory>::find(handle())?;
             if buffer.context != kernel.program.context {
                 return Err(CL_INVALID_MEM_OBJECT);
             }
-            kernel.client.set_arg(index, Arg::Buffer(Some(&buffer.client)))
+            kernel.client.set_arg(index, Arg::Memory(Some(&buffer.client)))
         }
         ArgKind::Local => {
             // CL_INVALID_ARG_VALUE if the argument is in local memory and arg_value is not NULL; CL_INVALID_ARG_SIZE if
@@ -159,9 +159,9 @@ unsafe fn set_arg(
         ArgKind::Other => Err(CL_INVALID_ARG_VALUE),
         // The native implementation tells nothing: the value itself says what it is. Numbers are no buffers' handles.
         ArgKind::Unknown if value.is_null() => kernel.client.set_arg(index, Arg::Local(size)),
-        ArgKind::Unknown => match (size == HANDLE).then(|| Handle::<Buffer>::find(handle())) {
+        ArgKind::Unknown => match (size == HANDLE).then(|| Handle::<Memory>::find(handle())) {
             Some(Ok(buffer)) if buffer.context == kernel.program.context => {
-                kernel.client.set_arg(index, Arg::Buffer(Some(&buffer.client)))
+                kernel.client.set_arg(index, Arg::Memory(Some(&buffer.client)))
             }
             _ => kernel.client.set_arg(index, Arg::Bytes(bytes(size))),
         },

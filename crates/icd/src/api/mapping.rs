@@ -8,7 +8,7 @@ use ropeway_abi::{
     CL_MEM_HOST_WRITE_ONLY, cl_bool, cl_command_queue, cl_event, cl_int, cl_map_flags, cl_mem, cl_uint,
 };
 
-use super::order::{Request, buffer_for, check_region};
+use super::order::{Request, buffer_for, check_region, memory_for};
 use super::transfer::check_access;
 use crate::handle::Handle;
 use crate::objects::Queue;
@@ -70,10 +70,10 @@ pub unsafe extern "C" fn clEnqueueUnmapMemObject(
 ) -> cl_int {
     guard::status("clEnqueueUnmapMemObject", || {
         let queue = Handle::<Queue>::find(queue)?;
-        let buffer = buffer_for(&queue, memobj)?;
+        let memory = memory_for(&queue, memobj)?;
         // SAFETY: the caller's promise.
         let request = unsafe { Request::read(&queue, num_events, wait_list, event)? };
         // CL_INVALID_VALUE if mapped_ptr is not a valid pointer returned by clEnqueueMapBuffer for memobj: the client knows.
-        request.run(&queue, |order| queue.client.enqueue_unmap(&buffer.client, mapped_ptr.addr(), order))
+        request.run(&queue, |order| queue.client.enqueue_unmap(&memory.client, mapped_ptr.addr(), order))
     })
 }

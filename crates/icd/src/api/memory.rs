@@ -14,13 +14,13 @@ use ropeway_abi::{
     CL_MEM_USES_SVM_POINTER, CL_MEM_WRITE_ONLY, cl_context, cl_image_format, cl_int, cl_mem, cl_mem_flags, cl_mem_info,
     cl_mem_object_type, cl_mem_properties, cl_uint,
 };
-use ropeway_client::buffer;
-use ropeway_client::memory::HostRange;
+use ropeway_client::host::HostRange;
+use ropeway_client::memory::{self, Kind};
 
 use super::{Callback, Raw, put};
 use crate::handle::{self, Handle};
 use crate::info::{Answered, Info};
-use crate::objects::{Buffer, Context};
+use crate::objects::{Context, Memory};
 use crate::{guard, host};
 
 const DEVICE_ACCESS: cl_mem_flags = CL_MEM_READ_WRITE | CL_MEM_WRITE_ONLY | CL_MEM_READ_ONLY;
@@ -47,7 +47,7 @@ pub unsafe extern "C" fn clCreateBuffer(
     errcode_ret: *mut cl_int,
 ) -> cl_mem {
     // SAFETY: the caller's promise.
-    unsafe { guard::create("clCreateBuffer", errcode_ret, || create(context, flags, size, host_ptr)) }
+    unsafe { guard::create("clCreateBuffer", errcode_ret, || create(context, Vec::new(), flags, size, host_ptr)) }
 }
 
 /// clCreateBufferWithProperties: no properties are defined for buffers that Ropeway offers.
@@ -67,7 +67,8 @@ pub unsafe extern "C" fn clCreateBufferWithProperties(
             if !properties.is_null() && properties.read() != 0 {
                 return Err(CL_INVALID_PROPERTY);
             }
-            create(context, flags, size, host_ptr)
+            let properties = if properties.is_null() { Vec::new() } else { vec![0] };
+            create(context, properties, flags, size, host_ptr)
         })
     }
 }
@@ -76,6 +77,7 @@ pub unsafe extern "C" fn clCreateBufferWithProperties(
 /// As the specification says of clCreateBuffer's arguments.
 unsafe fn create(
     context: cl_context,
+    properties: Vec<cl_mem_properties>,
     flags: cl_mem_flags,
     size: usize,
     host_ptr: *mut c_void,
@@ -101,21 +103,21 @@ unsafe fn create(
     // SAFETY: with this flag, until the buffer is destroyed.
     let host = (flags & CL_MEM_USE_HOST_PTR != 0).then(|| unsafe { host::Borrowed::new(host_ptr) });
     let range = host.clone().map(|host| host as Arc<dyn HostRange>);
-    let client = buffer::Buffer::new(&context.client, flags, size, contents, range)?;
+    let client = memory::Memory::buffer(&context.client, flags, size, contents, range)?;
     if let Some(host) = host {
         host.belongs_to(&client);
     }
-    Ok(Handle::new(&context, Buffer { client, context: context.clone() })?.give())
+    Ok(Handle::new(&context, Memory { client, context: context.clone(), parent: None, properties })?.give())
 }
 
 /// clRetainMemObject.
 pub unsafe extern "C" fn clRetainMemObject(memobj: cl_mem) -> cl_int {
-    guard::status("clRetainMemObject", || handle::retain::<Buffer>(memobj))
+    guard::status("clRetainMemObject", || handle::retain::<Memory>(memobj))
 }
 
 /// clReleaseMemObject.
 pub unsafe extern "C" fn clReleaseMemObject(memobj: cl_mem) -> cl_int {
-    guard::status("clReleaseMemObject", || handle::release::<Buffer>(memobj))
+    guard::status("clReleaseMemObject", || handle::release::<Memory>(memobj))
 }
 
 /// clGetMemObjectInfo.
@@ -131,10 +133,12 @@ pub unsafe extern "C" fn clGetMemObjectInfo(
     guard::status("clGetMemObjectInfo", || answer(&Handle::find(memobj)?, name, info))
 }
 
-fn answer(buffer: &Handle<Buffer>, name: cl_mem_info, info: Info) -> Result<Answered, cl_int> {
-    let client = &buffer.client;
+fn answer(memory: &Handle<Memory>, name: cl_mem_info, info: Info) -> Result<Answered, cl_int> {
+    let client = &memory.client;
     match name {
-        CL_MEM_TYPE => info.value(CL_MEM_OBJECT_BUFFER),
+        CL_MEM_TYPE => match client.kind() {
+            Kind::Buffer => info.value(CL_MEM_OBJECT_BUFFER),
+        },
         CL_MEM_FLAGS => info.value(client.flags()),
         CL_MEM_SIZE => info.value(client.size()),
         // The pointer given with CL_MEM_USE_HOST_PTR; NULL for other buffers, wherever they are mapped.
@@ -143,13 +147,13 @@ fn answer(buffer: &Handle<Buffer>, name: cl_mem_info, info: Info) -> Result<Answ
             info.value(client.host_address().filter(|_| uses).unwrap_or(0))
         }
         CL_MEM_MAP_COUNT => info.value(client.map_count() as cl_uint),
-        CL_MEM_REFERENCE_COUNT => info.value(buffer.reference_count()),
-        CL_MEM_CONTEXT => info.value(buffer.context.raw()),
-        // It is no sub-buffer.
-        CL_MEM_ASSOCIATED_MEMOBJECT => info.value(ptr::null_mut::<c_void>()),
+        CL_MEM_REFERENCE_COUNT => info.value(memory.reference_count()),
+        CL_MEM_CONTEXT => info.value(memory.context.raw()),
+        // The object that it was made from; NULL for one with memory of its own.
+        CL_MEM_ASSOCIATED_MEMOBJECT => info.value(memory.parent.as_ref().map_or(ptr::null_mut(), Handle::raw)),
         CL_MEM_OFFSET => info.value(0usize),
         CL_MEM_USES_SVM_POINTER => info.value::<cl_uint>(0),
-        CL_MEM_PROPERTIES => info.bytes(&[]),
+        CL_MEM_PROPERTIES => info.slice(&memory.properties),
         // CL_INVALID_VALUE if param_name is not one of the supported values.
         _ => Err(CL_INVALID_VALUE),
     }
@@ -162,11 +166,11 @@ pub unsafe extern "C" fn clSetMemObjectDestructorCallback(
     user_data: *mut c_void,
 ) -> cl_int {
     guard::status("clSetMemObjectDestructorCallback", || {
-        let buffer = Handle::<Buffer>::find(memobj)?;
+        let memory = Handle::<Memory>::find(memobj)?;
         // CL_INVALID_VALUE if pfn_notify is NULL.
         let callback = Callback::new(pfn_notify.ok_or(CL_INVALID_VALUE)?, user_data);
         let memobj = Raw::new(memobj);
-        buffer.client.on_destruction(Box::new(move || {
+        memory.client.on_destruction(Box::new(move || {
             let (notify, user_data) = callback.parts();
             // SAFETY: the application gave this function and argument for this.
             unsafe { notify(memobj.get(), user_data) };

@@ -1,12 +1,14 @@
 //! What all enqueued commands have in common: queue, wait list, event.
 
-use ropeway_abi::{CL_INVALID_CONTEXT, CL_INVALID_EVENT_WAIT_LIST, CL_INVALID_VALUE, cl_event, cl_int, cl_uint};
+use ropeway_abi::{
+    CL_INVALID_CONTEXT, CL_INVALID_EVENT_WAIT_LIST, CL_INVALID_MEM_OBJECT, CL_INVALID_VALUE, cl_event, cl_int, cl_uint,
+};
 use ropeway_client::command::{Enqueued, Order};
 use ropeway_client::event;
 use smallvec::SmallVec;
 
 use crate::handle::Handle;
-use crate::objects::{Buffer, Event, Queue};
+use crate::objects::{Event, Memory, Queue};
 
 /// The events that a command waits for, kept alive while it is enqueued.
 pub struct Waits(SmallVec<[Handle<Event>; 4]>);
@@ -98,19 +100,38 @@ impl Request {
     }
 }
 
+/// A buffer, for functions that take no other memory objects.
+///
+/// # Errors
+/// CL_INVALID_MEM_OBJECT if it is not a valid buffer object.
+pub fn find_buffer(handle: *mut std::ffi::c_void) -> Result<Handle<Memory>, cl_int> {
+    let buffer = Handle::<Memory>::find(handle)?;
+    if buffer.client.is_buffer() { Ok(buffer) } else { Err(CL_INVALID_MEM_OBJECT) }
+}
+
+/// The memory object, of whatever kind, that a command on `queue` is about.
+///
+/// # Errors
+/// CL_INVALID_MEM_OBJECT if it is not a valid memory object; CL_INVALID_CONTEXT if the context associated with the queue and
+/// with the object are not the same.
+pub fn memory_for(queue: &Queue, handle: *mut std::ffi::c_void) -> Result<Handle<Memory>, cl_int> {
+    let memory = Handle::<Memory>::find(handle)?;
+    if memory.context == queue.context { Ok(memory) } else { Err(CL_INVALID_CONTEXT) }
+}
+
 /// The buffer that a command on `queue` is about.
 ///
 /// # Errors
 /// CL_INVALID_MEM_OBJECT if it is not a valid buffer object; CL_INVALID_CONTEXT if the context associated with the queue and
 /// with the buffer are not the same.
-pub fn buffer_for(queue: &Queue, handle: *mut std::ffi::c_void) -> Result<Handle<Buffer>, cl_int> {
-    let buffer = Handle::<Buffer>::find(handle)?;
+pub fn buffer_for(queue: &Queue, handle: *mut std::ffi::c_void) -> Result<Handle<Memory>, cl_int> {
+    let buffer = find_buffer(handle)?;
     if buffer.context == queue.context { Ok(buffer) } else { Err(CL_INVALID_CONTEXT) }
 }
 
 /// # Errors
 /// CL_INVALID_VALUE if the region (offset, size) is out of bounds.
-pub fn check_region(buffer: &Buffer, offset: usize, size: usize) -> Result<(), cl_int> {
+pub fn check_region(buffer: &Memory, offset: usize, size: usize) -> Result<(), cl_int> {
     let end = offset.checked_add(size).ok_or(CL_INVALID_VALUE)?;
     // Commands on no bytes at all are errors too, as up to OpenCL 2.0 the specification says and implementations do.
     if size == 0 || end > buffer.client.size() { Err(CL_INVALID_VALUE) } else { Ok(()) }

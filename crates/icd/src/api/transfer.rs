@@ -7,9 +7,9 @@ use ropeway_abi::{
     CL_MEM_HOST_READ_ONLY, CL_MEM_HOST_WRITE_ONLY, cl_bool, cl_command_queue, cl_event, cl_int, cl_mem, cl_uint,
 };
 
-use super::order::{Request, buffer_for, check_region};
+use super::order::{Request, buffer_for, check_region, find_buffer};
 use crate::handle::Handle;
-use crate::objects::{Buffer, Queue};
+use crate::objects::{Memory, Queue};
 use crate::{guard, host};
 
 /// clEnqueueReadBuffer.
@@ -77,7 +77,7 @@ pub unsafe extern "C" fn clEnqueueWriteBuffer(
 
 /// # Errors
 /// CL_INVALID_OPERATION if the buffer was created with `forbidden` or with CL_MEM_HOST_NO_ACCESS.
-pub fn check_access(buffer: &Buffer, forbidden: u64) -> Result<(), cl_int> {
+pub fn check_access(buffer: &Memory, forbidden: u64) -> Result<(), cl_int> {
     let forbidden = forbidden | CL_MEM_HOST_NO_ACCESS;
     if buffer.client.flags() & forbidden == 0 { Ok(()) } else { Err(CL_INVALID_OPERATION) }
 }
@@ -96,8 +96,8 @@ pub unsafe extern "C" fn clEnqueueCopyBuffer(
 ) -> cl_int {
     guard::status("clEnqueueCopyBuffer", || {
         let queue = Handle::<Queue>::find(queue)?;
-        let source = Handle::<Buffer>::find(source)?;
-        let target = Handle::<Buffer>::find(target)?;
+        let source = find_buffer(source)?;
+        let target = find_buffer(target)?;
         // CL_INVALID_CONTEXT if the contexts of the queue and of the buffers are not the same.
         if source.context != queue.context || target.context != queue.context {
             return Err(CL_INVALID_CONTEXT);

@@ -6,7 +6,7 @@ use ropeway_abi as cl;
 use ropeway_protocol::types::{ArgDeclaration, ArgKind, KernelArgInfo, KernelInfo, Status, WorkGroupInfo};
 
 use super::api::api;
-use super::{Buffer, Device, check, info};
+use super::{Device, Memory, check, info};
 
 /// Most arguments of one kernel that are looked at: far above what any compiler takes.
 const MAX_ARGS: u32 = 4096;
@@ -42,12 +42,12 @@ impl Kernel {
         check(self.set(index, bytes.len(), bytes.as_ptr().cast()))
     }
 
-    /// Sets an argument to a buffer, or to none.
+    /// Sets an argument to a memory object, or to none.
     ///
     /// # Errors
     /// What the native call returned.
-    pub fn set_buffer(&mut self, index: u32, buffer: Option<&Buffer>) -> Result<(), Status> {
-        let handle = buffer.map_or(std::ptr::null_mut(), |b| b.mem);
+    pub fn set_memory(&mut self, index: u32, memory: Option<&Memory>) -> Result<(), Status> {
+        let handle = memory.map_or(std::ptr::null_mut(), |m| m.mem);
         check(self.set(index, size_of::<cl::cl_mem>(), (&raw const handle).cast()))
     }
 

@@ -6,13 +6,13 @@ use ropeway_abi as cl;
 use ropeway_protocol::types::Status;
 
 use super::api::api;
-use super::{Buffer, Context, Event, Queue, Waits, check};
+use super::{Context, Event, Memory, Queue, Waits, check};
 
 /// Part of a buffer, mapped. Unmapped when dropped.
 #[derive(Debug)]
 pub struct Mapping {
     queue: Arc<Queue>,
-    buffer: Arc<Buffer>,
+    buffer: Arc<Memory>,
     /// Null once unmapped.
     at: *mut u8,
     len: usize,
@@ -28,7 +28,7 @@ impl Mapping {
     ///
     /// # Errors
     /// What the native call returned; CL_INVALID_VALUE when the range leaves the buffer.
-    pub fn to_write(queue: &Arc<Queue>, buffer: &Arc<Buffer>, offset: u64, size: u64) -> Result<Self, Status> {
+    pub fn to_write(queue: &Arc<Queue>, buffer: &Arc<Memory>, offset: u64, size: u64) -> Result<Self, Status> {
         Self::new(queue, buffer, offset, size, cl::CL_MAP_WRITE_INVALIDATE_REGION)
     }
 
@@ -36,11 +36,11 @@ impl Mapping {
     ///
     /// # Errors
     /// What the native call returned; CL_INVALID_VALUE when the range leaves the buffer.
-    pub fn to_read(queue: &Arc<Queue>, buffer: &Arc<Buffer>, offset: u64, size: u64) -> Result<Self, Status> {
+    pub fn to_read(queue: &Arc<Queue>, buffer: &Arc<Memory>, offset: u64, size: u64) -> Result<Self, Status> {
         Self::new(queue, buffer, offset, size, cl::CL_MAP_READ)
     }
 
-    fn new(queue: &Arc<Queue>, buffer: &Arc<Buffer>, offset: u64, size: u64, flags: u64) -> Result<Self, Status> {
+    fn new(queue: &Arc<Queue>, buffer: &Arc<Memory>, offset: u64, size: u64, flags: u64) -> Result<Self, Status> {
         let (offset, len) = buffer.range(offset, size)?;
         let mut status = 0;
         // SAFETY: the range is within the buffer; the call blocks until the memory is there.
@@ -66,7 +66,7 @@ impl Mapping {
     }
 
     /// Maps the whole of a buffer in pinned memory, to be read and written.
-    pub(super) fn pinned(queue: &Arc<Queue>, buffer: &Arc<Buffer>, size: u64) -> Result<Self, Status> {
+    pub(super) fn pinned(queue: &Arc<Queue>, buffer: &Arc<Memory>, size: u64) -> Result<Self, Status> {
         Self::new(queue, buffer, 0, size, cl::CL_MAP_READ | cl::CL_MAP_WRITE)
     }
 
@@ -149,7 +149,7 @@ impl Ring {
     pub fn new(context: &Context, queue: &Arc<Queue>) -> Result<Self, Status> {
         let flags = cl::CL_MEM_READ_WRITE | cl::CL_MEM_ALLOC_HOST_PTR;
         let size = (RING_CHUNK * RING_CHUNKS) as u64;
-        let buffer = Arc::new(Buffer::new(context, flags, size, None)?);
+        let buffer = Arc::new(Memory::buffer(context, flags, size, None)?);
         let memory = Mapping::pinned(queue, &buffer, size)?;
         Ok(Self { memory, queue: queue.clone(), copies: Default::default(), next: 0 })
     }
@@ -173,7 +173,7 @@ impl Ring {
     ///
     /// # Errors
     /// What the native calls returned.
-    pub fn write(&mut self, buffer: &Buffer, offset: u64, len: usize) -> Result<(), Status> {
+    pub fn write(&mut self, buffer: &Memory, offset: u64, len: usize) -> Result<(), Status> {
         let from = self.chunk()?[..len].as_ptr();
         // SAFETY: the chunk is not given out or overwritten before `settle` has seen the copy's event end.
         let event = unsafe { self.queue.write(buffer, offset, (from, len), &Waits::none(), true) }?;
@@ -184,7 +184,7 @@ impl Ring {
     ///
     /// # Errors
     /// What the native calls returned.
-    pub fn read(&mut self, buffer: &Buffer, offset: u64, len: usize) -> Result<usize, Status> {
+    pub fn read(&mut self, buffer: &Memory, offset: u64, len: usize) -> Result<usize, Status> {
         let index = self.next;
         let into = self.chunk()?[..len].as_mut_ptr();
         // SAFETY: as in `write`.

@@ -6,11 +6,11 @@
 #![allow(unsafe_code)]
 
 mod api;
-mod buffer;
 mod event;
 mod info;
 mod kernel;
 mod mapping;
+mod memory;
 mod pinned;
 mod platform;
 pub mod process;
@@ -18,10 +18,10 @@ mod program;
 mod queue;
 mod staging;
 
-pub use buffer::Buffer;
 pub use event::{Event, UserEvent};
 pub use kernel::Kernel;
 pub use mapping::{Mapping, Ring};
+pub use memory::Memory;
 pub use pinned::PinnedPool;
 pub use platform::{Context, Device, ErrorSink, Platform, platforms};
 pub use program::Program;

@@ -8,7 +8,7 @@ use ropeway_abi as cl;
 use ropeway_protocol::types::Status;
 
 use super::mapping::Mapping;
-use super::{Buffer, Context, Queue};
+use super::{Context, Memory, Queue};
 
 /// Bytes of one block.
 const BLOCK: usize = 4 << 10;
@@ -46,7 +46,7 @@ impl PinnedPool {
     pub fn new(context: &Context, queue: &Arc<Queue>) -> Result<Arc<Self>, Status> {
         let flags = cl::CL_MEM_READ_WRITE | cl::CL_MEM_ALLOC_HOST_PTR;
         let size = (BLOCK * BLOCKS) as u64;
-        let buffer = Arc::new(Buffer::new(context, flags, size, None)?);
+        let buffer = Arc::new(Memory::buffer(context, flags, size, None)?);
         let memory = Mapping::pinned(queue, &buffer, size)?;
         Ok(Arc::new(Self { memory, blocks: Mutex::new(Blocks { taken: [false; BLOCKS], next: 0 }) }))
     }

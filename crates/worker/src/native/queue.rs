@@ -8,7 +8,7 @@ use ropeway_protocol::types::{NdRange, Status};
 use smallvec::SmallVec;
 
 use super::api::api;
-use super::{Buffer, Context, Device, Event, Kernel, check};
+use super::{Context, Device, Event, Kernel, Memory, check};
 
 /// The events that a command waits for. They must outlive the call that it is passed to.
 #[derive(Default)]
@@ -146,7 +146,7 @@ impl Queue {
     /// `from` must be readable for `size` bytes until the command has ended.
     pub unsafe fn write(
         &self,
-        buffer: &Buffer,
+        buffer: &Memory,
         offset: u64,
         (from, size): (*const u8, usize),
         waits: &Waits<'_>,
@@ -169,7 +169,7 @@ impl Queue {
     /// `into` must be writable for `size` bytes, and nothing else may touch it, until the command has ended.
     pub unsafe fn read(
         &self,
-        buffer: &Buffer,
+        buffer: &Memory,
         offset: u64,
         (into, size): (*mut u8, usize),
         waits: &Waits<'_>,
@@ -189,8 +189,8 @@ impl Queue {
     /// What the native call returned; CL_INVALID_VALUE when a range leaves its buffer.
     pub fn copy(
         &self,
-        (source, source_offset): (&Buffer, u64),
-        (target, target_offset): (&Buffer, u64),
+        (source, source_offset): (&Memory, u64),
+        (target, target_offset): (&Memory, u64),
         size: u64,
         waits: &Waits<'_>,
         event: bool,
@@ -220,7 +220,7 @@ impl Queue {
     /// What the native call returned; CL_INVALID_VALUE when the range leaves the buffer or the pattern has no legal size.
     pub fn fill(
         &self,
-        buffer: &Buffer,
+        buffer: &Memory,
         pattern: &[u8],
         (offset, size): (u64, u64),
         waits: &Waits<'_>,

@@ -9,7 +9,7 @@ use ropeway_protocol::limits;
 use ropeway_protocol::types::Status;
 
 use super::pinned::{PinnedPiece, PinnedPool};
-use super::{Buffer, Event, Queue, Waits};
+use super::{Event, Memory, Queue, Waits};
 
 /// Bytes of one arena. Pages that are never written take no memory.
 const ARENA: usize = 2 * limits::MAX_EAGER;
@@ -39,7 +39,7 @@ impl Staging {
     pub fn write(
         &mut self,
         queue: &Queue,
-        (buffer, offset): (&Buffer, u64),
+        (buffer, offset): (&Memory, u64),
         tail: &mut dyn Tail,
         waits: &Waits<'_>,
         event: bool,
@@ -102,13 +102,13 @@ impl Drop for Staging {
 #[derive(Debug)]
 pub struct StagedRead {
     /// `None` only while it is dropped.
-    memory: Option<Memory>,
+    memory: Option<Place>,
     event: Event,
 }
 
 /// Where a small read goes to.
 #[derive(Debug)]
-enum Memory {
+enum Place {
     Ordinary(Vec<u8>),
     Pinned(PinnedPiece),
 }
@@ -120,19 +120,19 @@ impl StagedRead {
     /// What the native call returned; CL_INVALID_VALUE when the range leaves the buffer.
     pub fn enqueue(
         queue: &Queue,
-        buffer: &Buffer,
+        buffer: &Memory,
         offset: u64,
         size: usize,
         waits: &Waits<'_>,
         pool: Option<&Arc<PinnedPool>>,
     ) -> Result<Self, Status> {
         let mut memory = match pool.and_then(|pool| pool.take(size)) {
-            Some(piece) => Memory::Pinned(piece),
-            None => Memory::Ordinary(vec![0; size]),
+            Some(piece) => Place::Pinned(piece),
+            None => Place::Ordinary(vec![0; size]),
         };
         let into = match &mut memory {
-            Memory::Ordinary(bytes) => bytes.as_mut_ptr(),
-            Memory::Pinned(piece) => piece.pointer(),
+            Place::Ordinary(bytes) => bytes.as_mut_ptr(),
+            Place::Pinned(piece) => piece.pointer(),
         };
         // SAFETY: `memory` is not touched before the event has ended, and leaked by `drop` if it has not.
         let event = unsafe { queue.read(buffer, offset, (into, size), waits) }?;
@@ -142,8 +142,8 @@ impl StagedRead {
     /// How many bytes it reads.
     pub fn size(&self) -> usize {
         match &self.memory {
-            Some(Memory::Ordinary(bytes)) => bytes.len(),
-            Some(Memory::Pinned(piece)) => piece.size(),
+            Some(Place::Ordinary(bytes)) => bytes.len(),
+            Some(Place::Pinned(piece)) => piece.size(),
             None => 0,
         }
     }
@@ -159,8 +159,8 @@ impl StagedRead {
     /// The status it ended with, or is in.
     pub fn bytes(&self) -> Result<&[u8], Status> {
         match (self.event.status(), &self.memory) {
-            (cl::CL_COMPLETE, Some(Memory::Ordinary(bytes))) => Ok(bytes),
-            (cl::CL_COMPLETE, Some(Memory::Pinned(piece))) => Ok(piece.bytes()),
+            (cl::CL_COMPLETE, Some(Place::Ordinary(bytes))) => Ok(bytes),
+            (cl::CL_COMPLETE, Some(Place::Pinned(piece))) => Ok(piece.bytes()),
             (cl::CL_COMPLETE, None) => Ok(&[]),
             (status, _) => Err(status),
         }

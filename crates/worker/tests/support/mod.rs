@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use ropeway_protocol::handshake::{Hello, PREAMBLE_LEN, Preamble, Purpose, Welcome, decode_welcome};
-use ropeway_protocol::ids::{BufferId, ContextId, EventId, KernelId, ProgramId, QueueId, TransferId};
+use ropeway_protocol::ids::{ContextId, EventId, KernelId, MemoryId, ProgramId, QueueId, TransferId};
 use ropeway_protocol::messages::*;
 use ropeway_protocol::types::{self, *};
 use ropeway_protocol::{
@@ -345,7 +345,7 @@ impl Client {
     }
 
     pub fn buffer(&mut self, id: u64, size: u64) -> &mut Self {
-        let (buffer, context) = (BufferId(id), ContextId(1));
+        let (buffer, context) = (MemoryId(id), ContextId(1));
         self.post(&CreateBuffer { buffer, context, flags: 1, size, initial: InitialContents::Undefined })
     }
 
@@ -385,7 +385,7 @@ impl Client {
     /// A blocking read.
     pub fn read(&mut self, queue: u64, buffer: u64, offset: u64, size: u64, transfer: u64) -> Vec<u8> {
         let (command, transfer) = (on(queue), TransferId(transfer));
-        self.post(&ReadBuffer { command, buffer: BufferId(buffer), offset, size, transfer });
+        self.post(&ReadBuffer { command, buffer: MemoryId(buffer), offset, size, transfer });
         self.until(|notes| {
             notes.data.get(&transfer).is_some_and(|data| data.len() as u64 == size)
                 || notes.failed.contains_key(&transfer)
@@ -405,7 +405,7 @@ impl Client {
 
     /// A large write; returns when its bytes are sent.
     pub fn write_large(&mut self, command: types::Command, buffer: u64, transfer: u64, data: &[u8]) {
-        let (buffer, size) = (BufferId(buffer), data.len() as u64);
+        let (buffer, size) = (MemoryId(buffer), data.len() as u64);
         self.post(&WriteBufferTransfer { command, buffer, offset: 0, size, transfer: TransferId(transfer) });
         self.until(|notes| notes.ready.contains(&TransferId(transfer)));
         self.send_data(transfer, data);
