@@ -1,20 +1,25 @@
 //! Events: of commands, and of the user.
 
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use ropeway_abi::{
-    CL_COMMAND_USER, CL_COMPLETE, CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST, CL_QUEUED, CL_SUBMITTED,
+    CL_COMMAND_USER, CL_COMPLETE, CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST, CL_QUEUED, CL_RUNNING, CL_SUBMITTED,
 };
 use ropeway_protocol::ids::EventId;
-use ropeway_protocol::messages::{CreateUserEvent, ReleaseEvent, SetUserEventStatus, Subscribe, WaitForEvents};
+use ropeway_protocol::messages::{
+    CreateUserEvent, ReleaseEvent, SetUserEventStatus, Subscribe, WaitForEvents, WatchProgress,
+};
 
 use crate::connection::{Connection, lock, run_later};
 use crate::context::Context;
 use crate::queue::Queue;
 use crate::{Result, Status};
 
-/// Called with the status that the event ended with.
+/// Asked about so often, a command that has not ended is worth news of whether it runs.
+const PATIENCE: u32 = 4;
+
+/// Called with the status that the event came to.
 pub type EventCallback = Box<dyn FnOnce(Status) + Send>;
 
 /// An event.
@@ -28,8 +33,13 @@ pub struct Event {
     /// Whether data for the application is still to come: the event of a read does not complete before.
     awaits_data: AtomicBool,
     times: OnceLock<[u64; 5]>,
-    callbacks: Mutex<Vec<EventCallback>>,
+    /// What is to be called, and at which status.
+    callbacks: Mutex<Vec<(Status, EventCallback)>>,
     subscribed: AtomicBool,
+    /// Whether the server was asked how far the command is, beside its end.
+    watched: AtomicBool,
+    /// How often its status was asked for before it had ended.
+    polls: AtomicU32,
     /// Counted among the connection's outstanding things.
     expected: AtomicBool,
 }
@@ -76,6 +86,8 @@ impl Event {
             times: OnceLock::new(),
             callbacks: Mutex::default(),
             subscribed: AtomicBool::new(false),
+            watched: AtomicBool::new(false),
+            polls: AtomicU32::new(0),
             expected: AtomicBool::new(false),
         });
         event.connection().add_event(&event);
@@ -114,13 +126,21 @@ impl Event {
         self.known_status() <= CL_COMPLETE
     }
 
-    /// CL_EVENT_COMMAND_EXECUTION_STATUS: CL_QUEUED, CL_SUBMITTED, CL_COMPLETE or an error.
+    /// Whether it is known here to have ended with an error.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.known_status() < 0
+    }
+
+    /// CL_EVENT_COMMAND_EXECUTION_STATUS: CL_QUEUED, CL_SUBMITTED, CL_RUNNING, CL_COMPLETE or an error.
     ///
     /// Never waits. For a command that has not ended, sends what is pending and takes in what has arrived, so that
     /// asking again and again sees the end.
     pub fn status(&self) -> i32 {
         if !self.has_ended() && self.queue.is_some() {
             self.subscribe();
+            if self.polls.fetch_add(1, Ordering::Relaxed) == PATIENCE {
+                self.watch_progress();
+            }
             // A lost server ends the event.
             let _ = self.connection().flush();
             self.connection().drain();
@@ -141,6 +161,13 @@ impl Event {
         }
     }
 
+    /// Asks the server to tell when the command is submitted and when it runs, once.
+    fn watch_progress(&self) {
+        if self.queue.is_some() && !self.has_ended() && !self.watched.swap(true, Ordering::AcqRel) {
+            let _ = self.connection().post(&WatchProgress { event: self.id });
+        }
+    }
+
     fn no_longer_expected(&self) {
         if self.expected.swap(false, Ordering::AcqRel) {
             self.connection().news_came();
@@ -152,34 +179,31 @@ impl Event {
     /// # Errors
     /// CL_INVALID_OPERATION when it was set before, [`crate::SERVER_LOST`].
     pub fn set_status(&self, status: Status) -> Result<()> {
-        {
-            let _callbacks = lock(&self.callbacks);
-            if self.has_ended() {
-                return Err(ropeway_abi::CL_INVALID_OPERATION);
-            }
-            // Only marks that it is taken; callbacks follow below, without the lock.
-            self.status.store(status, Ordering::Release);
+        if !self.advance(status) {
+            return Err(ropeway_abi::CL_INVALID_OPERATION);
         }
         self.connection().count_user_event(false);
         let sent = self.connection().post(&SetUserEventStatus { event: self.id, status });
         // Somebody may be waiting for what this sets free.
         let sent = sent.and_then(|()| self.connection().flush());
-        self.run_callbacks(status);
         self.connection().wake_waiters();
         sent
     }
 
-    /// Calls `callback` once the event has ended; at once (on the callback thread) if it has already (clSetEventCallback).
-    pub fn on_end(&self, callback: EventCallback) {
+    /// Calls `callback` once the event's status is `level` (CL_SUBMITTED, CL_RUNNING or CL_COMPLETE) or past it; at once (on the
+    /// callback thread) if it is already (clSetEventCallback). It gets `level`, or the error that the event ended with.
+    pub fn on_status(&self, level: Status, callback: EventCallback) {
         let mut callbacks = lock(&self.callbacks);
-        if self.has_ended() {
-            drop(callbacks);
-            let status = self.known_status();
-            return run_later(move || callback(status));
+        let status = self.known_status();
+        if status <= level {
+            return run_later(move || callback(if status < 0 { status } else { level }));
         }
-        callbacks.push(callback);
+        callbacks.push((level, callback));
         drop(callbacks);
         self.subscribe();
+        if level > CL_COMPLETE {
+            self.watch_progress();
+        }
     }
 
     /// When its command was queued, submitted, started, ended and completed, in nanoseconds of the device's timer.
@@ -207,11 +231,22 @@ impl Event {
 
     /// The server says how the command ended.
     pub(crate) fn server_says(&self, status: Status, times: Option<[u64; 5]>) {
-        if let Some(times) = times {
+        if let Some(mut times) = times {
+            // A native implementation's clocks may differ by a little; what comes later was not earlier.
+            for at in 1..times.len() {
+                times[at] = times[at].max(times[at - 1]);
+            }
             let _ = self.times.set(times);
         }
         if status < 0 || !self.awaits_data.load(Ordering::Acquire) {
             self.end(status);
+        }
+    }
+
+    /// The server says that the command was submitted, or runs.
+    pub(crate) fn progressed(&self, status: Status) {
+        if self.queue.is_some() && [CL_SUBMITTED, CL_RUNNING].contains(&status) {
+            self.advance(status);
         }
     }
 
@@ -223,24 +258,35 @@ impl Event {
 
     /// It ended with `status`, as the server says or because the server is lost.
     pub(crate) fn end(&self, status: Status) {
-        {
-            let _callbacks = lock(&self.callbacks);
-            if self.has_ended() {
-                return;
-            }
-            self.status.store(status.min(0), Ordering::Release);
+        if !self.advance(status.min(0)) {
+            return;
         }
         if self.queue.is_none() {
             self.connection().count_user_event(false);
         }
         self.no_longer_expected();
-        self.run_callbacks(status.min(0));
     }
 
-    fn run_callbacks(&self, status: Status) {
-        for callback in std::mem::take(&mut *lock(&self.callbacks)) {
-            run_later(move || callback(status));
+    /// Takes a status that lies past the one it has, and has those called who waited for it, in the order of what they waited for.
+    /// Gives false where the event has come as far already.
+    fn advance(&self, status: Status) -> bool {
+        let mut callbacks = lock(&self.callbacks);
+        let before = self.known_status();
+        if before <= CL_COMPLETE || status >= before {
+            return false;
         }
+        self.status.store(status, Ordering::Release);
+        for level in [CL_SUBMITTED, CL_RUNNING, CL_COMPLETE] {
+            if level < status {
+                break;
+            }
+            let seen = if status < 0 { status } else { level };
+            for (_, callback) in callbacks.extract_if(.., |(at, _)| *at == level) {
+                // Only handed over, and under the lock, so that no later status gets in before.
+                run_later(move || callback(seen));
+            }
+        }
+        true
     }
 }
 

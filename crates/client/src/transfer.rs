@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ropeway_abi::{CL_COMMAND_READ_BUFFER, CL_COMMAND_WRITE_BUFFER};
+use ropeway_abi::{CL_COMMAND_READ_BUFFER, CL_COMMAND_WRITE_BUFFER, CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST};
 use ropeway_protocol::ids::TransferId;
 use ropeway_protocol::limits::MAX_EAGER;
 use ropeway_protocol::messages::{Marker, ReadBuffer, WriteBuffer, WriteBufferTransfer};
@@ -43,6 +43,10 @@ impl Queue {
         order: Order<'_>,
         command: u32,
     ) -> Result<Enqueued> {
+        // A blocking write says so where what it waits for has failed; mostly it is known here, as user events are.
+        if blocking && order.waits.iter().any(|event| event.has_failed()) {
+            return Err(CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST);
+        }
         let connection = self.connection();
         let bytes = source.bytes();
         let (mut wire, event) = self.order(order, command, false);

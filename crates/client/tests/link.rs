@@ -279,7 +279,7 @@ fn callbacks_come_without_anybody_waiting() {
     for _ in 0..20 {
         let event = queue.enqueue_marker(WITH_EVENT).unwrap().unwrap();
         let (sender, called) = std::sync::mpsc::channel();
-        event.on_end(Box::new(move |status| sender.send(status).unwrap()));
+        event.on_status(0, Box::new(move |status| sender.send(status).unwrap()));
         assert_eq!(called.recv_timeout(Duration::from_secs(5)), Ok(-5));
         // Long enough for the helper to go to sleep now and then.
         std::thread::sleep(Duration::from_millis(3));

@@ -126,6 +126,8 @@ messages! {
     post 62 release_event: ReleaseEvent { event: EventId };
     /// Asks for a `Completed` note as soon as the event has ended.
     post 63 subscribe: Subscribe { event: EventId };
+    /// Asks for `Progressed` notes when the event's command is submitted and when it runs.
+    post 66 watch_progress: WatchProgress { event: EventId };
     /// Waits until a queue is empty (clFinish).
     call 64 finish: Finish { queue: QueueId } -> Waited;
     /// Waits for all of these events (clWaitForEvents).
@@ -162,6 +164,8 @@ messages! {
     note 5 output: Output { stream: OutputStream } + tail;
     /// What the native implementation told its context's callback (pfn_notify of clCreateContext).
     note 6 context_error: ContextError { context: ContextId, text: String };
+    /// A command has come further, but not to its end: CL_SUBMITTED or CL_RUNNING.
+    note 66 progressed: Progressed { event: EventId, status: Status };
     /// The server ends the session, and why: one sentence for a person.
     note 7 closing: Closing { reason: String };
 }

@@ -19,6 +19,8 @@ use crate::watch::Watched;
 pub enum News {
     /// A command ended.
     Ended(Arc<Cell>),
+    /// A command came to be submitted, or to run.
+    Progress(Arc<Cell>),
     /// A gated transfer may begin.
     Open(Arc<Gate>),
     /// The native implementation told its context's callback something.

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use ropeway_abi as cl;
 use ropeway_protocol::CallId;
-use ropeway_protocol::messages::ContextError;
+use ropeway_protocol::messages::{ContextError, Progressed};
 use ropeway_protocol::types::{BinaryFor, BinaryReply, BuildReply, Completions, Status, Waited};
 
 use crate::build;
@@ -174,6 +174,17 @@ pub fn pass_on(common: &Arc<Common>, news: News) -> Result<(), End> {
             let mut sending = common.outgoing.lock();
             common.forward_printed(&mut sending)?;
             Report::gather(common, &[cell], &sending).note(common, &mut sending)?;
+            Ok(sending.send()?)
+        }
+        News::Progress(cell) => {
+            let mut sending = common.outgoing.lock();
+            // Its end is told by those who wait for it.
+            if let (Some(event), status) = (cell.id, cell.status())
+                && status > cl::CL_COMPLETE
+                && !cell.settled()
+            {
+                sending.note(&Progressed { event, status });
+            }
             Ok(sending.send()?)
         }
         News::Open(gate) => gate.begin(common),

@@ -1,5 +1,7 @@
 //! What each message does.
 
+mod events;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -272,7 +274,7 @@ impl Serve for Session {
         let queue = self.lanes.lane(m.command.queue)?.queue.clone();
         let size = m.size as usize;
         let held = self.common.staged_reads.fetch_add(size, Ordering::Relaxed);
-        let outcome = match crate::session::gather(&self.lanes.events, &m.command.waits)? {
+        let outcome = match crate::session::gather(&self.lanes.events, &m.command.waits, self.lanes.failures)? {
             Err(status) => Err(status),
             Ok(_) if held + size > MAX_STAGED => Err(cl::CL_OUT_OF_HOST_MEMORY),
             Ok(waits) => queue.native.as_ref().map_err(|status| *status).and_then(|native| {
@@ -372,6 +374,7 @@ impl Serve for Session {
         if m.status > 0 {
             return Err(End::refused(format_args!("status {} for user event {}", m.status, m.event)));
         }
+        self.lanes.failures |= m.status < 0;
         match self.user_events.remove(&m.event) {
             Some(user) => {
                 // The client has checked that it is set once; commands run from here.
@@ -395,6 +398,10 @@ impl Serve for Session {
             self.common.watch(cell.native.clone(), News::Ended(cell.clone()));
         }
         Ok(())
+    }
+
+    fn watch_progress(&mut self, m: WatchProgress) -> Result<(), End> {
+        self.watch_progress_of(m.event)
     }
 
     fn finish(&mut self, m: Finish, call: CallId<Waited>) -> Result<(), End> {

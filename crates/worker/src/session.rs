@@ -37,6 +37,8 @@ pub struct Lanes {
     pub queues: FxHashMap<QueueId, Lane>,
     /// The events whose names the client still uses.
     pub events: FxHashMap<EventId, Arc<Cell>>,
+    /// Whether a user event was ever set to an error.
+    pub failures: bool,
     /// Queues on which something was enqueued since they were flushed.
     dirty: SmallVec<[Arc<Queue>; 4]>,
 }
@@ -241,7 +243,7 @@ impl Lanes {
         enqueue: impl FnOnce(&mut Lane, &Waits<'_>, bool) -> Result<Result<Option<native::Event>, Status>, End>,
     ) -> Result<(), End> {
         let lane = self.queues.get_mut(&command.queue).ok_or_else(|| unknown(command.queue))?;
-        let waits = gather(&self.events, &command.waits)?;
+        let waits = gather(&self.events, &command.waits, self.failures)?;
         let outcome = match waits {
             Ok(waits) => enqueue(lane, &waits, command.event.is_some())?,
             Err(status) => Err(status),
@@ -276,7 +278,10 @@ impl Lanes {
         queue: &Arc<Queue>,
     ) -> Result<(), End> {
         let Some(id) = event else {
-            queue.note_error(status);
+            // An error of what it waited for is told with that.
+            if status != cl::CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST {
+                queue.note_error(status);
+            }
             return Ok(());
         };
         let cell = Arc::new(Cell::failed(id, status, Some(queue.clone())));
@@ -327,19 +332,22 @@ impl Lanes {
 }
 
 /// The native events of a wait list. The inner error is for a list with an event that has no native one, as its command
-/// came to nothing.
+/// came to nothing; and, where there can be such (`failures`), for one that has failed: PoCL 3.1 never ends a command that
+/// begins to wait for it then.
 ///
 /// # Errors
 /// One of them does not exist.
 pub fn gather<'a>(
     events: &'a FxHashMap<EventId, Arc<Cell>>,
     list: &EventList,
+    failures: bool,
 ) -> Result<Result<Waits<'a>, Status>, End> {
     let mut waits = Waits::none();
     let mut failed = false;
     for id in &list.0 {
         let cell = events.get(id).ok_or_else(|| unknown(id))?;
         match &cell.native {
+            Some(event) if failures && event.status() < 0 => failed = true,
             Some(event) => waits.push(event),
             None => failed = true,
         }

@@ -125,6 +125,7 @@ impl Serve for Echo {
         set_user_event_status SetUserEventStatus,
         release_event ReleaseEvent,
         subscribe Subscribe,
+        watch_progress WatchProgress,
         goodbye Goodbye,
     }
 
@@ -150,6 +151,7 @@ impl Receive for Echo {
         transfer_failed TransferFailed,
         output Output + tail,
         context_error ContextError,
+        progressed Progressed,
         closing Closing,
     }
 }

@@ -111,13 +111,14 @@ pub const MESSAGES: &[Generator] = generators! { ropeway_protocol::MESSAGES:
     post ReleaseProgram, post CreateKernel, post SetKernelArg, post ReleaseKernel,
     post EnqueueKernel, post WriteBuffer, post WriteBufferTransfer, post TransferData, post ReadBuffer,
     post CopyBuffer, post FillBuffer, post Marker, post Barrier,
-    post CreateUserEvent, post SetUserEventStatus, post ReleaseEvent, post Subscribe, call Finish, call WaitForEvents,
+    post CreateUserEvent, post SetUserEventStatus, post ReleaseEvent, post Subscribe, post WatchProgress,
+    call Finish, call WaitForEvents,
     call Ping, post Goodbye,
 };
 
 /// One for each note that a server may send.
 pub const NOTES: &[Generator] = generators! { ropeway_protocol::NOTES:
-    note Completed, note TransferReady, note ReadData, note TransferFailed, note Output, note ContextError,
+    note Completed, note TransferReady, note ReadData, note TransferFailed, note Output, note ContextError, note Progressed,
     note Closing,
 };
 

@@ -9,8 +9,8 @@ use ropeway_protocol::types::Completions;
 use rustc_hash::FxBuildHasher;
 
 use super::{Connection, lock};
-use crate::SERVER_LOST;
 use crate::event::Event;
+use crate::{SERVER_LOST, Status};
 
 #[derive(Default, Debug)]
 pub(super) struct Events {
@@ -39,6 +39,14 @@ impl Connection {
     /// No longer wants to hear of it.
     pub(crate) fn remove_event(&self, event: EventId) {
         lock(&self.events.live).remove(&event);
+    }
+
+    /// A command was submitted, or runs.
+    pub(crate) fn progress(&self, event: EventId, status: Status) {
+        let event = lock(&self.events.live).get(&event).and_then(Weak::upgrade);
+        if let Some(event) = event {
+            event.progressed(status);
+        }
     }
 
     /// Takes in the ends of commands.

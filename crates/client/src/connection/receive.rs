@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ropeway_protocol::frame::{FrameHeader, REPLY};
 use ropeway_protocol::messages::{
-    Closing, Completed, ContextError, Output, ReadData, Receive, TransferFailed, TransferReady,
+    Closing, Completed, ContextError, Output, Progressed, ReadData, Receive, TransferFailed, TransferReady,
 };
 use ropeway_protocol::types::OutputStream;
 use ropeway_protocol::{DecodeError, Tail, receive};
@@ -33,6 +33,11 @@ impl Receive for Receiver<'_> {
 
     fn completed(&mut self, message: Completed) -> Result<(), DecodeError> {
         self.0.complete(&message.completions);
+        Ok(())
+    }
+
+    fn progressed(&mut self, message: Progressed) -> Result<(), DecodeError> {
+        self.0.progress(message.event, message.status);
         Ok(())
     }
 

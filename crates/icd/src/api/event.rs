@@ -103,9 +103,6 @@ fn answer(event: &Handle<Event>, name: cl_event_info, info: Info) -> Result<Answ
 }
 
 /// clSetEventCallback.
-///
-/// A callback for CL_SUBMITTED or CL_RUNNING comes when the command has ended, which is late but not too early: the
-/// specification promises only that the status has been reached.
 pub unsafe extern "C" fn clSetEventCallback(
     event: cl_event,
     callback_type: cl_int,
@@ -124,13 +121,13 @@ pub unsafe extern "C" fn clSetEventCallback(
         let event = Raw::new(event);
         // The application may use the event in the callback, even if it has released it by then.
         let kept = found.clone();
-        found.client.on_end(Box::new(move |status| {
+        let call = Box::new(move |status| {
             let (notify, user_data) = callback.parts();
-            let status = if status < 0 { status } else { callback_type };
             // SAFETY: the application gave this function and argument for this.
             unsafe { notify(event.get(), status, user_data) };
             drop(kept);
-        }));
+        });
+        found.client.on_status(callback_type, call);
         Ok(())
     })
 }

@@ -67,9 +67,17 @@ impl Event {
     /// # Errors
     /// What the native call returned; `then` is not called in that case.
     pub fn on_end(&self, then: impl FnOnce() + Send + 'static) -> Result<(), Status> {
+        self.on_status(cl::CL_COMPLETE, then)
+    }
+
+    /// As [`Event::on_end`], once it has come as far as `status`: CL_SUBMITTED, CL_RUNNING or CL_COMPLETE.
+    ///
+    /// # Errors
+    /// What the native call returned; `then` is not called in that case.
+    pub fn on_status(&self, status: Status, then: impl FnOnce() + Send + 'static) -> Result<(), Status> {
         let then: *mut Callback = Box::into_raw(Box::new(Box::new(then)));
         // SAFETY: `then` is what `ended` expects, which frees it: it is called at most once.
-        let status = unsafe { (api().clSetEventCallback)(self.0, cl::CL_COMPLETE, Some(ended), then.cast()) };
+        let status = unsafe { (api().clSetEventCallback)(self.0, status, Some(ended), then.cast()) };
         check(status).inspect_err(|_| {
             // SAFETY: the native implementation did not take the box made above.
             drop(unsafe { Box::from_raw(then) });
@@ -105,7 +113,7 @@ impl Drop for Event {
 }
 
 unsafe extern "C" fn ended(_: cl::cl_event, _: i32, then: *mut c_void) {
-    // SAFETY: it is the box made in `on_end`, and this is the only call with it.
+    // SAFETY: it is the box made in `on_status`, and this is the only call with it.
     let then = unsafe { Box::from_raw(then.cast::<Callback>()) };
     // A panic must not reach the native implementation; what it was to tell is lost, and its panic printed.
     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(then));

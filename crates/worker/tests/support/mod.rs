@@ -153,6 +153,9 @@ impl Receive for Notes {
         self.note_done(&m.completions);
         Ok(())
     }
+    fn progressed(&mut self, _: Progressed) -> Result<(), Wrong> {
+        Ok(())
+    }
     fn transfer_ready(&mut self, m: TransferReady) -> Result<(), Wrong> {
         self.ready.push(m.transfer);
         Ok(())
