@@ -3,6 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use ropeway_protocol::handshake::Property;
+use ropeway_protocol::messages::DeviceTimer;
 
 use crate::config::{Config, Presentation};
 use crate::connection::Connection;
@@ -132,6 +133,12 @@ impl NativePlatform {
     }
 }
 
+/// This machine's clock, in nanoseconds (clGetHostTimer).
+pub fn host_timer() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
+}
+
 impl PartialEq for NativePlatform {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.connection, &other.connection) && self.index == other.index
@@ -176,6 +183,17 @@ impl Device {
     /// The link to its server.
     pub fn connection(&self) -> &Arc<Connection> {
         &self.native.connection
+    }
+
+    /// The device's clock and this machine's at the same time, in nanoseconds (clGetDeviceAndHostTimer). One round trip.
+    ///
+    /// # Errors
+    /// What the native call returned, [`crate::SERVER_LOST`].
+    pub fn timers(&self) -> Result<(u64, u64)> {
+        let before = host_timer();
+        let device = self.connection().call(&DeviceTimer { platform: self.native.index, device: self.index })?;
+        // Half of the way lies before the server's look at its clock.
+        Ok((device, before.midpoint(host_timer())))
     }
 
     /// Its index in its native platform: its name in messages.

@@ -128,6 +128,8 @@ messages! {
     post 63 subscribe: Subscribe { event: EventId };
     /// Asks for `Progressed` notes when the event's command is submitted and when it runs.
     post 66 watch_progress: WatchProgress { event: EventId };
+    /// The time that a device's clock shows (clGetDeviceAndHostTimer), in nanoseconds.
+    call 67 device_timer: DeviceTimer { platform: u32, device: u32 } -> u64;
     /// Waits until a queue is empty (clFinish).
     call 64 finish: Finish { queue: QueueId } -> Waited;
     /// Waits for all of these events (clWaitForEvents).

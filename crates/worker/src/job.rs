@@ -39,6 +39,8 @@ pub enum Job {
     Load(Arc<Program>, Vec<(BinaryFor, native::Device)>, CallId<BinaryReply>),
     /// Sends a program's binary.
     Binary(Arc<Program>, native::Device, ropeway_protocol::ids::TransferId, CallId<u64>),
+    /// Answers with a device's time.
+    Timer(native::Device, CallId<u64>),
     /// Answers a ping with so many bytes.
     Ping(usize, CallId<()>),
     /// Sends the notes that handlers left.
@@ -73,6 +75,12 @@ impl Job {
             }
             Self::Binary(program, device, transfer, call) => {
                 build::send_binary(common, &program, device, transfer, &call)?;
+            }
+            Self::Timer(device, call) => {
+                let time = device.timer();
+                let mut sending = common.outgoing.lock();
+                sending.reply(&call, &time);
+                sending.send()?;
             }
             Self::Ping(answer, call) => {
                 let mut sending = common.outgoing.lock();

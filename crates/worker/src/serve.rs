@@ -351,39 +351,11 @@ impl Serve for Session {
     }
 
     fn create_user_event(&mut self, m: CreateUserEvent) -> Result<(), End> {
-        let total = self.objects();
-        let context = self.context(m.context)?;
-        let made = match &context.native {
-            Ok(native) => native::UserEvent::new(native),
-            Err(status) => Err(*status),
-        };
-        let cell = match made {
-            Ok(user) => {
-                let event = user.event().clone();
-                Self::claim(total, &mut self.user_events, m.event, user)?;
-                Cell::new(Some(m.event), Some(event), None, None)
-            }
-            Err(status) => Cell::failed(m.event, status, None),
-        };
-        // The client sets it, and needs not be told.
-        cell.silence();
-        Self::claim(total, &mut self.lanes.events, m.event, Arc::new(cell))
+        self.make_user_event(m)
     }
 
     fn set_user_event_status(&mut self, m: SetUserEventStatus) -> Result<(), End> {
-        if m.status > 0 {
-            return Err(End::refused(format_args!("status {} for user event {}", m.status, m.event)));
-        }
-        self.lanes.failures |= m.status < 0;
-        match self.user_events.remove(&m.event) {
-            Some(user) => {
-                // The client has checked that it is set once; commands run from here.
-                let _ = user.set(m.status);
-                Ok(())
-            }
-            None if self.lanes.events.contains_key(&m.event) => Ok(()),
-            None => Err(unknown(m.event)),
-        }
+        self.set_user_event(m)
     }
 
     fn release_event(&mut self, m: ReleaseEvent) -> Result<(), End> {
@@ -402,6 +374,10 @@ impl Serve for Session {
 
     fn watch_progress(&mut self, m: WatchProgress) -> Result<(), End> {
         self.watch_progress_of(m.event)
+    }
+
+    fn device_timer(&mut self, m: DeviceTimer, call: CallId<u64>) -> Result<(), End> {
+        self.ask_device_timer(m, call)
     }
 
     fn finish(&mut self, m: Finish, call: CallId<Waited>) -> Result<(), End> {
@@ -440,7 +416,7 @@ impl Serve for Session {
 
 impl Session {
     /// Leaves `job` to be run next, which does not see to anything deferred.
-    fn start(&mut self, job: Job) {
+    pub(crate) fn start(&mut self, job: Job) {
         self.demote(|_| false);
         self.job = Some(job);
     }

@@ -135,6 +135,7 @@ impl Serve for Echo {
         compile_program CompileProgram<'a> -> ropeway_protocol::types::BuildReply,
         link_program LinkProgram<'a> -> ropeway_protocol::types::BuildReply,
         program_binary ProgramBinary -> u64,
+        device_timer DeviceTimer -> u64,
         finish Finish -> ropeway_protocol::types::Waited,
         wait_for_events WaitForEvents -> ropeway_protocol::types::Waited,
         ping Ping + tail -> (),

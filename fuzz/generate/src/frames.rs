@@ -111,7 +111,7 @@ pub const MESSAGES: &[Generator] = generators! { ropeway_protocol::MESSAGES:
     post ReleaseProgram, post CreateKernel, post SetKernelArg, post ReleaseKernel,
     post EnqueueKernel, post WriteBuffer, post WriteBufferTransfer, post TransferData, post ReadBuffer,
     post CopyBuffer, post FillBuffer, post Marker, post Barrier,
-    post CreateUserEvent, post SetUserEventStatus, post ReleaseEvent, post Subscribe, post WatchProgress,
+    post CreateUserEvent, post SetUserEventStatus, post ReleaseEvent, post Subscribe, post WatchProgress, call DeviceTimer,
     call Finish, call WaitForEvents,
     call Ping, post Goodbye,
 };

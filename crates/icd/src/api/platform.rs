@@ -12,6 +12,7 @@ use ropeway_abi::{
 };
 
 use super::loader::{function, text};
+use super::timer::platform_resolution;
 use crate::handle::Handle;
 use crate::info::{Answered, Info};
 use crate::objects::Platform;
@@ -48,8 +49,7 @@ fn answer(platform: &Platform, name: cl_platform_info, info: Info) -> Result<Ans
             info.bytes(&offered::name_version("cl_khr_icd", offered::version(2, 0, 0)))
         }
         CL_PLATFORM_ICD_SUFFIX_KHR => info.string("ROPEWAY"),
-        // 0: device and host timers are not synchronised.
-        CL_PLATFORM_HOST_TIMER_RESOLUTION => info.value(0u64),
+        CL_PLATFORM_HOST_TIMER_RESOLUTION => info.value(platform_resolution(platform)),
         // Its threads run its code until the process ends.
         CL_PLATFORM_UNLOADABLE_KHR => info.value(CL_FALSE),
         CL_PLATFORM_SERVER_ADDRESS_ROPEWAY => info.string(&platform.client().server_address()),

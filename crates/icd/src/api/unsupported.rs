@@ -94,8 +94,6 @@ unsupported! {
     status clGetKernelSubGroupInfo(A B C D E F G H);
     create clCloneKernel(A);
     create clCreateProgramWithIL(A B C);
-    status clGetDeviceAndHostTimer(A B C);
-    status clGetHostTimer(A B);
     status clSetDefaultDeviceCommandQueue(A B C);
     status clSetProgramReleaseCallback(A B C);
     status clSetProgramSpecializationConstant(A B C D);

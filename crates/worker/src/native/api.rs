@@ -18,11 +18,12 @@ impl<F: Copy> Present for Option<F> {
 }
 
 macro_rules! api {
-    ($($name:ident: $ty:ident;)*) => {
-        /// The functions of OpenCL 1.2 that the worker calls.
+    ($($name:ident: $ty:ident;)* @later $($later:ident: $later_ty:ident;)*) => {
+        /// The functions that the worker calls: those of OpenCL 1.2, and later ones where the loader has them.
         #[allow(non_snake_case)]
         pub(super) struct Api {
             $(pub(super) $name: <f::$ty as Present>::Fn,)*
+            $(pub(super) $later: f::$later_ty,)*
         }
 
         impl Api {
@@ -36,6 +37,9 @@ macro_rules! api {
                                 // SAFETY: the symbols have the types that the OpenCL headers declare.
                                 $($name: *unsafe { library.get(concat!(stringify!($name), "\0").as_bytes()) }
                                     .map_err(|error| format!("{name} lacks {}: {error}", stringify!($name)))?,)*
+                                // SAFETY: as above.
+                                $($later: unsafe { library.get(concat!(stringify!($later), "\0").as_bytes()) }
+                                    .map_or(None, |function| *function),)*
                             };
                             // It stays loaded as long as the process lives: drivers keep threads of their own.
                             std::mem::forget(library);
@@ -94,6 +98,8 @@ api! {
     clEnqueueNDRangeKernel: clEnqueueNDRangeKernel_t;
     clEnqueueMarkerWithWaitList: clEnqueueMarkerWithWaitList_t;
     clEnqueueBarrierWithWaitList: clEnqueueBarrierWithWaitList_t;
+    @later
+    clGetDeviceAndHostTimer: clGetDeviceAndHostTimer_t;
 }
 
 static API: OnceLock<Api> = OnceLock::new();

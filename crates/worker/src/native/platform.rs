@@ -96,6 +96,18 @@ impl Device {
         info::bytes(|size, value, ret| unsafe { (api().clGetDeviceInfo)(self.0, name, size, value, ret) })
     }
 
+    /// The device's time of clGetDeviceAndHostTimer, in nanoseconds.
+    ///
+    /// # Errors
+    /// What the native call returned; CL_INVALID_OPERATION where there is none.
+    pub fn timer(self) -> Result<u64, Status> {
+        let ask = api().clGetDeviceAndHostTimer.ok_or(cl::CL_INVALID_OPERATION)?;
+        let (mut device, mut host) = (0, 0);
+        // SAFETY: both are valid for a write.
+        check(unsafe { ask(self.0, &raw mut device, &raw mut host) })?;
+        Ok(device)
+    }
+
     /// Whether buffers live in memory that this process can reach without a copy over a bus.
     pub fn shares_host_memory(self) -> bool {
         // SAFETY: `value` passes memory of the size it announces.

@@ -1,13 +1,64 @@
-//! Events.
+//! Events and clocks.
+
+use std::sync::Arc;
 
 use ropeway_abi as cl;
+use ropeway_protocol::CallId;
 use ropeway_protocol::ids::EventId;
+use ropeway_protocol::messages::{CreateUserEvent, DeviceTimer, SetUserEventStatus};
 
 use crate::common::News;
 use crate::error::End;
+use crate::job::Job;
+use crate::native;
+use crate::objects::Cell;
 use crate::session::{Session, unknown};
 
 impl Session {
+    /// Makes a user event.
+    ///
+    /// # Errors
+    /// There is no such context, or the name is taken.
+    pub fn make_user_event(&mut self, m: CreateUserEvent) -> Result<(), End> {
+        let total = self.objects();
+        let context = self.context(m.context)?;
+        let made = match &context.native {
+            Ok(native) => native::UserEvent::new(native),
+            Err(status) => Err(*status),
+        };
+        let cell = match made {
+            Ok(user) => {
+                let event = user.event().clone();
+                Self::claim(total, &mut self.user_events, m.event, user)?;
+                Cell::new(Some(m.event), Some(event), None, None)
+            }
+            Err(status) => Cell::failed(m.event, status, None),
+        };
+        // The client sets it, and needs not be told.
+        cell.silence();
+        Self::claim(total, &mut self.lanes.events, m.event, Arc::new(cell))
+    }
+
+    /// Sets a user event's status.
+    ///
+    /// # Errors
+    /// There is no such event, or the status is none that it can be set to.
+    pub fn set_user_event(&mut self, m: SetUserEventStatus) -> Result<(), End> {
+        if m.status > 0 {
+            return Err(End::refused(format_args!("status {} for user event {}", m.status, m.event)));
+        }
+        self.lanes.failures |= m.status < 0;
+        match self.user_events.remove(&m.event) {
+            Some(user) => {
+                // The client has checked that it is set once; commands run from here.
+                let _ = user.set(m.status);
+                Ok(())
+            }
+            None if self.lanes.events.contains_key(&m.event) => Ok(()),
+            None => Err(unknown(m.event)),
+        }
+    }
+
     /// Lets the client know when a command is submitted and when it runs, as far as the native implementation tells.
     ///
     /// # Errors
@@ -20,6 +71,18 @@ impl Session {
             // Where no callback can be had, the end tells it all; with nobody to listen, the session is over.
             let _ = native.on_status(status, move || drop(news.send(News::Progress(cell))));
         }
+        Ok(())
+    }
+
+    /// Answers with a device's time.
+    ///
+    /// # Errors
+    /// There is no such device.
+    pub fn ask_device_timer(&mut self, m: DeviceTimer, call: CallId<u64>) -> Result<(), End> {
+        let platform = self.warm.platforms.get(m.platform as usize);
+        let device = platform.and_then(|platform| platform.devices.get(m.device as usize));
+        let device = *device.ok_or_else(|| unknown(format_args!("device {} of platform {}", m.device, m.platform)))?;
+        self.start(Job::Timer(device, call));
         Ok(())
     }
 }
