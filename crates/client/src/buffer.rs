@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use ropeway_protocol::ids::{MemoryId, TransferId};
 use ropeway_protocol::limits::MAX_EAGER;
-use ropeway_protocol::messages::CreateBuffer;
+use ropeway_protocol::messages::{CreateBuffer, CreateSvmBuffer};
 use ropeway_protocol::types::InitialContents;
 
 use crate::Result;
 use crate::context::Context;
 use crate::host::HostRange;
 use crate::memory::{Description, HOST_FLAGS, Kind, Memory};
+use crate::svm::Region;
 
 impl Memory {
     /// Makes a buffer of `size` bytes. `contents`, of the same length, are sent before this returns (CL_MEM_COPY_HOST_PTR,
@@ -38,5 +39,29 @@ impl Memory {
         connection.post_with_tail(&create, tail)?;
         connection.send_transfer(transfer, long)?;
         Ok(Self::made(id, context, Description { flags, size, kind: Kind::Buffer, parent: None, host }))
+    }
+
+    /// What the server has allocated as shared virtual memory.
+    pub(crate) fn of_svm(context: &Arc<Context>, id: MemoryId, flags: u64, size: usize) -> Arc<Self> {
+        Self::made(id, context, Description { flags, size, kind: Kind::Buffer, parent: None, host: None })
+    }
+
+    /// A buffer of `size` bytes whose storage is `region` (clCreateBuffer with CL_MEM_USE_HOST_PTR).
+    ///
+    /// # Errors
+    /// [`crate::SERVER_LOST`].
+    pub fn over_svm(region: &Region, flags: u64, size: usize) -> Result<Arc<Self>> {
+        let svm = region.memory();
+        let (context, connection) = (svm.context(), svm.context().connection());
+        let memory = MemoryId(connection.new_id());
+        connection.post(&CreateSvmBuffer {
+            memory,
+            svm: svm.id(),
+            flags: flags & !HOST_FLAGS,
+            offset: region.offset() as u64,
+            size: size as u64,
+        })?;
+        let host = Some(region.host());
+        Ok(Self::made(memory, context, Description { flags, size, kind: Kind::Buffer, parent: None, host }))
     }
 }

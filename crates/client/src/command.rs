@@ -92,7 +92,19 @@ impl Queue {
         size: usize,
         order: Order<'_>,
     ) -> Result<Enqueued> {
-        self.enqueue(order, CL_COMMAND_COPY_BUFFER, |command| CopyBuffer {
+        self.enqueue_copy_as((source, source_offset), (target, target_offset), size, order, CL_COMMAND_COPY_BUFFER)
+    }
+
+    /// As [`Queue::enqueue_copy`], for a command of another type.
+    pub(crate) fn enqueue_copy_as(
+        self: &Arc<Self>,
+        (source, source_offset): (&Memory, usize),
+        (target, target_offset): (&Memory, usize),
+        size: usize,
+        order: Order<'_>,
+        command: u32,
+    ) -> Result<Enqueued> {
+        self.enqueue(order, command, |command| CopyBuffer {
             command,
             source: source.id(),
             target: target.id(),
@@ -114,7 +126,20 @@ impl Queue {
         size: usize,
         order: Order<'_>,
     ) -> Result<Enqueued> {
-        self.enqueue(order, CL_COMMAND_FILL_BUFFER, |command| FillBuffer {
+        self.enqueue_fill_as(buffer, pattern, offset, size, order, CL_COMMAND_FILL_BUFFER)
+    }
+
+    /// As [`Queue::enqueue_fill`], for a command of another type.
+    pub(crate) fn enqueue_fill_as(
+        self: &Arc<Self>,
+        buffer: &Memory,
+        pattern: &[u8],
+        offset: usize,
+        size: usize,
+        order: Order<'_>,
+        command: u32,
+    ) -> Result<Enqueued> {
+        self.enqueue(order, command, |command| FillBuffer {
             command,
             buffer: buffer.id(),
             pattern,

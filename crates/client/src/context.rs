@@ -7,6 +7,7 @@ use ropeway_protocol::messages::{CreateContext, ReleaseContext};
 
 use crate::Result;
 use crate::connection::{Connection, lock, run_later};
+use crate::svm::Allocations;
 use crate::system::{Device, one_home};
 
 /// A context: devices of one native platform of one server.
@@ -14,6 +15,8 @@ pub struct Context {
     id: ContextId,
     connection: Arc<Connection>,
     devices: Vec<Arc<Device>>,
+    /// Shared virtual memory. Each allocation keeps the context.
+    pub(crate) svm: Allocations,
     on_destruction: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
 }
 
@@ -40,7 +43,7 @@ impl Context {
             platform: devices[0].native_index(),
             devices: devices.iter().map(|d| d.index()).collect(),
         })?;
-        Ok(Arc::new(Self { id, connection, devices, on_destruction: Mutex::default() }))
+        Ok(Arc::new(Self { id, connection, devices, svm: Allocations::default(), on_destruction: Mutex::default() }))
     }
 
     /// Its devices, in the order they were given.

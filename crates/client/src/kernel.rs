@@ -16,6 +16,7 @@ use crate::Result;
 use crate::connection::{Connection, lock};
 use crate::memory::Memory;
 use crate::program::{Build, Program};
+use crate::svm::Region;
 
 /// A kernel.
 pub struct Kernel {
@@ -44,6 +45,8 @@ pub enum Arg<'a> {
     Memory(Option<&'a Memory>),
     /// No value: so many bytes of local memory.
     Local(usize),
+    /// An address in shared virtual memory, or the null pointer.
+    Svm(Option<&'a Region>),
 }
 
 /// An argument's value as the server has it.
@@ -52,6 +55,7 @@ enum Sent {
     Bytes(SmallVec<[u8; 16]>),
     Memory(Option<MemoryId>),
     Local(usize),
+    Svm(Option<(MemoryId, u64)>),
 }
 
 impl Kernel {
@@ -132,6 +136,10 @@ impl Kernel {
                 (ArgValue::Memory(id), &move |sent| *sent == Sent::Memory(id))
             }
             Arg::Local(size) => (ArgValue::Local(size as u64), &move |sent| *sent == Sent::Local(size)),
+            Arg::Svm(region) => {
+                let place = region.map(Region::place);
+                (ArgValue::Svm(place), &move |sent| *sent == Sent::Svm(place))
+            }
         };
         let mut args = lock(&self.args);
         let Some(place) = args.get_mut(index as usize) else { return Err(CL_INVALID_ARG_INDEX) };
@@ -144,6 +152,7 @@ impl Kernel {
             Arg::Bytes(bytes) => Sent::Bytes(SmallVec::from_slice(bytes)),
             Arg::Memory(memory) => Sent::Memory(memory.map(Memory::id)),
             Arg::Local(size) => Sent::Local(size),
+            Arg::Svm(region) => Sent::Svm(region.map(Region::place)),
         };
         if place.replace(value).is_none() {
             self.unset.fetch_sub(1, Ordering::AcqRel);
@@ -156,6 +165,7 @@ impl Kernel {
 fn check(kind: ArgKind, value: Arg<'_>) -> Result<()> {
     match (kind, value) {
         (ArgKind::Value(size), Arg::Bytes(bytes)) if bytes.len() != size as usize => Err(CL_INVALID_ARG_SIZE),
+        (ArgKind::Value(_) | ArgKind::Local | ArgKind::Other, Arg::Svm(_)) => Err(CL_INVALID_ARG_VALUE),
         (ArgKind::Value(_), Arg::Local(_) | Arg::Memory(_)) => Err(CL_INVALID_ARG_VALUE),
         (ArgKind::Buffer, Arg::Bytes(_) | Arg::Local(_)) => Err(CL_INVALID_ARG_SIZE),
         (ArgKind::Local, Arg::Local(0)) => Err(CL_INVALID_ARG_SIZE),

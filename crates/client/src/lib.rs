@@ -10,6 +10,7 @@
 //! | [`system`] | all servers: their platforms and devices |
 //! | [`context`], [`queue`], [`memory`], [`program`], [`kernel`], [`event`] | the objects |
 //! | [`command`], [`transfer`], [`mapping`] | what is enqueued |
+//! | [`svm`] | shared virtual memory: its addresses and commands |
 #![forbid(unsafe_code)]
 
 mod buffer;
@@ -27,6 +28,7 @@ pub mod memory;
 pub mod program;
 pub mod queue;
 pub mod stats;
+pub mod svm;
 pub mod system;
 pub mod transfer;
 

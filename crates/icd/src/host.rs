@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use ropeway_client::host::{HostRange, HostSource, HostTarget};
 use ropeway_client::memory::Memory;
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 /// `len` bytes of the application's from `address`.
 struct Stretch {
@@ -25,7 +26,7 @@ enum Owner {
     /// The application, as long as this object is not destroyed.
     Memory { _memory: Option<Arc<Memory>> },
     /// The library.
-    Range { _range: Arc<Owned> },
+    Range { _range: Arc<dyn HostRange> },
 }
 
 // SAFETY: whoever makes a Stretch has the promise that the memory may be used from any thread until it is dropped.
@@ -148,6 +149,57 @@ impl HostRange for Owned {
 
     fn target(self: Arc<Self>, offset: usize, len: usize) -> Box<dyn HostTarget> {
         self.stretch(offset, len)
+    }
+}
+
+/// Memory at exactly this address, `len` bytes, zero at first. `None` where there is something else, or nothing can be.
+pub fn map_at(address: usize, len: usize) -> Option<Arc<dyn HostRange>> {
+    isize::try_from(len).ok().filter(|len| *len > 0)?;
+    let wanted = std::ptr::with_exposed_provenance_mut::<c_void>(address);
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED_NOREPLACE;
+    // SAFETY: a new mapping that replaces none.
+    let mapped = unsafe { mmap_anonymous(wanted, len, ProtFlags::READ | ProtFlags::WRITE, flags) }.ok()?;
+    let memory = Arc::new(Mapped { memory: NonNull::new(mapped.cast())?, len });
+    // A kernel that does not know the flag takes the address for a hint.
+    (mapped == wanted).then_some(memory as Arc<dyn HostRange>)
+}
+
+struct Mapped {
+    memory: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: as for `Owned`.
+unsafe impl Send for Mapped {}
+// SAFETY: as above.
+unsafe impl Sync for Mapped {}
+
+impl Mapped {
+    /// The client keeps `offset + len` within what was asked for.
+    fn stretch(self: Arc<Self>, offset: usize, len: usize) -> Box<Stretch> {
+        let address = self.memory.as_ptr().wrapping_add(offset);
+        Box::new(Stretch { address, len, _owner: Owner::Range { _range: self } })
+    }
+}
+
+impl HostRange for Mapped {
+    fn address(&self) -> usize {
+        self.memory.as_ptr().expose_provenance()
+    }
+
+    fn source(self: Arc<Self>, offset: usize, len: usize) -> Box<dyn HostSource> {
+        self.stretch(offset, len)
+    }
+
+    fn target(self: Arc<Self>, offset: usize, len: usize) -> Box<dyn HostTarget> {
+        self.stretch(offset, len)
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: exactly the mapping made for it; every stretch of it holds a reference.
+        let _ = unsafe { munmap(self.memory.as_ptr().cast(), self.len) };
     }
 }
 

@@ -13,6 +13,8 @@ pub enum Answer {
     Uint(cl_uint),
     /// A cl_ulong or bit-field.
     Ulong(cl_ulong),
+    /// A bit-field: the native bits that are among these.
+    Masked(cl_ulong),
     /// A size_t.
     Size(usize),
     /// A null handle.
@@ -55,7 +57,7 @@ pub fn device_info(name: cl_device_info) -> Option<Answer> {
 
         // The host's memory is another machine's.
         CL_DEVICE_HOST_UNIFIED_MEMORY => Uint(CL_FALSE),
-        CL_DEVICE_SVM_CAPABILITIES => Ulong(0),
+        CL_DEVICE_SVM_CAPABILITIES => Masked(CL_DEVICE_SVM_COARSE_GRAIN_BUFFER),
         CL_DEVICE_EXECUTION_CAPABILITIES => Ulong(CL_EXEC_KERNEL),
 
         // Every device is a root device that cannot be divided.

@@ -135,6 +135,20 @@ messages! {
     /// Waits for all of these events (clWaitForEvents).
     call 65 wait_for_events: WaitForEvents { events: EventList } -> Waited;
 
+    // Shared virtual memory. Once allocated it is a buffer, for all commands and for `ReleaseMemory`.
+
+    /// Allocates shared virtual memory (clSVMAlloc). The answer is its address: a multiple of `page` and of `alignment`, with all bytes up to
+    /// the next multiple of `page` behind its end to itself. The client uses the same addresses. If it has something else there, it keeps
+    /// the allocation and makes another `attempt`, saying what is `taken` at its side: pairs of first address and length.
+    call 130 svm_alloc: SvmAlloc {
+        memory: MemoryId, context: ContextId, flags: u64, size: u64, alignment: u32, page: u32, attempt: u32,
+        taken: Vec<(u64, u64)>,
+    } -> u64;
+    /// Makes a buffer whose storage is `size` bytes of shared virtual memory at `offset` (clCreateBuffer with CL_MEM_USE_HOST_PTR).
+    post 131 create_svm_buffer: CreateSvmBuffer {
+        memory: MemoryId, svm: MemoryId, flags: u64, offset: u64, size: u64,
+    };
+
     // The link.
 
     /// Answered at once, with as many bytes of tail as asked for: measures latency and bandwidth.

@@ -86,6 +86,8 @@ pub enum ArgValue<'a> {
     Memory(Option<MemoryId>),
     /// So many bytes of local memory.
     Local(u64),
+    /// An address in shared virtual memory, by its offset there, or the null pointer.
+    Svm(Option<(MemoryId, u64)>),
 }
 
 /// Where a new buffer's first contents come from.

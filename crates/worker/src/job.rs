@@ -43,6 +43,8 @@ pub enum Job {
     Timer(native::Device, CallId<u64>),
     /// Answers a ping with so many bytes.
     Ping(usize, CallId<()>),
+    /// Answers with a number.
+    Answer(Result<u64, Status>, CallId<u64>),
     /// Sends the notes that handlers left.
     SendNotes,
 }
@@ -85,6 +87,11 @@ impl Job {
             Self::Ping(answer, call) => {
                 let mut sending = common.outgoing.lock();
                 sending.reply_with_tail(&call, &Ok(()), &vec![0; answer])?;
+                sending.send()?;
+            }
+            Self::Answer(answer, call) => {
+                let mut sending = common.outgoing.lock();
+                sending.reply(&call, &answer);
                 sending.send()?;
             }
             Self::SendNotes => common.outgoing.lock().send()?,

@@ -35,6 +35,10 @@ pub struct Context {
     pub ring_in: Mutex<Option<native::Ring>>,
     /// Pinned memory for data to the client.
     pub ring_out: Mutex<Option<native::Ring>>,
+    /// Whether there ever was shared virtual memory.
+    pub has_svm: AtomicBool,
+    /// Of queues that were released: when all that was enqueued on them has ended.
+    pub queue_ends: Mutex<Vec<native::Event>>,
 }
 
 impl Context {
@@ -53,6 +57,8 @@ impl Context {
             pool: OnceLock::new(),
             ring_in: Mutex::default(),
             ring_out: Mutex::default(),
+            has_svm: AtomicBool::new(false),
+            queue_ends: Mutex::default(),
         }
     }
 

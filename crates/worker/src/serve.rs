@@ -1,6 +1,7 @@
 //! What each message does.
 
 mod events;
+mod svm;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -72,6 +73,7 @@ impl Serve for Session {
         // Its commands still run (clReleaseCommandQueue flushes), and its events can still be waited for.
         if let Ok(native) = &lane.queue.native {
             let _ = native.flush();
+            svm::outlive(&lane);
         }
         Ok(())
     }
@@ -112,6 +114,7 @@ impl Serve for Session {
     fn release_memory(&mut self, m: ReleaseMemory) -> Result<(), End> {
         let memory = self.memory.remove(&m.memory).ok_or_else(|| unknown(m.memory))?;
         self.memory_bytes = self.memory_bytes.saturating_sub(memory.charged);
+        self.free_svm(memory);
         Ok(())
     }
 
@@ -223,7 +226,9 @@ impl Serve for Session {
     fn set_kernel_arg(&mut self, m: SetKernelArg<'_>) -> Result<(), End> {
         let kernel = self.kernels.get_mut(&m.kernel).ok_or_else(|| unknown(m.kernel))?;
         let memory = match m.value {
-            ArgValue::Memory(Some(id)) => Some(self.memory.get(&id).ok_or_else(|| unknown(id))?.clone()),
+            ArgValue::Memory(Some(id)) | ArgValue::Svm(Some((id, _))) => {
+                Some(self.memory.get(&id).ok_or_else(|| unknown(id))?.clone())
+            }
             _ => None,
         };
         kernel.set(m.index, m.value, memory);
@@ -401,6 +406,14 @@ impl Serve for Session {
         Ok(())
     }
 
+    fn svm_alloc(&mut self, m: SvmAlloc, call: CallId<u64>) -> Result<(), End> {
+        self.allocate_svm(&m, call)
+    }
+
+    fn create_svm_buffer(&mut self, m: CreateSvmBuffer) -> Result<(), End> {
+        self.make_svm_buffer(&m)
+    }
+
     fn ping(&mut self, m: Ping, call: CallId<()>, _tail: &mut dyn Tail) -> Result<(), End> {
         if m.answer as usize > MAX_TAIL {
             return Err(End::refused(format_args!("a ping for {} bytes", m.answer)));
@@ -445,8 +458,10 @@ impl Kernel {
         }
         match outcome {
             Ok(()) => {
+                // Shared virtual memory is freed when the application says so, whatever kernel has its address.
+                let kept = memory.filter(|_| !matches!(value, ArgValue::Svm(_)));
                 if let Some(place) = self.memory.get_mut(index as usize) {
-                    *place = memory;
+                    *place = kept;
                 }
             }
             Err(status) => self.unusable.push((index, status)),
@@ -467,6 +482,9 @@ impl Kernel {
             (ArgValue::Memory(Some(_)), ArgKind::Buffer | ArgKind::Unknown) => {
                 let memory = memory.ok_or(cl::CL_INVALID_MEM_OBJECT)?;
                 native.set_memory(index, Some(memory.native.as_deref().map_err(|status| *status)?))
+            }
+            (ArgValue::Svm(place), ArgKind::Buffer | ArgKind::Unknown) => {
+                native.set_svm(index, svm::place(place, memory)?)
             }
             (ArgValue::Local(size), ArgKind::Local | ArgKind::Unknown) => native.set_local(index, size),
             _ => Err(cl::CL_INVALID_ARG_VALUE),

@@ -126,6 +126,7 @@ impl Serve for Echo {
         release_event ReleaseEvent,
         subscribe Subscribe,
         watch_progress WatchProgress,
+        create_svm_buffer CreateSvmBuffer,
         goodbye Goodbye,
     }
 
@@ -138,6 +139,7 @@ impl Serve for Echo {
         device_timer DeviceTimer -> u64,
         finish Finish -> ropeway_protocol::types::Waited,
         wait_for_events WaitForEvents -> ropeway_protocol::types::Waited,
+        svm_alloc SvmAlloc -> u64,
         ping Ping + tail -> (),
     }
 }

@@ -95,6 +95,7 @@ fn answer(device: &Device, name: cl_device_info, info: Info) -> Result<Answered,
     match instead {
         Answer::Uint(value) => info.value(value),
         Answer::Ulong(value) => info.value(value),
+        Answer::Masked(bits) => info.value(device.client.number(name) & bits),
         Answer::Size(value) => info.value(value),
         Answer::Null => info.value(std::ptr::null_mut::<c_void>()),
         Answer::EmptyString => info.string(""),

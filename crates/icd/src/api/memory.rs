@@ -98,6 +98,14 @@ unsafe fn create(
     if uses_pointer && isize::try_from(size).is_err() {
         return Err(CL_INVALID_BUFFER_SIZE);
     }
+    // CL_INVALID_BUFFER_SIZE if CL_MEM_USE_HOST_PTR is set in flags and host_ptr is a pointer returned by clSVMAlloc and size is
+    // greater than the size passed to clSVMAlloc.
+    if flags & CL_MEM_USE_HOST_PTR != 0
+        && let Some(region) = context.client.svm_region(host_ptr.addr(), size).map_err(|_| CL_INVALID_BUFFER_SIZE)?
+    {
+        let client = memory::Memory::over_svm(&region, flags, size)?;
+        return Ok(Handle::new(&context, Memory { client, context: context.clone(), parent: None, properties })?.give());
+    }
     // SAFETY: the application's memory, of as many bytes as the buffer has.
     let contents = uses_pointer.then(|| unsafe { std::slice::from_raw_parts(host_ptr.cast::<u8>(), size) });
     // SAFETY: with this flag, until the buffer is destroyed.
@@ -152,7 +160,7 @@ fn answer(memory: &Handle<Memory>, name: cl_mem_info, info: Info) -> Result<Answ
         // The object that it was made from; NULL for one with memory of its own.
         CL_MEM_ASSOCIATED_MEMOBJECT => info.value(memory.parent.as_ref().map_or(ptr::null_mut(), Handle::raw)),
         CL_MEM_OFFSET => info.value(0usize),
-        CL_MEM_USES_SVM_POINTER => info.value::<cl_uint>(0),
+        CL_MEM_USES_SVM_POINTER => info.value(cl_uint::from(client.uses_svm())),
         CL_MEM_PROPERTIES => info.slice(&memory.properties),
         // CL_INVALID_VALUE if param_name is not one of the supported values.
         _ => Err(CL_INVALID_VALUE),

@@ -15,6 +15,7 @@ pub mod order;
 pub mod platform;
 pub mod program;
 pub mod queue;
+pub mod svm;
 pub mod timer;
 pub mod transfer;
 pub mod unsupported;

@@ -16,8 +16,7 @@ fn refuse(said: &AtomicBool, name: &str) -> cl_int {
 }
 
 /// A function for each name that ignores its arguments, says so once, and returns CL_INVALID_OPERATION: as its result
-/// (`status`), or through `errcode_ret`, its last argument, beside a null object (`create`), or not at all beside a null
-/// pointer (`pointer`). The arguments' types, one letter for each, follow from the slot that the function is put into.
+/// (`status`), or through `errcode_ret`, its last argument, beside a null object (`create`). The arguments' types, one letter for each, follow from the slot that the function is put into.
 macro_rules! unsupported {
     ($($kind:ident $name:ident ($($arg:ident)*);)*) => {$( unsupported!(@$kind $name $($arg)*); )*};
     (@status $name:ident $($arg:ident)*) => {
@@ -34,13 +33,6 @@ macro_rules! unsupported {
                 // SAFETY: null or valid for a write, by the specification of every function that has it.
                 unsafe { errcode_ret.write(code) };
             }
-            ptr::null_mut()
-        }
-    };
-    (@pointer $name:ident $($arg:ident)*) => {
-        pub unsafe extern "C" fn $name<$($arg),*>($(_: $arg),*) -> *mut c_void {
-            static SAID: AtomicBool = AtomicBool::new(false);
-            refuse(&SAID, stringify!($name));
             ptr::null_mut()
         }
     };
@@ -81,14 +73,6 @@ unsupported! {
     // OpenCL 2.0 and later.
     create clCreatePipe(A B C D E);
     status clGetPipeInfo(A B C D E);
-    pointer clSVMAlloc(A B C D);
-    status clEnqueueSVMFree(A B C D E F G H);
-    status clEnqueueSVMMemcpy(A B C D E F G H);
-    status clEnqueueSVMMemFill(A B C D E F G H);
-    status clEnqueueSVMMap(A B C D E F G H);
-    status clEnqueueSVMUnmap(A B C D E);
-    status clEnqueueSVMMigrateMem(A B C D E F G H);
-    status clSetKernelArgSVMPointer(A B C);
     status clSetKernelExecInfo(A B C D);
     status clGetKernelSubGroupInfoKHR(A B C D E F G H);
     status clGetKernelSubGroupInfo(A B C D E F G H);
@@ -131,12 +115,4 @@ unsupported! {
     create clCreateFromDX9MediaSurfaceKHR(A B C D E);
     status clEnqueueAcquireDX9MediaSurfacesKHR(A B C D E F);
     status clEnqueueReleaseDX9MediaSurfacesKHR(A B C D E F);
-}
-
-/// clSVMFree returns nothing. Freeing null is allowed, and nothing else was ever handed out.
-pub unsafe extern "C" fn clSVMFree<A>(_: A, pointer: *mut c_void) {
-    static SAID: AtomicBool = AtomicBool::new(false);
-    if !pointer.is_null() {
-        refuse(&SAID, "clSVMFree");
-    }
 }

@@ -60,6 +60,7 @@ api! {
     clGetDeviceIDs: clGetDeviceIDs_t;
     clGetDeviceInfo: clGetDeviceInfo_t;
     clCreateContext: clCreateContext_t;
+    clRetainContext: clRetainContext_t;
     clReleaseContext: clReleaseContext_t;
     clCreateCommandQueue: clCreateCommandQueue_t;
     clReleaseCommandQueue: clReleaseCommandQueue_t;
@@ -100,6 +101,14 @@ api! {
     clEnqueueBarrierWithWaitList: clEnqueueBarrierWithWaitList_t;
     @later
     clGetDeviceAndHostTimer: clGetDeviceAndHostTimer_t;
+    clSVMAlloc: clSVMAlloc_t;
+    clSVMFree: clSVMFree_t;
+    clEnqueueSVMFree: clEnqueueSVMFree_t;
+    clEnqueueSVMMap: clEnqueueSVMMap_t;
+    clEnqueueSVMMemcpy: clEnqueueSVMMemcpy_t;
+    clEnqueueSVMMemFill: clEnqueueSVMMemFill_t;
+    clEnqueueSVMUnmap: clEnqueueSVMUnmap_t;
+    clSetKernelArgSVMPointer: clSetKernelArgSVMPointer_t;
 }
 
 static API: OnceLock<Api> = OnceLock::new();

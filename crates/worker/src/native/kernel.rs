@@ -47,8 +47,29 @@ impl Kernel {
     /// # Errors
     /// What the native call returned.
     pub fn set_memory(&mut self, index: u32, memory: Option<&Memory>) -> Result<(), Status> {
+        // Shared virtual memory has no handle, and a null one means something else.
+        if memory.is_some_and(|memory| memory.as_svm().is_some()) {
+            return Err(cl::CL_INVALID_MEM_OBJECT);
+        }
         let handle = memory.map_or(std::ptr::null_mut(), |m| m.mem);
         check(self.set(index, size_of::<cl::cl_mem>(), (&raw const handle).cast()))
+    }
+
+    /// Sets an argument to an address in shared virtual memory, or to the null pointer (clSetKernelArgSVMPointer).
+    ///
+    /// # Errors
+    /// What the native call returned; CL_INVALID_ARG_VALUE for what is no such memory or behind its end.
+    pub fn set_svm(&mut self, index: u32, place: Option<(&Memory, u64)>) -> Result<(), Status> {
+        let pointer = match place {
+            None => std::ptr::null_mut(),
+            Some((memory, offset)) => {
+                let (offset, _) = memory.range(offset, 0).map_err(|_| cl::CL_INVALID_ARG_VALUE)?;
+                memory.as_svm().ok_or(cl::CL_INVALID_ARG_VALUE)?.at(offset)
+            }
+        };
+        let set = api().clSetKernelArgSVMPointer.ok_or(cl::CL_INVALID_OPERATION)?;
+        // SAFETY: the kernel is alive; the address is null or one of the application's own memory.
+        check(unsafe { set(self.0, index, pointer.cast_const().cast()) })
     }
 
     /// Gives an argument so many bytes of local memory.

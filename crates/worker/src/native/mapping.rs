@@ -6,7 +6,7 @@ use ropeway_abi as cl;
 use ropeway_protocol::types::Status;
 
 use super::api::api;
-use super::{Context, Event, Memory, Queue, Waits, check};
+use super::{Context, Event, Memory, Queue, Waits, check, svm};
 
 /// Part of a buffer, mapped. Unmapped when dropped.
 #[derive(Debug)]
@@ -42,6 +42,11 @@ impl Mapping {
 
     fn new(queue: &Arc<Queue>, buffer: &Arc<Memory>, offset: u64, size: u64, flags: u64) -> Result<Self, Status> {
         let (offset, len) = buffer.range(offset, size)?;
+        if let Some(memory) = buffer.as_svm() {
+            let at = memory.at(offset);
+            svm::map(queue, flags, at, len)?;
+            return Ok(Self { queue: queue.clone(), buffer: buffer.clone(), at, len });
+        }
         let mut status = 0;
         // SAFETY: the range is within the buffer; the call blocks until the memory is there.
         let at = unsafe {
@@ -99,6 +104,9 @@ impl Mapping {
 
     fn enqueue_unmap(&mut self) -> Result<Event, Status> {
         let at = std::mem::replace(&mut self.at, std::ptr::null_mut());
+        if self.buffer.as_svm().is_some() {
+            return svm::unmap(&self.queue, at);
+        }
         let mut event = std::ptr::null_mut();
         // SAFETY: `at` was returned by the map call on this buffer and is not used afterwards.
         check(unsafe {

@@ -1,16 +1,32 @@
 //! Memory objects.
 
+use std::sync::Arc;
+
 use ropeway_abi as cl;
 use ropeway_protocol::types::Status;
 
 use super::api::api;
+use super::svm::Svm;
 use super::{Context, check};
 
 /// A native memory object, with its shape so that no access leaves it.
 #[derive(Debug)]
 pub struct Memory {
+    /// Null for shared virtual memory.
     pub(super) mem: cl::cl_mem,
     pub(super) shape: Shape,
+    storage: Storage,
+}
+
+/// Where a memory object's bytes are.
+#[derive(Debug)]
+enum Storage {
+    /// In memory that the object itself has.
+    Own,
+    /// In this shared virtual memory. There is no object; commands name its addresses.
+    Svm(Svm),
+    /// In shared virtual memory that the object was made of, and that must outlive it.
+    Within(#[allow(dead_code, reason = "kept, not used")] Arc<Memory>),
 }
 
 /// What a memory object is, and how much of it there is.
@@ -42,7 +58,57 @@ impl Memory {
         // SAFETY: `host` is null or as long as the buffer.
         let mem = unsafe { (api().clCreateBuffer)(context.0, flags, bytes, host, &raw mut status) };
         check(status)?;
-        Ok(Self { mem, shape: Shape::Buffer(size) })
+        Ok(Self::of(mem, Shape::Buffer(size)))
+    }
+
+    /// Takes over a handle of an object that has memory of its own.
+    pub(super) fn of(mem: cl::cl_mem, shape: Shape) -> Self {
+        Self { mem, shape, storage: Storage::Own }
+    }
+
+    /// Shared virtual memory, which is a buffer for all commands: as [`Svm::new`].
+    ///
+    /// # Errors
+    /// As [`Svm::new`].
+    pub fn svm(context: &Context, flags: u64, size: u64, alignment: u32, page: u32) -> Result<Self, Status> {
+        let svm = Svm::new(context, flags, size, alignment, page)?;
+        Ok(Self { mem: std::ptr::null_mut(), shape: Shape::Buffer(size), storage: Storage::Svm(svm) })
+    }
+
+    /// A buffer whose storage is part of shared virtual memory (clCreateBuffer with CL_MEM_USE_HOST_PTR).
+    ///
+    /// # Errors
+    /// What the native call returned; CL_INVALID_VALUE when the range leaves the memory or `svm` is none.
+    pub fn over_svm(
+        context: &Context,
+        svm: &Arc<Self>,
+        flags: u64,
+        (offset, size): (u64, u64),
+    ) -> Result<Self, Status> {
+        let (at, bytes) = svm.range(offset, size)?;
+        let host = svm.as_svm().ok_or(cl::CL_INVALID_VALUE)?.at(at);
+        let flags = flags | cl::CL_MEM_USE_HOST_PTR;
+        let mut status = 0;
+        // SAFETY: the range is within the memory, which the new object keeps.
+        let mem = unsafe { (api().clCreateBuffer)(context.0, flags, bytes, host.cast(), &raw mut status) };
+        check(status)?;
+        Ok(Self { mem, shape: Shape::Buffer(size), storage: Storage::Within(svm.clone()) })
+    }
+
+    /// The shared virtual memory that it is.
+    pub fn as_svm(&self) -> Option<&Svm> {
+        match &self.storage {
+            Storage::Svm(svm) => Some(svm),
+            Storage::Own | Storage::Within(_) => None,
+        }
+    }
+
+    /// Takes the shared virtual memory that it was.
+    pub fn take_svm(mut self) -> Option<Svm> {
+        match std::mem::replace(&mut self.storage, Storage::Own) {
+            Storage::Svm(svm) => Some(svm),
+            Storage::Own | Storage::Within(_) => None,
+        }
     }
 
     /// `offset` and `size` as native sizes, when this is a buffer and they lie within it.
@@ -57,7 +123,9 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: this is the one reference that the value owns.
-        unsafe { (api().clReleaseMemObject)(self.mem) };
+        if !self.mem.is_null() {
+            // SAFETY: this is the one reference that the value owns.
+            unsafe { (api().clReleaseMemObject)(self.mem) };
+        }
     }
 }

@@ -17,6 +17,7 @@ pub mod process;
 mod program;
 mod queue;
 mod staging;
+mod svm;
 
 pub use event::{Event, UserEvent};
 pub use kernel::Kernel;
@@ -27,6 +28,7 @@ pub use platform::{Context, Device, ErrorSink, Platform, platforms};
 pub use program::Program;
 pub use queue::{Queue, Waits};
 pub use staging::{StagedRead, Staging};
+pub use svm::{Svm, avoid};
 
 use ropeway_protocol::types::Status;
 

@@ -108,6 +108,15 @@ impl Device {
         Ok(device)
     }
 
+    /// Whether it has coarse-grain shared virtual memory. An implementation of a version before OpenCL 2.0 does not know the query.
+    pub fn has_svm(self) -> bool {
+        // SAFETY: `value` passes memory of the size it announces.
+        let has: Result<u64, _> = info::value(|size, value, ret| unsafe {
+            (api().clGetDeviceInfo)(self.0, cl::CL_DEVICE_SVM_CAPABILITIES, size, value, ret)
+        });
+        has.is_ok_and(|has| has & cl::CL_DEVICE_SVM_COARSE_GRAIN_BUFFER != 0)
+    }
+
     /// Whether buffers live in memory that this process can reach without a copy over a bus.
     pub fn shares_host_memory(self) -> bool {
         // SAFETY: `value` passes memory of the size it announces.
@@ -160,6 +169,13 @@ impl Context {
         };
         check(status)?;
         Ok(Self(context))
+    }
+
+    /// One more reference.
+    pub(super) fn retain(&self) -> Self {
+        // SAFETY: the context is alive; the new value owns the reference made here.
+        unsafe { (api().clRetainContext)(self.0) };
+        Self(self.0)
     }
 }
 

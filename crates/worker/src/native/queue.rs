@@ -8,7 +8,7 @@ use ropeway_protocol::types::{NdRange, Status};
 use smallvec::SmallVec;
 
 use super::api::api;
-use super::{Context, Device, Event, Kernel, Memory, check};
+use super::{Context, Device, Event, Kernel, Memory, check, svm};
 
 /// The events that a command waits for. They must outlive the call that it is passed to.
 #[derive(Default)]
@@ -48,7 +48,7 @@ impl<'a> Waits<'a> {
         super::event::wait_all(&self.handles)
     }
 
-    fn parts(&self) -> (u32, *const cl::cl_event) {
+    pub(super) fn parts(&self) -> (u32, *const cl::cl_event) {
         let list = if self.handles.is_empty() { std::ptr::null() } else { self.handles.as_ptr() };
         (self.handles.len() as u32, list)
     }
@@ -154,6 +154,10 @@ impl Queue {
     ) -> Result<Option<Event>, Status> {
         let (offset, size) = buffer.range(offset, size as u64)?;
         let (count, list) = waits.parts();
+        if let Some(memory) = buffer.as_svm() {
+            // SAFETY: as below.
+            return enqueue(event, |out| unsafe { svm::copy(self, memory.at(offset), from, size, waits.parts(), out) });
+        }
         // SAFETY: the range is within the buffer; the caller answers for `from`.
         enqueue(event, |out| unsafe {
             (api().clEnqueueWriteBuffer)(self.0, buffer.mem, cl::CL_FALSE, offset, size, from.cast(), count, list, out)
@@ -176,6 +180,12 @@ impl Queue {
     ) -> Result<Event, Status> {
         let (offset, size) = buffer.range(offset, size as u64)?;
         let (count, list) = waits.parts();
+        if let Some(memory) = buffer.as_svm() {
+            // SAFETY: as below.
+            let event =
+                enqueue(true, |out| unsafe { svm::copy(self, into, memory.at(offset), size, waits.parts(), out) })?;
+            return event.ok_or(cl::CL_OUT_OF_RESOURCES);
+        }
         // SAFETY: the range is within the buffer; the caller answers for `into`.
         let event = enqueue(true, |out| unsafe {
             (api().clEnqueueReadBuffer)(self.0, buffer.mem, cl::CL_FALSE, offset, size, into.cast(), count, list, out)
@@ -198,6 +208,11 @@ impl Queue {
         let (source_offset, bytes) = source.range(source_offset, size)?;
         let (target_offset, _) = target.range(target_offset, size)?;
         let (count, list) = waits.parts();
+        if let (Some(from), Some(into)) = (source.as_svm(), target.as_svm()) {
+            let (from, into) = (from.at(source_offset), into.at(target_offset));
+            // SAFETY: as below.
+            return enqueue(event, |out| unsafe { svm::copy(self, into, from, bytes, waits.parts(), out) });
+        }
         // SAFETY: both ranges are within their buffers.
         enqueue(event, |out| unsafe {
             (api().clEnqueueCopyBuffer)(
@@ -232,6 +247,12 @@ impl Queue {
         }
         let (offset, size) = buffer.range(offset, size)?;
         let (count, list) = waits.parts();
+        if let Some(memory) = buffer.as_svm() {
+            // SAFETY: as below.
+            return enqueue(event, |out| unsafe {
+                svm::fill(self, memory.at(offset), pattern, size, waits.parts(), out)
+            });
+        }
         // SAFETY: the range is within the buffer, the pattern has the announced length.
         enqueue(event, |out| unsafe {
             (api().clEnqueueFillBuffer)(

@@ -1,0 +1,180 @@
+//! Coarse-grain shared virtual memory.
+//!
+//! The client puts memory of its own at the same addresses, in whole pages. So each allocation here has its pages to itself, from the
+//! first to the last that it touches.
+
+use std::ffi::c_void;
+
+use ropeway_abi as cl;
+use ropeway_protocol::types::Status;
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+
+use super::api::api;
+use super::{Context, Event, Queue, Waits, check};
+
+/// What the native implementation has no function for.
+const MISSING: Status = cl::CL_INVALID_OPERATION;
+
+/// An allocation. Freed when dropped.
+#[derive(Debug)]
+pub struct Svm {
+    /// A reference of its own.
+    context: Context,
+    /// What the native call gave; null once it is freed.
+    allocated: *mut c_void,
+    /// Its first byte that is used.
+    first: *mut u8,
+}
+
+// SAFETY: an address; commands may use it on any thread.
+unsafe impl Send for Svm {}
+// SAFETY: as above.
+unsafe impl Sync for Svm {}
+
+impl Svm {
+    /// clSVMAlloc of `size` bytes at an address that is a multiple of `alignment` (0 for the native default) and of `page`, a power of two.
+    ///
+    /// # Errors
+    /// CL_MEM_OBJECT_ALLOCATION_FAILURE when the native call gives no memory, for whatever reason; CL_INVALID_OPERATION when there is no
+    /// such call.
+    pub fn new(context: &Context, flags: u64, size: u64, alignment: u32, page: u32) -> Result<Self, Status> {
+        let (page, boundary) = (page as usize, alignment.max(page) as usize);
+        let allocate = api().clSVMAlloc.ok_or(MISSING)?;
+        let failure = cl::CL_MEM_OBJECT_ALLOCATION_FAILURE;
+        let whole = usize::try_from(size).ok().and_then(|size| size.checked_next_multiple_of(page)).ok_or(failure)?;
+        let roomy = whole.checked_add(boundary).ok_or(failure)?;
+        // Some implementations take no alignment above that of their largest type: from those, more memory is asked for.
+        for (size, alignment) in [(whole, boundary as u32), (roomy, alignment)] {
+            // SAFETY: the context is alive.
+            let allocated = unsafe { allocate(context.0, flags, size, alignment) };
+            if allocated.is_null() {
+                continue;
+            }
+            let skipped = allocated.addr().next_multiple_of(boundary) - allocated.addr();
+            let svm =
+                Self { context: context.retain(), allocated, first: allocated.cast::<u8>().wrapping_add(skipped) };
+            if skipped.checked_add(whole).is_some_and(|end| end <= size) {
+                return Ok(svm);
+            }
+        }
+        Err(failure)
+    }
+
+    /// The address of its first byte.
+    pub fn address(&self) -> u64 {
+        self.first.addr() as u64
+    }
+
+    /// The address of the byte at `offset`, which the caller has held against the size.
+    pub(super) fn at(&self, offset: usize) -> *mut u8 {
+        self.first.wrapping_add(offset)
+    }
+
+    /// Frees it when `waits` have ended (clEnqueueSVMFree); at once where that cannot be had.
+    pub fn free_after(mut self, queue: &Queue, waits: &Waits<'_>) {
+        let Some(free) = api().clEnqueueSVMFree else { return };
+        let mut pointers = [self.allocated];
+        let (count, list) = waits.parts();
+        // SAFETY: one pointer, which clSVMAlloc gave in the queue's context; nothing uses the memory any more once `waits` have ended.
+        let status = unsafe {
+            free(queue.raw(), 1, pointers.as_mut_ptr(), None, std::ptr::null_mut(), count, list, std::ptr::null_mut())
+        };
+        if status == cl::CL_SUCCESS {
+            self.allocated = std::ptr::null_mut();
+            // A queue that cannot be flushed is lost with all its memory.
+            let _ = queue.flush();
+        }
+    }
+}
+
+impl Drop for Svm {
+    fn drop(&mut self) {
+        if !self.allocated.is_null()
+            && let Some(free) = api().clSVMFree
+        {
+            // SAFETY: clSVMAlloc gave it, in this context.
+            unsafe { free(self.context.0, self.allocated) };
+        }
+    }
+}
+
+/// clEnqueueSVMMap, blocking.
+pub(super) fn map(queue: &Queue, flags: u64, at: *mut u8, len: usize) -> Result<(), Status> {
+    let map = api().clEnqueueSVMMap.ok_or(MISSING)?;
+    // SAFETY: the caller has made sure that the range is in an allocation that is kept.
+    check(unsafe { map(queue.raw(), cl::CL_TRUE, flags, at.cast(), len, 0, std::ptr::null(), std::ptr::null_mut()) })
+}
+
+/// clEnqueueSVMUnmap.
+pub(super) fn unmap(queue: &Queue, at: *mut u8) -> Result<Event, Status> {
+    let unmap = api().clEnqueueSVMUnmap.ok_or(MISSING)?;
+    let mut event = std::ptr::null_mut();
+    // SAFETY: `at` was mapped, and is not used afterwards.
+    check(unsafe { unmap(queue.raw(), at.cast(), 0, std::ptr::null(), &raw mut event) })?;
+    Ok(Event::owned(event))
+}
+
+/// clEnqueueSVMMemcpy, not blocking.
+///
+/// # Safety
+/// `into` must be writable and `from` readable for `size` bytes until the command has ended.
+pub(super) unsafe fn copy(
+    queue: &Queue,
+    into: *mut u8,
+    from: *const u8,
+    size: usize,
+    (count, list): (u32, *const cl::cl_event),
+    event: *mut cl::cl_event,
+) -> i32 {
+    let Some(copy) = api().clEnqueueSVMMemcpy else { return MISSING };
+    // SAFETY: the caller's promise.
+    unsafe { copy(queue.raw(), cl::CL_FALSE, into.cast(), from.cast(), size, count, list, event) }
+}
+
+/// clEnqueueSVMMemFill. The native call copies the pattern before it returns.
+///
+/// # Safety
+/// `into` must be writable for `size` bytes until the command has ended.
+pub(super) unsafe fn fill(
+    queue: &Queue,
+    into: *mut u8,
+    pattern: &[u8],
+    size: usize,
+    (count, list): (u32, *const cl::cl_event),
+    event: *mut cl::cl_event,
+) -> i32 {
+    let Some(fill) = api().clEnqueueSVMMemFill else { return MISSING };
+    // SAFETY: the caller's promise; the pattern has the announced length.
+    unsafe { fill(queue.raw(), into.cast(), pattern.as_ptr().cast(), pattern.len(), size, count, list, event) }
+}
+
+/// Keeps addresses of this process from being handed out, for as long as it lives: the client has something else there. What
+/// this process has there itself stays.
+pub fn avoid(address: u64, len: u64) {
+    /// What is smaller is left alone where only part of it is free.
+    const FINEST: usize = 64 << 10;
+    const MOST_CALLS: usize = 4096;
+    let (Ok(address), Ok(len)) = (usize::try_from(address), usize::try_from(len)) else { return };
+    let mut ranges = vec![(address, len)];
+    for _ in 0..MOST_CALLS {
+        let Some((address, len)) = ranges.pop() else { return };
+        let half = (len / 2).next_multiple_of(FINEST);
+        if !reserve(address, len) && half < len && address.checked_add(len).is_some() {
+            ranges.extend([(address + half, len - half), (address, half)]);
+        }
+    }
+}
+
+fn reserve(address: usize, len: usize) -> bool {
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED_NOREPLACE;
+    let wanted = std::ptr::without_provenance_mut::<c_void>(address);
+    // SAFETY: a new mapping that replaces none and that nothing can be read from or written to.
+    let mapped = unsafe { mmap_anonymous(wanted, len, ProtFlags::empty(), flags) };
+    if let Ok(elsewhere) = mapped
+        && elsewhere != wanted
+    {
+        // SAFETY: the mapping made above, by a kernel that does not know the flag.
+        let _ = unsafe { rustix::mm::munmap(elsewhere, len) };
+    }
+    mapped.is_ok()
+}

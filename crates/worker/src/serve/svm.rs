@@ -1,0 +1,152 @@
+//! Shared virtual memory: buffers that commands reach by address.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use ropeway_abi as cl;
+use ropeway_protocol::CallId;
+use ropeway_protocol::ids::MemoryId;
+use ropeway_protocol::messages::{CreateSvmBuffer, SvmAlloc};
+use ropeway_protocol::types::Status;
+
+use super::DEVICE_FLAGS;
+use crate::error::End;
+use crate::job::Job;
+use crate::native::{self, Waits};
+use crate::objects::{Memory, MemoryKind, lock};
+use crate::session::{Lane, Session};
+
+/// The largest page of any client, and the largest alignment that is passed on.
+const MAX_ALIGNMENT: u32 = 1 << 21;
+
+/// Bytes to ask for at the least where an address was taken at the client: allocations of this size are not pieces of the heap, whose addresses
+/// nobody chooses. Four times as many with each attempt.
+const MAPPED: u64 = 256 << 10;
+
+/// Attempts for one allocation, after which they grow no more.
+const ATTEMPTS: u32 = 5;
+
+/// Most ranges of addresses that a client may have taken.
+const MAX_TAKEN: usize = 256;
+
+/// The argument for [`native::Kernel::set_svm`].
+///
+/// # Errors
+/// CL_INVALID_ARG_VALUE for memory that could not be allocated.
+pub fn place(
+    place: Option<(MemoryId, u64)>,
+    memory: Option<&Memory>,
+) -> Result<Option<(&native::Memory, u64)>, Status> {
+    let Some((_, offset)) = place else { return Ok(None) };
+    let native = memory.and_then(|memory| memory.native.as_deref().ok());
+    Ok(Some((native.ok_or(cl::CL_INVALID_ARG_VALUE)?, offset)))
+}
+
+/// A queue is about to go whose commands may still use shared virtual memory: keeps the event that says when they have ended.
+pub fn outlive(lane: &Lane) {
+    let context = &lane.queue.context;
+    if context.has_svm.load(Ordering::Relaxed)
+        && let Ok(native) = &lane.queue.native
+        && let Ok(Some(end)) = native.marker(&Waits::none(), true)
+    {
+        let mut ends = lock(&context.queue_ends);
+        ends.retain(|end| !end.ended());
+        ends.push(end);
+        let _ = native.flush();
+    }
+}
+
+impl Session {
+    /// clSVMAlloc.
+    ///
+    /// # Errors
+    /// The message is not one of a client.
+    pub fn allocate_svm(&mut self, m: &SvmAlloc, call: CallId<u64>) -> Result<(), End> {
+        let context = self.context(m.context)?.clone();
+        let sound = |alignment: u32| alignment.is_power_of_two() && alignment <= MAX_ALIGNMENT;
+        if !sound(m.page) || m.alignment != 0 && !sound(m.alignment) || m.taken.len() > MAX_TAKEN {
+            return Err(End::refused(format_args!("an allocation aligned to {} and {}", m.alignment, m.page)));
+        }
+        for &(address, len) in &m.taken {
+            native::avoid(address, len);
+        }
+        let has_room = self.has_room_for(m.size);
+        let allocate = || {
+            let native = context.native.as_ref().map_err(|status| *status)?;
+            // Implementations without it need not have the function, either.
+            if !context.devices.iter().any(|(_, device)| device.has_svm()) {
+                return Err(cl::CL_INVALID_OPERATION);
+            }
+            if m.size == 0 || !has_room {
+                return Err(cl::CL_MEM_OBJECT_ALLOCATION_FAILURE);
+            }
+            let size = match m.attempt.min(ATTEMPTS) {
+                0 => m.size,
+                again => m.size.max(MAPPED << (2 * (again - 1))),
+            };
+            native::Memory::svm(native, m.flags & DEVICE_FLAGS, size, m.alignment, m.page)
+        };
+        let mut made = allocate();
+        // What was freed last may still wait for the commands before it, and those for the client.
+        let frees = context.has_svm.load(Ordering::Relaxed) && self.user_events.is_empty() && self.incoming.is_empty();
+        if made.is_err() && frees {
+            self.demote(|_| false);
+            made = context.transfer_queue().and_then(|queue| queue.finish()).and_then(|()| allocate());
+        }
+        let answer = match made {
+            Err(status) => Err(status),
+            Ok(native) => {
+                let address = native.as_svm().map(native::Svm::address).ok_or(cl::CL_INVALID_OPERATION);
+                let (native, kind) = (Ok(Arc::new(native)), MemoryKind::Buffer(m.size));
+                let memory = Memory { native, context: context.clone(), kind, charged: m.size };
+                self.claim_memory(m.memory, Arc::new(memory))?;
+                context.has_svm.store(true, Ordering::Relaxed);
+                address
+            }
+        };
+        self.start(Job::Answer(answer, call));
+        Ok(())
+    }
+
+    /// A buffer over shared virtual memory.
+    ///
+    /// # Errors
+    /// There is no such memory, or the range leaves it.
+    pub fn make_svm_buffer(&mut self, m: &CreateSvmBuffer) -> Result<(), End> {
+        let svm = self.buffer_range(m.svm, m.offset, m.size)?;
+        let make = || {
+            let context = svm.context.native.as_ref().map_err(|status| *status)?;
+            let memory = svm.native.as_ref().map_err(|status| *status)?;
+            native::Memory::over_svm(context, memory, m.flags & DEVICE_FLAGS, (m.offset, m.size))
+        };
+        // Its bytes are those of the memory, which count already.
+        let (native, kind) = (make().map(Arc::new), MemoryKind::Buffer(m.size));
+        self.claim_memory(m.memory, Arc::new(Memory { native, context: svm.context.clone(), kind, charged: 0 }))
+    }
+
+    /// Frees shared virtual memory once all that was enqueued until now has ended: the call of a blocking write returns before that, and an
+    /// application that frees memory too early must harm no driver. Other memory objects are just dropped.
+    pub fn free_svm(&mut self, memory: Arc<Memory>) {
+        let context = memory.context.clone();
+        // Transfers that are under way have it as well; the last of them drops it.
+        let Some(Ok(native)) = Arc::into_inner(memory).map(|memory| memory.native) else { return };
+        let Some(svm) = Arc::into_inner(native).and_then(native::Memory::take_svm) else { return };
+        // A later free comes behind this one, and need not wait for the released queues again.
+        let mut ends = std::mem::take(&mut *lock(&context.queue_ends));
+        ends.retain(|end| !end.ended());
+        for lane in self.lanes.queues.values() {
+            if Arc::ptr_eq(&lane.queue.context, &context)
+                && let Ok(queue) = &lane.queue.native
+                && let Ok(Some(end)) = queue.marker(&Waits::none(), true)
+            {
+                let _ = queue.flush();
+                ends.push(end);
+            }
+        }
+        let mut waits = Waits::none();
+        ends.iter().for_each(|end| waits.push(end));
+        if let Ok(queue) = context.transfer_queue() {
+            svm.free_after(queue, &waits);
+        }
+    }
+}
