@@ -1,7 +1,7 @@
 /* What the test programs share: one device, checked calls, and kernels from source. */
 #ifndef COMMON_H
 #define COMMON_H
-#define CL_TARGET_OPENCL_VERSION 200
+#define CL_TARGET_OPENCL_VERSION 300
 #define CL_USE_DEPRECATED_OPENCL_1_2_APIS
 #define CL_USE_DEPRECATED_OPENCL_1_1_APIS
 #include <CL/cl.h>

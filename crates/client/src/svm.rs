@@ -25,7 +25,7 @@ use crate::memory::Memory;
 use crate::queue::Queue;
 
 /// How often the server is asked for memory at addresses that are free here.
-const ATTEMPTS: u32 = 8;
+const ATTEMPTS: u32 = 16;
 
 /// Ranges of taken addresses that the server is told of.
 const MOST_TAKEN: usize = 64;

@@ -1,0 +1,74 @@
+//! Shared virtual memory: the same addresses in the program and on the server's device.
+
+use ropeway_tests::places::c_program;
+use ropeway_tests::program::{Outcome, Program};
+use ropeway_tests::server::Server;
+use ropeway_tests::stats::Stats;
+
+fn remote(name: &str) -> Outcome {
+    let server = Server::start();
+    Program::remote(c_program(name), server.url()).run().success()
+}
+
+/// What the program prints through Ropeway, after a look that it prints the same natively.
+fn same(name: &str) -> Outcome {
+    let native = Program::native(c_program(name)).run().success();
+    let remote = remote(name);
+    assert_eq!(remote.stdout, native.stdout, "left: through Ropeway, right: native; {}", remote.stderr);
+    assert!(!remote.stdout.contains("WRONG"), "{}", remote.stdout);
+    remote
+}
+
+#[test]
+fn each_function_does_what_it_does_natively() {
+    same("svm");
+}
+
+/// Not compared with PoCL, which crashes in some of them.
+#[test]
+fn errors_are_those_of_the_specification() {
+    let outcome = remote("svm_errors");
+    assert!(outcome.stdout.ends_with("\n0 are wrong\n"), "{}", outcome.stdout);
+    assert!(
+        outcome.stdout.starts_with("capabilities: 1\n"),
+        "only coarse-grain buffers are offered: {}",
+        outcome.stdout
+    );
+}
+
+#[test]
+fn nothing_is_put_over_what_the_program_has_at_an_address() {
+    assert_eq!(remote("svm_taken").stdout, "40 usable, 40 kept\n");
+}
+
+fn count(server: &Server, what: &str) -> Stats {
+    let program = Program::remote(c_program("svm_counted"), server.url()).args([what]).env("ROPEWAY_STATS", "1");
+    let stats = Stats::of(&program.run().success().stderr);
+    eprintln!("{what}: {stats:?}");
+    stats
+}
+
+/// What 100 of each cost, beyond one allocation and the end of the program.
+#[test]
+fn the_cost_of_each_function_is_known() {
+    let server = Server::start();
+    // The first time the source of the kernel goes over.
+    count(&server, "nothing");
+    let nothing = count(&server, "nothing");
+    let cost = |what: &str| {
+        let stats = count(&server, what);
+        let bytes = |all: u64, before: u64| (all - before) / 1_000_000;
+        (
+            stats.round_trips - nothing.round_trips,
+            bytes(stats.bytes_sent, nothing.bytes_sent),
+            bytes(stats.bytes_received, nothing.bytes_received),
+        )
+    };
+    // Round trips, and megabytes sent and received: the memory has 100,000 bytes.
+    assert_eq!(cost("allocations"), (100, 0, 0), "each is a question where the memory lies");
+    assert_eq!(cost("read"), (100, 0, 10), "a map to read brings the bytes, its unmap takes none back");
+    assert_eq!(cost("write"), (0, 10, 0), "a map that invalidates brings nothing and needs no answer");
+    assert_eq!(cost("both"), (100, 10, 10), "a map to read and write brings the bytes and takes them back");
+    assert_eq!(cost("pointers"), (0, 0, 0), "an argument and a launch need no answer");
+    assert_eq!(cost("inside"), (0, 0, 0), "copies and fills within shared memory stay at the server");
+}
