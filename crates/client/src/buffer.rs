@@ -37,7 +37,7 @@ impl Memory {
         let create =
             CreateBuffer { buffer: id, context: context.id(), flags: flags & !HOST_FLAGS, size: size as u64, initial };
         connection.post_with_tail(&create, tail)?;
-        connection.send_transfer(transfer, long)?;
+        connection.send_transfer(transfer, &long)?;
         Ok(Self::made(id, context, Description { flags, size, kind: Kind::Buffer, parent: None, host }))
     }
 

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use ropeway_abi::{CL_COMMAND_BARRIER, CL_COMMAND_COPY_BUFFER, CL_COMMAND_FILL_BUFFER, CL_COMMAND_MARKER};
+use ropeway_abi::{
+    CL_COMMAND_BARRIER, CL_COMMAND_COPY_BUFFER, CL_COMMAND_COPY_BUFFER_RECT, CL_COMMAND_FILL_BUFFER, CL_COMMAND_MARKER,
+};
 use ropeway_protocol::Post;
-use ropeway_protocol::messages::{Barrier, CopyBuffer, EnqueueKernel, FillBuffer, Marker};
-use ropeway_protocol::types::{Command, NdRange};
+use ropeway_protocol::messages::{Barrier, CopyBuffer, CopyBufferRect, EnqueueKernel, FillBuffer, Marker};
+use ropeway_protocol::types::{BufferRect, Command, NdRange};
 
 use crate::Result;
 use crate::event::Event;
@@ -111,6 +113,25 @@ impl Queue {
             source_offset: source_offset as u64,
             target_offset: target_offset as u64,
             size: size as u64,
+        })
+    }
+
+    /// Copies between regions of buffers, which are of the same size (clEnqueueCopyBufferRect).
+    ///
+    /// # Errors
+    /// [`crate::SERVER_LOST`].
+    pub fn enqueue_copy_rect(
+        self: &Arc<Self>,
+        (source, source_rect): (&Memory, BufferRect),
+        (target, target_rect): (&Memory, BufferRect),
+        order: Order<'_>,
+    ) -> Result<Enqueued> {
+        self.enqueue(order, CL_COMMAND_COPY_BUFFER_RECT, |command| CopyBufferRect {
+            command,
+            source: source.id(),
+            target: target.id(),
+            source_rect,
+            target_rect,
         })
     }
 

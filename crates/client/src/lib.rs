@@ -1,6 +1,6 @@
 //! Ropeway's client: connections to servers, and the mirror of the OpenCL objects that live there.
 //!
-//! Safe Rust without C pointers: what belongs to the application's memory comes in through the traits of [`host`].
+//! Safe Rust without C pointers: what belongs to the application's memory comes in through the traits of [`host`], in the shape of a [`region`].
 //! The C boundary is the crate `ropeway-icd`.
 //!
 //! | where | what |
@@ -27,6 +27,7 @@ pub mod mapping;
 pub mod memory;
 pub mod program;
 pub mod queue;
+pub mod region;
 pub mod stats;
 pub mod svm;
 pub mod system;

@@ -17,6 +17,8 @@ use crate::event::wait_for_all;
 use crate::host::HostRange;
 use crate::memory::Memory;
 use crate::queue::Queue;
+use crate::region::Region;
+use crate::transfer::Part;
 
 /// A buffer's place in the application's memory, and which parts are mapped.
 pub(crate) struct Mappings {
@@ -85,8 +87,8 @@ impl Queue {
         // A region mapped for writing keeps what the application does not write.
         let needs_contents = flags & (CL_MAP_READ | CL_MAP_WRITE) != 0;
         let event = if needs_contents {
-            let target = range.target(offset, len);
-            self.enqueue_read_as(buffer, offset, target, blocking, order, CL_COMMAND_MAP_BUFFER)?
+            let target = range.target(offset, Region::flat(len));
+            self.enqueue_read(Part::Bytes(buffer, offset), target, blocking, order, CL_COMMAND_MAP_BUFFER)?
         } else {
             let wants_event = order.wants_event;
             let marker = Order { wants_event: wants_event || blocking, ..order };
@@ -114,8 +116,8 @@ impl Queue {
             (range, state.mapped.swap_remove(at))
         };
         if mapped.writes {
-            let source = range.source(mapped.offset, mapped.len);
-            self.enqueue_write_as(buffer, mapped.offset, source, false, order, CL_COMMAND_UNMAP_MEM_OBJECT)
+            let source = range.source(mapped.offset, Region::flat(mapped.len));
+            self.enqueue_write(Part::Bytes(buffer, mapped.offset), source, false, order, CL_COMMAND_UNMAP_MEM_OBJECT)
         } else {
             self.enqueue_marker_as(order, CL_COMMAND_UNMAP_MEM_OBJECT)
         }

@@ -16,7 +16,7 @@ use ropeway_protocol::types::{BinaryFor, BinaryReply, BuildReply, Built, DeviceB
 
 use crate::connection::{Connection, Incoming, Ticket, lock};
 use crate::context::Context;
-use crate::host::HostTarget;
+use crate::host::{HostTarget, addresses};
 use crate::includes;
 use crate::system::Device;
 use crate::{Result, Status};
@@ -327,8 +327,16 @@ impl Sent {
 struct Collected(Arc<Mutex<Vec<u8>>>, Vec<u8>);
 
 impl HostTarget for Collected {
-    fn bytes(&mut self) -> &mut [u8] {
-        &mut self.1
+    fn size(&self) -> usize {
+        self.1.len()
+    }
+
+    fn span(&self) -> std::ops::Range<usize> {
+        addresses(&self.1)
+    }
+
+    fn run(&mut self, at: usize) -> &mut [u8] {
+        self.1.get_mut(at..).unwrap_or_default()
     }
 }
 

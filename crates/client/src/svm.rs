@@ -15,7 +15,6 @@ use ropeway_abi::{
 use ropeway_protocol::ids::MemoryId;
 use ropeway_protocol::messages::SvmAlloc;
 
-use crate::Result;
 use crate::command::{Enqueued, Order};
 use crate::connection::lock;
 use crate::context::Context;
@@ -23,6 +22,7 @@ use crate::event::{Event, wait_for_all};
 use crate::host::{HostRange, HostSource, HostTarget};
 use crate::memory::Memory;
 use crate::queue::Queue;
+use crate::{Result, region, transfer};
 
 /// How often the server is asked for memory at addresses that are free here.
 const ATTEMPTS: u32 = 16;
@@ -111,12 +111,12 @@ impl HostRange for Part {
         self.whole.address() + self.offset
     }
 
-    fn source(self: Arc<Self>, offset: usize, len: usize) -> Box<dyn HostSource> {
-        Arc::clone(&self.whole).source(self.offset + offset, len)
+    fn source(self: Arc<Self>, offset: usize, region: region::Region) -> Box<dyn HostSource> {
+        Arc::clone(&self.whole).source(self.offset + offset, region)
     }
 
-    fn target(self: Arc<Self>, offset: usize, len: usize) -> Box<dyn HostTarget> {
-        Arc::clone(&self.whole).target(self.offset + offset, len)
+    fn target(self: Arc<Self>, offset: usize, region: region::Region) -> Box<dyn HostTarget> {
+        Arc::clone(&self.whole).target(self.offset + offset, region)
     }
 }
 
@@ -215,8 +215,14 @@ impl Queue {
         let Region { allocation, offset } = region;
         // A region mapped for writing keeps what the application does not write.
         let event = if flags & (CL_MAP_READ | CL_MAP_WRITE) != 0 {
-            let target = Arc::clone(&allocation.here).target(*offset, size);
-            self.enqueue_read_as(&allocation.memory, *offset, target, blocking, order, CL_COMMAND_SVM_MAP)?
+            let target = Arc::clone(&allocation.here).target(*offset, region::Region::flat(size));
+            self.enqueue_read(
+                transfer::Part::Bytes(&allocation.memory, *offset),
+                target,
+                blocking,
+                order,
+                CL_COMMAND_SVM_MAP,
+            )?
         } else {
             self.enqueue_svm_nothing(CL_COMMAND_SVM_MAP, blocking, order)?
         };
@@ -239,8 +245,14 @@ impl Queue {
         if !mapped.writes {
             return self.enqueue_marker_as(order, CL_COMMAND_SVM_UNMAP);
         }
-        let source = Arc::clone(&allocation.here).source(*offset, mapped.len);
-        self.enqueue_write_as(&allocation.memory, *offset, source, false, order, CL_COMMAND_SVM_UNMAP)
+        let source = Arc::clone(&allocation.here).source(*offset, region::Region::flat(mapped.len));
+        self.enqueue_write(
+            transfer::Part::Bytes(&allocation.memory, *offset),
+            source,
+            false,
+            order,
+            CL_COMMAND_SVM_UNMAP,
+        )
     }
 
     /// Copies `size` bytes between addresses (clEnqueueSVMMemcpy). If `blocking`, that is done when this returns, as far as the application
@@ -259,10 +271,10 @@ impl Queue {
         let command = CL_COMMAND_SVM_MEMCPY;
         match (target, source) {
             (Target::Svm(to), Source::Host(from)) => {
-                self.enqueue_write_as(to.memory(), to.offset, from, blocking, order, command)
+                self.enqueue_write(transfer::Part::Bytes(to.memory(), to.offset), from, blocking, order, command)
             }
             (Target::Host(to), Source::Svm(from)) => {
-                self.enqueue_read_as(from.memory(), from.offset, to, blocking, order, command)
+                self.enqueue_read(transfer::Part::Bytes(from.memory(), from.offset), to, blocking, order, command)
             }
             (Target::Svm(to), Source::Svm(from)) => self.blocking(blocking, order, |order| {
                 self.enqueue_copy_as((from.memory(), from.offset), (to.memory(), to.offset), size, order, command)
@@ -271,10 +283,10 @@ impl Queue {
             (Target::Host(to), Source::Host(from)) => {
                 let between = Memory::buffer(self.context(), 0, size, None, None)?;
                 let first = Order { wants_event: true, ..order };
-                let written = self.enqueue_write_as(&between, 0, from, false, first, command)?;
+                let written = self.enqueue_write(transfer::Part::Bytes(&between, 0), from, false, first, command)?;
                 let waits: Vec<_> = written.as_deref().into_iter().collect();
                 let then = Order { waits: &waits, wants_event: order.wants_event };
-                self.enqueue_read_as(&between, 0, to, blocking, then, command)
+                self.enqueue_read(transfer::Part::Bytes(&between, 0), to, blocking, then, command)
             }
         }
     }

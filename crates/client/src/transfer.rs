@@ -1,22 +1,80 @@
-//! Reading and writing buffers.
+//! Reading and writing memory objects.
 
 use std::sync::Arc;
 
-use ropeway_abi::{CL_COMMAND_READ_BUFFER, CL_COMMAND_WRITE_BUFFER, CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST};
+use ropeway_abi::CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
 use ropeway_protocol::ids::TransferId;
 use ropeway_protocol::limits::MAX_EAGER;
-use ropeway_protocol::messages::{Marker, ReadBuffer, WriteBuffer, WriteBufferTransfer};
-use ropeway_protocol::types::Command;
+use ropeway_protocol::messages::{
+    Marker, ReadBuffer, ReadBufferRect, WriteBuffer, WriteBufferRect, WriteBufferRectTransfer, WriteBufferTransfer,
+};
+use ropeway_protocol::types::{BufferRect, Command};
 
 use crate::Result;
 use crate::command::{Enqueued, Order};
-use crate::connection::{Incoming, Outgoing, Ticket};
-use crate::host::{HostSource, HostTarget};
+use crate::connection::{Connection, Incoming, Outgoing, Ticket};
+use crate::host::{HostSource, HostTarget, gather};
 use crate::memory::Memory;
 use crate::queue::Queue;
 
+/// The part of a memory object that is read or written.
+#[derive(Clone, Copy, Debug)]
+pub enum Part<'a> {
+    /// What begins at this offset of a buffer; the host's memory says how many bytes.
+    Bytes(&'a Memory, usize),
+    /// This region of a buffer, which has as many bytes as the host's memory.
+    Rect(&'a Memory, BufferRect),
+}
+
+impl Part<'_> {
+    /// Writes bytes that travel with the command.
+    fn post_write(&self, connection: &Connection, command: Command, bytes: &[u8]) -> Result<()> {
+        match *self {
+            Self::Bytes(memory, offset) => {
+                let (buffer, offset) = (memory.id(), offset as u64);
+                connection.post_with_tail(&WriteBuffer { command, buffer, offset }, bytes)
+            }
+            Self::Rect(memory, rect) => {
+                connection.post_with_tail(&WriteBufferRect { command, buffer: memory.id(), rect }, bytes)
+            }
+        }
+    }
+
+    /// Writes `size` bytes that follow when they are asked for.
+    fn post_write_transfer(
+        &self,
+        connection: &Connection,
+        command: Command,
+        size: usize,
+        transfer: TransferId,
+    ) -> Result<()> {
+        match *self {
+            Self::Bytes(memory, offset) => {
+                let (buffer, offset, size) = (memory.id(), offset as u64, size as u64);
+                connection.post(&WriteBufferTransfer { command, buffer, offset, size, transfer })
+            }
+            Self::Rect(memory, rect) => {
+                connection.post(&WriteBufferRectTransfer { command, buffer: memory.id(), rect, transfer })
+            }
+        }
+    }
+
+    /// Reads `size` bytes.
+    fn post_read(&self, connection: &Connection, command: Command, size: usize, transfer: TransferId) -> Result<()> {
+        match *self {
+            Self::Bytes(memory, offset) => {
+                let (buffer, offset, size) = (memory.id(), offset as u64, size as u64);
+                connection.post(&ReadBuffer { command, buffer, offset, size, transfer })
+            }
+            Self::Rect(memory, rect) => {
+                connection.post(&ReadBufferRect { command, buffer: memory.id(), rect, transfer })
+            }
+        }
+    }
+}
+
 impl Queue {
-    /// Writes the whole of `source` into `buffer` at `offset` (clEnqueueWriteBuffer).
+    /// Writes the whole of `source` into part of a memory object; `command` is the event's CL_COMMAND_*.
     ///
     /// The bytes are taken as they are when the command's turn comes: at once, where nothing can change them before that, else when the
     /// server asks for them. If `blocking`, they have been taken when this returns.
@@ -25,19 +83,7 @@ impl Queue {
     /// The command's error if blocking, [`crate::SERVER_LOST`].
     pub fn enqueue_write(
         self: &Arc<Self>,
-        buffer: &Memory,
-        offset: usize,
-        source: Box<dyn HostSource>,
-        blocking: bool,
-        order: Order<'_>,
-    ) -> Result<Enqueued> {
-        self.enqueue_write_as(buffer, offset, source, blocking, order, CL_COMMAND_WRITE_BUFFER)
-    }
-
-    pub(crate) fn enqueue_write_as(
-        self: &Arc<Self>,
-        buffer: &Memory,
-        offset: usize,
+        part: Part<'_>,
         source: Box<dyn HostSource>,
         blocking: bool,
         order: Order<'_>,
@@ -48,20 +94,18 @@ impl Queue {
             return Err(CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST);
         }
         let connection = self.connection();
-        let bytes = source.bytes();
+        let size = source.size();
         let (mut wire, event) = self.order(order, command, false);
-        let (buffer, offset) = (buffer.id(), offset as u64);
         let early = if blocking { connection.early_event(self.live()) } else { None };
         wire.event = wire.event.or(early);
-        let may_change = connection.has_unset_user_events() || connection.incoming_overlaps(bytes);
-        if bytes.len() <= MAX_EAGER && !may_change {
-            connection.post_with_tail(&WriteBuffer { command: wire, buffer, offset }, bytes)?;
+        let may_change = connection.has_unset_user_events() || connection.incoming_overlaps(&*source);
+        if size <= MAX_EAGER && !may_change {
+            part.post_write(connection, wire, &gather(&*source, 0, size))?;
         } else {
             let transfer = TransferId(connection.new_id());
-            let size = bytes.len() as u64;
             let ticket = Ticket::new(None, Some(Arc::clone(self.open_transfers())));
             connection.offer_outgoing(transfer, Outgoing::new(source, Arc::clone(&ticket)));
-            connection.post(&WriteBufferTransfer { command: wire, buffer, offset, size, transfer })?;
+            part.post_write_transfer(connection, wire, size, transfer)?;
             if blocking {
                 match connection.wait(|| ticket.ended())? {
                     0 => {}
@@ -80,37 +124,26 @@ impl Queue {
         Ok(event)
     }
 
-    /// Fills the whole of `target` from `buffer` at `offset` (clEnqueueReadBuffer). If `blocking`, it is filled when this returns.
+    /// Fills the whole of `target` from part of a memory object; `command` is the event's CL_COMMAND_*. If `blocking`, it is filled
+    /// when this returns.
     ///
     /// # Errors
     /// The command's error if blocking, [`crate::SERVER_LOST`].
     pub fn enqueue_read(
         self: &Arc<Self>,
-        buffer: &Memory,
-        offset: usize,
+        part: Part<'_>,
         target: Box<dyn HostTarget>,
-        blocking: bool,
-        order: Order<'_>,
-    ) -> Result<Enqueued> {
-        self.enqueue_read_as(buffer, offset, target, blocking, order, CL_COMMAND_READ_BUFFER)
-    }
-
-    pub(crate) fn enqueue_read_as(
-        self: &Arc<Self>,
-        buffer: &Memory,
-        offset: usize,
-        mut target: Box<dyn HostTarget>,
         blocking: bool,
         order: Order<'_>,
         command: u32,
     ) -> Result<Enqueued> {
         let connection = self.connection();
-        let size = target.bytes().len() as u64;
+        let size = target.size();
         let (wire, event) = self.order(order, command, true);
         let transfer = TransferId(connection.new_id());
         let ticket = Ticket::new(event.clone(), Some(Arc::clone(self.open_transfers())));
         connection.expect_incoming(transfer, Incoming::new(target, Arc::clone(&ticket)));
-        connection.post(&ReadBuffer { command: wire, buffer: buffer.id(), offset: offset as u64, size, transfer })?;
+        part.post_read(connection, wire, size, transfer)?;
         if blocking {
             match connection.wait(|| ticket.ended())? {
                 0 => {}

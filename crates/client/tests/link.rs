@@ -6,14 +6,16 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use ropeway_abi::{CL_COMMAND_READ_BUFFER, CL_COMMAND_WRITE_BUFFER};
 use ropeway_client::command::Order;
 use ropeway_client::config::{Config, Presentation};
 use ropeway_client::context::Context;
 use ropeway_client::event::{Event, wait_for_all};
-use ropeway_client::host::HostTarget;
+use ropeway_client::host::{HostTarget, addresses};
 use ropeway_client::memory::Memory;
 use ropeway_client::queue::Queue;
 use ropeway_client::system::System;
+use ropeway_client::transfer::Part;
 use ropeway_client::{SERVER_LOST, log};
 use ropeway_protocol::frame::{FRAME_HEADER_LEN, FrameHeader, REPLY};
 use ropeway_protocol::handshake::{DeviceInfo, Opening, PREAMBLE_LEN, PlatformInfo, Preamble, Welcome, encode_opening};
@@ -110,8 +112,16 @@ const WITH_EVENT: Order<'static> = Order { waits: &[], wants_event: true };
 struct Shared(Arc<Mutex<Vec<u8>>>, Vec<u8>);
 
 impl HostTarget for Shared {
-    fn bytes(&mut self) -> &mut [u8] {
-        &mut self.1
+    fn size(&self) -> usize {
+        self.1.len()
+    }
+
+    fn span(&self) -> std::ops::Range<usize> {
+        addresses(&self.1)
+    }
+
+    fn run(&mut self, at: usize) -> &mut [u8] {
+        self.1.get_mut(at..).unwrap_or_default()
     }
 }
 
@@ -174,14 +184,14 @@ fn a_large_write_waits_to_be_asked_for_and_a_large_read_arrives_in_pieces() {
         }
     });
     let buffer = Memory::buffer(&context, 1, SIZE, None, None).unwrap();
-    queue.enqueue_write(&buffer, 0, Box::new(pattern(3)), true, ALONE).unwrap();
+    queue.enqueue_write(Part::Bytes(&buffer, 0), Box::new(pattern(3)), true, ALONE, CL_COMMAND_WRITE_BUFFER).unwrap();
     let (bytes, into) = target(SIZE);
-    queue.enqueue_read(&buffer, 0, into, true, ALONE).unwrap();
+    queue.enqueue_read(Part::Bytes(&buffer, 0), into, true, ALONE, CL_COMMAND_READ_BUFFER).unwrap();
     assert!(*bytes.lock().unwrap() == pattern(3));
 
     // Nobody waits: the helper sends what is asked for, and finish waits for what is still to come.
     let (bytes, into) = target(SIZE);
-    queue.enqueue_read(&buffer, 0, into, false, ALONE).unwrap();
+    queue.enqueue_read(Part::Bytes(&buffer, 0), into, false, ALONE, CL_COMMAND_READ_BUFFER).unwrap();
     queue.finish().unwrap();
     assert!(*bytes.lock().unwrap() == pattern(3));
     drop((buffer, queue, context));
@@ -238,7 +248,8 @@ fn a_lost_server_ends_every_wait_and_every_event() {
     let event = queue.enqueue_marker(WITH_EVENT).unwrap().unwrap();
     let (_bytes, into) = target(8);
     let buffer = Memory::buffer(&context, 1, 8, None, None).unwrap();
-    let read = queue.enqueue_read(&buffer, 0, into, false, WITH_EVENT).unwrap().unwrap();
+    let read =
+        queue.enqueue_read(Part::Bytes(&buffer, 0), into, false, WITH_EVENT, CL_COMMAND_READ_BUFFER).unwrap().unwrap();
     let begin = Instant::now();
     assert_eq!(queue.finish(), Err(SERVER_LOST));
     assert_eq!(event.status(), SERVER_LOST);
@@ -300,7 +311,13 @@ fn a_server_that_gives_no_sign_of_life_is_lost_in_the_end() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let buffer = Memory::buffer(&context, 1, 2 * MAX_EAGER, None, None).unwrap();
-            let outcome = queue.enqueue_write(&buffer, 0, Box::new(vec![0; 2 * MAX_EAGER]), true, ALONE);
+            let outcome = queue.enqueue_write(
+                Part::Bytes(&buffer, 0),
+                Box::new(vec![0; 2 * MAX_EAGER]),
+                true,
+                ALONE,
+                CL_COMMAND_WRITE_BUFFER,
+            );
             assert_eq!(outcome.unwrap_err(), SERVER_LOST);
         });
         assert_eq!(queue.finish(), Err(SERVER_LOST));
@@ -332,7 +349,11 @@ fn nothing_on_another_queue_overtakes_a_blocking_write_that_returned_early() {
         }
     });
     let buffer = Memory::buffer(&context, 1, 8, None, None).unwrap();
-    let write = || queue.enqueue_write(&buffer, 0, Box::new(vec![0; 4]), true, ALONE).unwrap();
+    let write = || {
+        queue
+            .enqueue_write(Part::Bytes(&buffer, 0), Box::new(vec![0; 4]), true, ALONE, CL_COMMAND_WRITE_BUFFER)
+            .unwrap()
+    };
     let next = || {
         context.devices()[0].connection().flush().unwrap();
         seen.recv_timeout(Duration::from_secs(5)).unwrap()

@@ -5,17 +5,19 @@
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ffi::c_void;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::{Arc, OnceLock, Weak};
 
 use ropeway_client::host::{HostRange, HostSource, HostTarget};
 use ropeway_client::memory::Memory;
+use ropeway_client::region::Region;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
-/// `len` bytes of the application's from `address`.
+/// A region of the application's memory that begins at `address`.
 struct Stretch {
     address: *mut u8,
-    len: usize,
+    region: Region,
     /// Keeps the memory, where the library can.
     _owner: Owner,
 }
@@ -32,35 +34,60 @@ enum Owner {
 // SAFETY: whoever makes a Stretch has the promise that the memory may be used from any thread until it is dropped.
 unsafe impl Send for Stretch {}
 
+impl Stretch {
+    fn addresses(&self) -> Range<usize> {
+        let start = self.address.addr();
+        start..start.saturating_add(self.region.span())
+    }
+}
+
 impl HostSource for Stretch {
-    fn bytes(&self) -> &[u8] {
-        // SAFETY: not null, and valid until this is dropped, by the promise of its maker. The application must not write
-        // it meanwhile; if it does, the bytes sent are some mixture, as with any implementation.
-        unsafe { std::slice::from_raw_parts(self.address, self.len) }
+    fn size(&self) -> usize {
+        self.region.len()
+    }
+
+    fn span(&self) -> Range<usize> {
+        self.addresses()
+    }
+
+    fn run(&self, at: usize) -> &[u8] {
+        let run = self.region.run(at);
+        // SAFETY: not null, and all bytes of the region valid until this is dropped, by the promise of its maker. The application
+        // must not write them meanwhile; if it does, the bytes sent are some mixture, as with any implementation.
+        unsafe { std::slice::from_raw_parts(self.address.wrapping_add(run.start), run.len()) }
     }
 }
 
 impl HostTarget for Stretch {
-    fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: as above; the application must not use it at all meanwhile.
-        unsafe { std::slice::from_raw_parts_mut(self.address, self.len) }
+    fn size(&self) -> usize {
+        self.region.len()
+    }
+
+    fn span(&self) -> Range<usize> {
+        self.addresses()
+    }
+
+    fn run(&mut self, at: usize) -> &mut [u8] {
+        let run = self.region.run(at);
+        // SAFETY: as above; the application must not use them at all meanwhile.
+        unsafe { std::slice::from_raw_parts_mut(self.address.wrapping_add(run.start), run.len()) }
     }
 }
 
 /// Memory to read from.
 ///
 /// # Safety
-/// `address` is valid for reads of `len` bytes until the source is dropped, and not null.
-pub unsafe fn source(address: *const c_void, len: usize) -> Box<dyn HostSource> {
-    Box::new(Stretch { address: address.cast_mut().cast(), len, _owner: Owner::Application })
+/// `address` is not null, and the bytes of the region that begins there are valid for reads until the source is dropped.
+pub unsafe fn source(address: *const c_void, region: Region) -> Box<dyn HostSource> {
+    Box::new(Stretch { address: address.cast_mut().cast(), region, _owner: Owner::Application })
 }
 
 /// Memory to write into.
 ///
 /// # Safety
-/// `address` is valid for writes of `len` bytes until the target is dropped, and not null.
-pub unsafe fn target(address: *mut c_void, len: usize) -> Box<dyn HostTarget> {
-    Box::new(Stretch { address: address.cast(), len, _owner: Owner::Application })
+/// `address` is not null, and the bytes of the region that begins there are valid for writes until the target is dropped.
+pub unsafe fn target(address: *mut c_void, region: Region) -> Box<dyn HostTarget> {
+    Box::new(Stretch { address: address.cast(), region, _owner: Owner::Application })
 }
 
 /// The memory of a CL_MEM_USE_HOST_PTR buffer.
@@ -89,10 +116,14 @@ impl Borrowed {
         let _ = self.memory.set(Arc::downgrade(memory));
     }
 
-    /// The client keeps `offset + len` within the buffer.
-    fn stretch(&self, offset: usize, len: usize) -> Box<Stretch> {
+    /// The client keeps the region within the memory object.
+    fn stretch(&self, offset: usize, region: Region) -> Box<Stretch> {
         let memory = self.memory.get().and_then(Weak::upgrade);
-        Box::new(Stretch { address: self.address.wrapping_add(offset), len, _owner: Owner::Memory { _memory: memory } })
+        Box::new(Stretch {
+            address: self.address.wrapping_add(offset),
+            region,
+            _owner: Owner::Memory { _memory: memory },
+        })
     }
 }
 
@@ -101,12 +132,12 @@ impl HostRange for Borrowed {
         self.address.expose_provenance()
     }
 
-    fn source(self: Arc<Self>, offset: usize, len: usize) -> Box<dyn HostSource> {
-        self.stretch(offset, len)
+    fn source(self: Arc<Self>, offset: usize, region: Region) -> Box<dyn HostSource> {
+        self.stretch(offset, region)
     }
 
-    fn target(self: Arc<Self>, offset: usize, len: usize) -> Box<dyn HostTarget> {
-        self.stretch(offset, len)
+    fn target(self: Arc<Self>, offset: usize, region: Region) -> Box<dyn HostTarget> {
+        self.stretch(offset, region)
     }
 }
 
@@ -131,10 +162,10 @@ unsafe impl Send for Owned {}
 unsafe impl Sync for Owned {}
 
 impl Owned {
-    /// The client keeps `offset + len` within the buffer.
-    fn stretch(self: Arc<Self>, offset: usize, len: usize) -> Box<Stretch> {
+    /// The client keeps the region within the memory object.
+    fn stretch(self: Arc<Self>, offset: usize, region: Region) -> Box<Stretch> {
         let address = self.memory.as_ptr().wrapping_add(offset);
-        Box::new(Stretch { address, len, _owner: Owner::Range { _range: self } })
+        Box::new(Stretch { address, region, _owner: Owner::Range { _range: self } })
     }
 }
 
@@ -143,12 +174,12 @@ impl HostRange for Owned {
         self.memory.as_ptr().expose_provenance()
     }
 
-    fn source(self: Arc<Self>, offset: usize, len: usize) -> Box<dyn HostSource> {
-        self.stretch(offset, len)
+    fn source(self: Arc<Self>, offset: usize, region: Region) -> Box<dyn HostSource> {
+        self.stretch(offset, region)
     }
 
-    fn target(self: Arc<Self>, offset: usize, len: usize) -> Box<dyn HostTarget> {
-        self.stretch(offset, len)
+    fn target(self: Arc<Self>, offset: usize, region: Region) -> Box<dyn HostTarget> {
+        self.stretch(offset, region)
     }
 }
 
@@ -176,9 +207,9 @@ unsafe impl Sync for Mapped {}
 
 impl Mapped {
     /// The client keeps `offset + len` within what was asked for.
-    fn stretch(self: Arc<Self>, offset: usize, len: usize) -> Box<Stretch> {
+    fn stretch(self: Arc<Self>, offset: usize, region: Region) -> Box<Stretch> {
         let address = self.memory.as_ptr().wrapping_add(offset);
-        Box::new(Stretch { address, len, _owner: Owner::Range { _range: self } })
+        Box::new(Stretch { address, region, _owner: Owner::Range { _range: self } })
     }
 }
 
@@ -187,12 +218,12 @@ impl HostRange for Mapped {
         self.memory.as_ptr().expose_provenance()
     }
 
-    fn source(self: Arc<Self>, offset: usize, len: usize) -> Box<dyn HostSource> {
-        self.stretch(offset, len)
+    fn source(self: Arc<Self>, offset: usize, region: Region) -> Box<dyn HostSource> {
+        self.stretch(offset, region)
     }
 
-    fn target(self: Arc<Self>, offset: usize, len: usize) -> Box<dyn HostTarget> {
-        self.stretch(offset, len)
+    fn target(self: Arc<Self>, offset: usize, region: Region) -> Box<dyn HostTarget> {
+        self.stretch(offset, region)
     }
 }
 

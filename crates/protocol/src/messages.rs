@@ -18,8 +18,8 @@ use crate::frame::FrameHeader;
 use crate::ids::{ContextId, EventId, KernelId, MemoryId, ProgramId, QueueId, TransferId};
 use crate::table::{Call, CallId, Described, Kind, Note, Post, Tail, messages};
 use crate::types::{
-    ArgValue, BinaryFor, BinaryReply, BuildReply, Command, Completions, EventList, InitialContents, NdRange,
-    OutputStream, Status, Waited,
+    ArgValue, BinaryFor, BinaryReply, BufferRect, BuildReply, Command, Completions, EventList, InitialContents,
+    NdRange, OutputStream, Status, Waited,
 };
 
 messages! {
@@ -115,6 +115,20 @@ messages! {
     post 47 marker: Marker { command: Command };
     /// A barrier.
     post 48 barrier: Barrier { command: Command };
+    /// Writes the tail into a rectangular region of a buffer (eager: at most `limits::MAX_EAGER` bytes).
+    post 50 write_buffer_rect: WriteBufferRect { command: Command, buffer: MemoryId, rect: BufferRect } + tail;
+    /// Writes a rectangular region of a buffer, once its bytes were asked for with `TransferReady`.
+    post 51 write_buffer_rect_transfer: WriteBufferRectTransfer {
+        command: Command, buffer: MemoryId, rect: BufferRect, transfer: TransferId,
+    };
+    /// Reads a rectangular region of a buffer; its bytes come in `ReadData` notes.
+    post 52 read_buffer_rect: ReadBufferRect {
+        command: Command, buffer: MemoryId, rect: BufferRect, transfer: TransferId,
+    };
+    /// Copies between rectangular regions of buffers, which are of the same size.
+    post 53 copy_buffer_rect: CopyBufferRect {
+        command: Command, source: MemoryId, target: MemoryId, source_rect: BufferRect, target_rect: BufferRect,
+    };
 
     // Events.
 

@@ -101,6 +101,43 @@ pub enum InitialContents {
     Transfer(crate::ids::TransferId),
 }
 
+/// A rectangular region of a buffer (OpenCL 3.0 API, section 5.2.3). Its bytes travel packed: row after row, slice after slice.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct BufferRect {
+    /// Where it begins: in bytes, rows and slices.
+    pub origin: [u64; 3],
+    /// How much there is of it: bytes in a row, rows, slices.
+    pub region: [u64; 3],
+    /// Bytes from one row to the next; never 0.
+    pub row_pitch: u64,
+    /// Bytes from one slice to the next; never 0.
+    pub slice_pitch: u64,
+}
+
+impl BufferRect {
+    /// The offset of its first byte, and the number of bytes from there to behind its last one. `None` if a part of it is empty, a row or slice
+    /// is longer than its pitch, a slice is no whole number of rows, or numbers wrap around.
+    pub fn bounds(&self) -> Option<(u64, u64)> {
+        let ([x, y, z], [row, rows, slices]) = (self.origin, self.region);
+        let fits = row <= self.row_pitch && rows.checked_mul(self.row_pitch)? <= self.slice_pitch;
+        if !fits || row == 0 || rows == 0 || slices == 0 || !self.slice_pitch.is_multiple_of(self.row_pitch) {
+            return None;
+        }
+        let at = |x: u64, y: u64, z: u64| {
+            z.checked_mul(self.slice_pitch)?.checked_add(y.checked_mul(self.row_pitch)?)?.checked_add(x)
+        };
+        let first = at(x, y, z)?;
+        let span = at(row, rows - 1, slices - 1)?;
+        first.checked_add(span)?;
+        Some((first, span))
+    }
+
+    /// How many bytes it has: no more than it spans.
+    pub fn size(&self) -> u64 {
+        self.region.iter().fold(1, |size, n| size.saturating_mul(*n))
+    }
+}
+
 /// One binary for [`crate::messages::CreateProgramWithBinary`].
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct BinaryFor {

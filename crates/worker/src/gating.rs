@@ -5,30 +5,29 @@ use std::sync::Arc;
 use ropeway_abi as cl;
 use ropeway_protocol::ids::{MemoryId, TransferId};
 use ropeway_protocol::messages::TransferFailed;
-use ropeway_protocol::types::{Command, Status};
+use ropeway_protocol::types::{BufferRect, Command, Status};
 
 use crate::error::End;
 use crate::job::Job;
-use crate::native::{UserEvent, Waits};
+use crate::native::{Part, UserEvent, Waits};
 use crate::objects::{Cell, Memory};
 use crate::session::{Deferred, Incoming, Session, gather, unknown};
 use crate::transfer::{Direction, Gate};
 
 impl Session {
-    /// Enqueues a gated transfer of `size` bytes at `offset` of a buffer.
+    /// Enqueues a gated transfer of part of a memory object, which the caller has found to be in it.
     ///
     /// # Errors
-    /// Something named does not exist, or the range is not in the buffer.
+    /// Something named does not exist.
     pub fn gate(
         &mut self,
         command: &Command,
         transfer: TransferId,
         direction: Direction,
-        (buffer, offset, size): (MemoryId, u64, u64),
+        (memory, part): (Arc<Memory>, Part),
     ) -> Result<(), End> {
         let total = self.objects();
-        let buffer = self.buffer_range(buffer, offset, size)?;
-        let mut gate = Gate::new(transfer, direction, buffer, (offset, size));
+        let mut gate = Gate::new(transfer, direction, memory, part);
         let queue = self.lanes.lane(command.queue)?.queue.clone();
         let outcome = self.enqueue_gate(command, &mut gate)?;
         if let Err(status) = outcome {
@@ -67,7 +66,7 @@ impl Session {
             waits.push(barrier);
         }
         let mut enqueue = || -> Result<(), Status> {
-            gate.buffer.native.as_ref().map_err(|status| *status)?;
+            gate.memory.native.as_ref().map_err(|status| *status)?;
             let native = lane.queue.native.as_ref().map_err(|status| *status)?;
             // Out of order, a command without a wait list waits for nothing, but a marker would wait for all.
             if in_order || !waits.is_empty() {
@@ -103,6 +102,23 @@ impl Session {
             Some(end) if end <= whole => Ok(buffer.clone()),
             _ => Err(End::refused(format_args!("{size} bytes at {offset} are not within {id} of {whole} bytes"))),
         }
+    }
+
+    /// A buffer and part of it, bytes that lie together.
+    ///
+    /// # Errors
+    /// As [`Session::buffer_range`].
+    pub fn buffer_bytes(&self, id: MemoryId, offset: u64, size: u64) -> Result<(Arc<Memory>, Part), End> {
+        Ok((self.buffer_range(id, offset, size)?, Part::Bytes { offset, size }))
+    }
+
+    /// A buffer and part of it, a region.
+    ///
+    /// # Errors
+    /// There is no such buffer, or the region is none or leaves it.
+    pub fn buffer_rect(&self, id: MemoryId, rect: BufferRect) -> Result<(Arc<Memory>, Part), End> {
+        let bounds = rect.bounds().ok_or_else(|| End::refused(format_args!("{rect:?} is no region of {id}")))?;
+        Ok((self.buffer_range(id, bounds.0, bounds.1)?, Part::Rect(rect)))
     }
 
     /// Takes the bytes of a transfer that is under way; says which transfer is complete with them.
@@ -151,7 +167,7 @@ impl Session {
     pub fn await_contents(&mut self, id: MemoryId, buffer: &Arc<Memory>, transfer: TransferId) -> Result<(), End> {
         let size = buffer.buffer_size().filter(|&size| size != 0);
         let size = size.ok_or_else(|| End::refused(cl::CL_INVALID_BUFFER_SIZE))?;
-        let gate = Gate::new(transfer, Direction::In, buffer.clone(), (0, size));
+        let gate = Gate::new(transfer, Direction::In, buffer.clone(), Part::Bytes { offset: 0, size });
         if let Err(status) = gate.open() {
             gate.discard(status);
         }

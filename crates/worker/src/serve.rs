@@ -1,16 +1,17 @@
 //! What each message does.
 
+mod buffers;
 mod events;
 mod svm;
+mod transfers;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use ropeway_abi as cl;
 use ropeway_protocol::ids::ProgramId;
-use ropeway_protocol::limits::{MAX_CONTENT, MAX_EAGER, MAX_STAGED, MAX_TAIL};
+use ropeway_protocol::limits::{MAX_CONTENT, MAX_STAGED, MAX_TAIL};
 use ropeway_protocol::messages::*;
-use ropeway_protocol::types::{ArgKind, ArgValue, BinaryReply, BuildReply, InitialContents, Status, Waited};
+use ropeway_protocol::types::{ArgKind, ArgValue, BinaryReply, BuildReply, Status, Waited};
 use ropeway_protocol::{CallId, Serve, Tail, content::ContentHash};
 
 use crate::build::Step;
@@ -18,12 +19,9 @@ use crate::common::News;
 use crate::error::End;
 use crate::job::Job;
 use crate::native;
-use crate::objects::{Cell, Context, Kernel, Memory, MemoryKind, OwedRead, Program, ProgramState, Queue, lock};
+use crate::objects::{Context, Kernel, Memory, Program, ProgramState, Queue, lock};
 use crate::session::{Deferred, Lane, Session, unknown};
 use crate::transfer::Direction;
-
-/// Flags of a buffer that concern the device; those about the host are the client's business.
-const DEVICE_FLAGS: u64 = cl::CL_MEM_READ_WRITE | cl::CL_MEM_WRITE_ONLY | cl::CL_MEM_READ_ONLY;
 
 /// The devices of a context that these indices name.
 fn devices_of(context: &Context, wanted: &[u32]) -> Result<Vec<(u32, native::Device)>, End> {
@@ -88,27 +86,7 @@ impl Serve for Session {
     }
 
     fn create_buffer(&mut self, m: CreateBuffer, tail: &mut dyn Tail) -> Result<(), End> {
-        let context = self.context(m.context)?.clone();
-        let contents = match m.initial {
-            InitialContents::Tail if tail.remaining() > MAX_EAGER || tail.remaining() as u64 != m.size => {
-                return Err(End::refused(format_args!("first contents of {} that are not as long as it", m.buffer)));
-            }
-            InitialContents::Tail => Some(tail.read_to_vec()?),
-            _ => None,
-        };
-        let native = match &context.native {
-            Err(status) => Err(*status),
-            Ok(_) if !self.has_room_for(m.size) => Err(cl::CL_MEM_OBJECT_ALLOCATION_FAILURE),
-            Ok(native) => native::Memory::buffer(native, m.flags & DEVICE_FLAGS, m.size, contents.as_deref()),
-        };
-        let charged = if native.is_ok() { m.size } else { 0 };
-        let (native, kind) = (native.map(Arc::new), MemoryKind::Buffer(m.size));
-        let buffer = Arc::new(Memory { native, context, kind, charged });
-        self.claim_memory(m.buffer, buffer.clone())?;
-        match m.initial {
-            InitialContents::Transfer(transfer) => self.await_contents(m.buffer, &buffer, transfer),
-            _ => Ok(()),
-        }
+        self.make_buffer(m, tail)
     }
 
     fn release_memory(&mut self, m: ReleaseMemory) -> Result<(), End> {
@@ -247,92 +225,50 @@ impl Serve for Session {
         })
     }
 
-    fn write_buffer(&mut self, m: WriteBuffer, tail: &mut dyn Tail) -> Result<(), End> {
-        let total = self.objects();
-        let size = tail.remaining();
-        if size > MAX_EAGER {
-            return Err(End::refused(format_args!("{size} bytes in one write are over the limit of {MAX_EAGER}")));
-        }
-        let buffer = self.buffer_range(m.buffer, m.offset, size as u64)?;
-        self.lanes.enqueue(total, &m.command, |lane, waits, event| {
-            let (Ok(queue), Ok(native)) = (&lane.queue.native, &buffer.native) else {
-                return Ok(Err(lane.native().err().or(buffer.native.as_ref().err().copied()).unwrap_or_default()));
-            };
-            Ok(lane.staging.write(queue, (native, m.offset), tail, waits, event)?)
-        })
-    }
-
-    fn write_buffer_transfer(&mut self, m: WriteBufferTransfer) -> Result<(), End> {
-        self.gate(&m.command, m.transfer, Direction::In, (m.buffer, m.offset, m.size))
-    }
-
     fn transfer_data(&mut self, m: TransferData, tail: &mut dyn Tail) -> Result<(), End> {
         self.receive(m.transfer, m.offset, tail)
     }
 
+    fn write_buffer(&mut self, m: WriteBuffer, tail: &mut dyn Tail) -> Result<(), End> {
+        let place = self.buffer_bytes(m.buffer, m.offset, tail.remaining() as u64)?;
+        self.write(&m.command, place, tail)
+    }
+
+    fn write_buffer_transfer(&mut self, m: WriteBufferTransfer) -> Result<(), End> {
+        let place = self.buffer_bytes(m.buffer, m.offset, m.size)?;
+        self.gate(&m.command, m.transfer, Direction::In, place)
+    }
+
     fn read_buffer(&mut self, m: ReadBuffer) -> Result<(), End> {
-        if m.size > MAX_EAGER as u64 {
-            return self.gate(&m.command, m.transfer, Direction::Out, (m.buffer, m.offset, m.size));
-        }
-        let total = self.objects();
-        let buffer = self.buffer_range(m.buffer, m.offset, m.size)?;
-        let queue = self.lanes.lane(m.command.queue)?.queue.clone();
-        let size = m.size as usize;
-        let held = self.common.staged_reads.fetch_add(size, Ordering::Relaxed);
-        let outcome = match crate::session::gather(&self.lanes.events, &m.command.waits, self.lanes.failures)? {
-            Err(status) => Err(status),
-            Ok(_) if held + size > MAX_STAGED => Err(cl::CL_OUT_OF_HOST_MEMORY),
-            Ok(waits) => queue.native.as_ref().map_err(|status| *status).and_then(|native| {
-                let buffer = buffer.native.as_ref().map_err(|status| *status)?;
-                native::StagedRead::enqueue(native, buffer, m.offset, size, &waits, queue.context.pool())
-            }),
-        };
-        let read = match outcome {
-            Ok(read) => read,
-            Err(status) => {
-                self.common.staged_reads.fetch_sub(size, Ordering::Relaxed);
-                self.common.outgoing.leave(&TransferFailed { transfer: m.transfer, status });
-                // Without an event, the failed transfer says it all.
-                return match m.command.event {
-                    Some(_) => self.lanes.fail(total, m.command.event, status, &queue),
-                    None => Ok(()),
-                };
-            }
-        };
-        let event = read.event().clone();
-        let owed = OwedRead { transfer: m.transfer, read };
-        let cell = Arc::new(Cell::new(m.command.event, Some(event), Some(queue.clone()), Some(owed)));
-        queue.push(cell.clone());
-        self.lanes.touch(&queue);
-        if let Some(id) = m.command.event {
-            Self::claim(total, &mut self.lanes.events, id, cell.clone())?;
-        }
-        self.defer(Deferred::Read(cell));
-        Ok(())
+        let place = self.buffer_bytes(m.buffer, m.offset, m.size)?;
+        self.read(&m.command, m.transfer, place)
+    }
+
+    fn write_buffer_rect(&mut self, m: WriteBufferRect, tail: &mut dyn Tail) -> Result<(), End> {
+        let place = self.buffer_rect(m.buffer, m.rect)?;
+        self.write(&m.command, place, tail)
+    }
+
+    fn write_buffer_rect_transfer(&mut self, m: WriteBufferRectTransfer) -> Result<(), End> {
+        let place = self.buffer_rect(m.buffer, m.rect)?;
+        self.gate(&m.command, m.transfer, Direction::In, place)
+    }
+
+    fn read_buffer_rect(&mut self, m: ReadBufferRect) -> Result<(), End> {
+        let place = self.buffer_rect(m.buffer, m.rect)?;
+        self.read(&m.command, m.transfer, place)
+    }
+
+    fn copy_buffer_rect(&mut self, m: CopyBufferRect) -> Result<(), End> {
+        self.copy_rect(m)
     }
 
     fn copy_buffer(&mut self, m: CopyBuffer) -> Result<(), End> {
-        let total = self.objects();
-        let source = self.buffer_range(m.source, m.source_offset, m.size)?;
-        let target = self.buffer_range(m.target, m.target_offset, m.size)?;
-        self.lanes.enqueue(total, &m.command, |lane, waits, event| {
-            Ok(lane.native().and_then(|queue| {
-                let source = source.native.as_ref().map_err(|status| *status)?;
-                let target = target.native.as_ref().map_err(|status| *status)?;
-                queue.copy((source, m.source_offset), (target, m.target_offset), m.size, waits, event)
-            }))
-        })
+        self.copy(m)
     }
 
     fn fill_buffer(&mut self, m: FillBuffer<'_>) -> Result<(), End> {
-        let total = self.objects();
-        let buffer = self.buffer_range(m.buffer, m.offset, m.size)?;
-        self.lanes.enqueue(total, &m.command, |lane, waits, event| {
-            Ok(lane.native().and_then(|queue| {
-                let buffer = buffer.native.as_ref().map_err(|status| *status)?;
-                queue.fill(buffer, m.pattern, (m.offset, m.size), waits, event)
-            }))
-        })
+        self.fill(m)
     }
 
     fn marker(&mut self, m: Marker) -> Result<(), End> {

@@ -15,7 +15,7 @@ use ropeway_protocol::{Tail, TailError};
 
 use crate::common::Common;
 use crate::error::End;
-use crate::native::{Event, Mapping, UserEvent};
+use crate::native::{Event, Mapping, Part, UserEvent};
 use crate::objects::{Cell, Memory, lock};
 use crate::report::Report;
 
@@ -32,7 +32,7 @@ pub enum Direction {
 enum Sink {
     /// The client was not told to send yet.
     Closed,
-    /// Into the mapped buffer.
+    /// Into the mapped buffer, whose bytes lie together.
     Mapped(Mapping),
     /// Through the context's ring of pinned memory.
     Ring,
@@ -46,10 +46,10 @@ pub struct Gate {
     pub transfer: TransferId,
     /// Which way.
     pub direction: Direction,
-    /// Which buffer.
-    pub buffer: Arc<Memory>,
-    /// Where in it.
-    pub offset: u64,
+    /// Which memory object.
+    pub memory: Arc<Memory>,
+    /// Which part of it.
+    pub part: Part,
     /// How many bytes.
     pub size: u64,
     /// When it may begin; `None` for at once.
@@ -64,13 +64,13 @@ pub struct Gate {
 
 impl Gate {
     /// A transfer that has not begun.
-    pub fn new(transfer: TransferId, direction: Direction, buffer: Arc<Memory>, (offset, size): (u64, u64)) -> Self {
+    pub fn new(transfer: TransferId, direction: Direction, memory: Arc<Memory>, part: Part) -> Self {
         Self {
             transfer,
             direction,
-            buffer,
-            offset,
-            size,
+            memory,
+            part,
+            size: part.size(),
             may_begin: None,
             barrier: None,
             cell: None,
@@ -127,12 +127,13 @@ impl Gate {
     /// # Errors
     /// What the native calls returned.
     pub fn open(&self) -> Result<(), Status> {
-        let native = self.buffer.native.as_ref().map_err(|status| *status)?;
-        let context = &self.buffer.context;
-        let sink = if context.maps {
-            Sink::Mapped(Mapping::to_write(context.transfer_queue()?, native, self.offset, self.size)?)
-        } else {
-            Sink::Ring
+        let native = self.memory.native.as_ref().map_err(|status| *status)?;
+        let context = &self.memory.context;
+        let sink = match self.part {
+            Part::Bytes { offset, size } if context.maps => {
+                Sink::Mapped(Mapping::to_write(context.transfer_queue()?, native, offset, size)?)
+            }
+            _ => Sink::Ring,
         };
         *lock(&self.sink) = sink;
         Ok(())
@@ -167,11 +168,11 @@ impl Gate {
     }
 
     fn receive_pinned(&self, mut at: u64, tail: &mut dyn Tail) -> Result<Result<(), Status>, TailError> {
-        let native = match &self.buffer.native {
+        let native = match &self.memory.native {
             Ok(native) => native,
             Err(status) => return Ok(Err(*status)),
         };
-        let context = &self.buffer.context;
+        let context = &self.memory.context;
         let mut broken = None;
         let outcome = context.with_ring(&context.ring_in, |ring| {
             while tail.remaining() > 0 {
@@ -180,7 +181,7 @@ impl Gate {
                     broken = Some(error);
                     return Ok(());
                 }
-                ring.write(native, self.offset + at, len)?;
+                ring.write(native, &self.part, at, len)?;
                 at += len as u64;
             }
             Ok(())
@@ -214,7 +215,7 @@ impl Gate {
         match sink {
             Sink::Mapped(mapping) => mapping.unmap(),
             Sink::Ring => {
-                let context = &self.buffer.context;
+                let context = &self.memory.context;
                 context.with_ring(&context.ring_in, |ring| ring.drain())
             }
             Sink::Nowhere(status) => Err(status),
@@ -224,16 +225,17 @@ impl Gate {
 
     /// Sends all bytes to the client.
     fn send_all(&self, common: &Common) -> Result<Result<(), Status>, End> {
-        let context = &self.buffer.context;
+        let context = &self.memory.context;
+        let Part::Bytes { offset, size } = self.part else { return self.send_pinned(common) };
         if !context.maps {
             return self.send_pinned(common);
         }
         let mapping = self
-            .buffer
+            .memory
             .native
             .as_ref()
             .map_err(|status| *status)
-            .and_then(|native| Mapping::to_read(context.transfer_queue()?, native, self.offset, self.size));
+            .and_then(|native| Mapping::to_read(context.transfer_queue()?, native, offset, size));
         let mapping = match mapping {
             Ok(mapping) => mapping,
             Err(status) => return Ok(Err(status)),
@@ -247,11 +249,11 @@ impl Gate {
     }
 
     fn send_pinned(&self, common: &Common) -> Result<Result<(), Status>, End> {
-        let native = match &self.buffer.native {
+        let native = match &self.memory.native {
             Ok(native) => native,
             Err(status) => return Ok(Err(*status)),
         };
-        let context = &self.buffer.context;
+        let context = &self.memory.context;
         let mut over = None;
         let outcome = context.with_ring(&context.ring_out, |ring| {
             let len = |offset: u64| (self.size - offset).min(CHUNK as u64);
@@ -261,7 +263,7 @@ impl Gate {
             let (mut copied, mut sent) = (0, 0);
             while sent < self.size {
                 while copied < self.size && under_way.len() < ahead {
-                    under_way.push_back(ring.read(native, self.offset + copied, len(copied) as usize)?);
+                    under_way.push_back(ring.read(native, &self.part, copied, len(copied) as usize)?);
                     copied += len(copied);
                 }
                 let Some(index) = under_way.pop_front() else { break };

@@ -110,6 +110,7 @@ pub const MESSAGES: &[Generator] = generators! { ropeway_protocol::MESSAGES:
     call CompileProgram, call LinkProgram,
     post ReleaseProgram, post CreateKernel, post SetKernelArg, post ReleaseKernel,
     post EnqueueKernel, post WriteBuffer, post WriteBufferTransfer, post TransferData, post ReadBuffer,
+    post WriteBufferRect, post WriteBufferRectTransfer, post ReadBufferRect, post CopyBufferRect,
     post CopyBuffer, post FillBuffer, post Marker, post Barrier,
     post CreateUserEvent, post SetUserEventStatus, post ReleaseEvent, post Subscribe, post WatchProgress, call DeviceTimer,
     call Finish, call WaitForEvents,

@@ -14,7 +14,7 @@ use rustc_hash::FxBuildHasher;
 
 use super::{Connection, lock};
 use crate::event::Event;
-use crate::host::{HostSource, HostTarget, addresses};
+use crate::host::{HostSource, HostTarget, gather, scatter};
 use crate::{Result, SERVER_LOST, Status};
 
 /// A transfer that is not over.
@@ -61,7 +61,8 @@ impl Ticket {
 /// Bytes that come from the server.
 pub(crate) struct Incoming {
     target: Box<dyn HostTarget>,
-    range: Range<usize>,
+    span: Range<usize>,
+    size: usize,
     received: usize,
     ticket: Arc<Ticket>,
 }
@@ -74,9 +75,8 @@ pub(crate) struct Outgoing {
 }
 
 impl Incoming {
-    pub(crate) fn new(mut target: Box<dyn HostTarget>, ticket: Arc<Ticket>) -> Self {
-        let range = addresses(target.bytes());
-        Self { target, range, received: 0, ticket }
+    pub(crate) fn new(target: Box<dyn HostTarget>, ticket: Arc<Ticket>) -> Self {
+        Self { span: target.span(), size: target.size(), target, received: 0, ticket }
     }
 }
 
@@ -88,13 +88,13 @@ impl Outgoing {
 
 impl fmt::Debug for Incoming {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Incoming({} of {})", self.received, self.range.len())
+        write!(f, "Incoming({} of {})", self.received, self.size)
     }
 }
 
 impl fmt::Debug for Outgoing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Outgoing({} of {})", self.sent, self.source.bytes().len())
+        write!(f, "Outgoing({} of {})", self.sent, self.source.size())
     }
 }
 
@@ -140,8 +140,8 @@ impl Transfers {
 
     /// A read enqueued earlier may still be filling the memory that this write takes its bytes from.
     fn waits_for_incoming(&self, id: TransferId, outgoing: &Outgoing) -> bool {
-        let range = addresses(outgoing.source.bytes());
-        lock(&self.incoming).iter().any(|(other, i)| *other < id && overlap(&i.range, &range))
+        let span = outgoing.source.span();
+        lock(&self.incoming).iter().any(|(other, i)| *other < id && overlap(&i.span, &span))
     }
 
     /// Ends everything with [`SERVER_LOST`].
@@ -184,9 +184,9 @@ impl Connection {
     }
 
     /// Whether a read that is under way fills part of this memory.
-    pub(crate) fn incoming_overlaps(&self, bytes: &[u8]) -> bool {
-        let range = addresses(bytes);
-        lock(&self.transfers.incoming).values().any(|i| overlap(&i.range, &range))
+    pub(crate) fn incoming_overlaps(&self, source: &dyn HostSource) -> bool {
+        let span = source.span();
+        lock(&self.transfers.incoming).values().any(|i| overlap(&i.span, &span))
     }
 
     /// The server asks for a write's bytes.
@@ -203,43 +203,39 @@ impl Connection {
         let sent = self.send_next_chunk(id, &mut outgoing.sent, &*outgoing.source);
         match sent {
             Err(status) => self.end_outgoing(outgoing, status),
-            Ok(()) if outgoing.sent == outgoing.source.bytes().len() => self.end_outgoing(outgoing, 0),
+            Ok(()) if outgoing.sent == outgoing.source.size() => self.end_outgoing(outgoing, 0),
             Ok(()) => self.transfers.put_ready(id, outgoing),
         }
         true
     }
 
     /// Sends `source` whole, as the bytes of transfer `id`, without being asked.
-    pub(crate) fn send_transfer(&self, id: TransferId, source: &[u8]) -> Result<()> {
-        for (index, chunk) in source.chunks(CHUNK).enumerate() {
-            self.post_with_tail(&TransferData { transfer: id, offset: (index * CHUNK) as u64 }, chunk)?;
+    pub(crate) fn send_transfer(&self, id: TransferId, source: &dyn HostSource) -> Result<()> {
+        for offset in (0..source.size()).step_by(CHUNK) {
+            let chunk = gather(source, offset, CHUNK);
+            self.post_with_tail(&TransferData { transfer: id, offset: offset as u64 }, &chunk)?;
         }
         Ok(())
     }
 
     fn send_next_chunk(&self, id: TransferId, sent: &mut usize, source: &dyn HostSource) -> Result<()> {
-        let bytes = source.bytes();
-        let chunk = &bytes[*sent..bytes.len().min(*sent + CHUNK)];
-        self.post_with_tail(&TransferData { transfer: id, offset: *sent as u64 }, chunk)?;
+        let chunk = gather(source, *sent, CHUNK);
+        self.post_with_tail(&TransferData { transfer: id, offset: *sent as u64 }, &chunk)?;
         *sent += chunk.len();
-        if *sent == bytes.len() { self.flush() } else { Ok(()) }
+        if *sent == source.size() { self.flush() } else { Ok(()) }
     }
 
     /// Takes bytes of a read off the link, straight into the application's memory.
     pub(super) fn receive_data(&self, id: TransferId, offset: u64, tail: &mut dyn Tail) {
         let Some(mut incoming) = lock(&self.transfers.incoming).remove(&id) else { return };
         let len = tail.remaining();
-        let place = incoming.target.bytes().get_mut(incoming.received..).and_then(|rest| rest.get_mut(..len));
-        let taken = match place {
-            Some(place) if offset == incoming.received as u64 => tail.read_exact(place).is_ok(),
-            _ => false,
-        };
-        if !taken {
+        let is_next = offset == incoming.received as u64;
+        if !is_next || !matches!(scatter(&mut *incoming.target, incoming.received, tail), Ok(true)) {
             self.end_transfer(&incoming.ticket, SERVER_LOST);
             return self.lose("it sent other bytes than it was asked for".to_owned());
         }
         incoming.received += len;
-        if incoming.received < incoming.range.len() {
+        if incoming.received < incoming.size {
             lock(&self.transfers.incoming).insert(id, incoming);
         } else {
             let ticket = Arc::clone(&incoming.ticket);

@@ -12,6 +12,7 @@ use ropeway_abi::{
     cl_mem_migration_flags, cl_svm_mem_flags, cl_uint,
 };
 use ropeway_client::kernel::Arg;
+use ropeway_client::region;
 use ropeway_client::svm::{Region, Source, Target};
 
 use super::order::Request;
@@ -174,12 +175,12 @@ pub unsafe extern "C" fn clEnqueueSVMMemcpy(
         let target = match context.svm_region(dst_ptr.addr(), size)? {
             Some(region) => Target::Svm(region),
             // SAFETY: the caller's promise, until the command has ended.
-            None => Target::Host(unsafe { host::target(dst_ptr, size) }),
+            None => Target::Host(unsafe { host::target(dst_ptr, region::Region::flat(size)) }),
         };
         let source = match context.svm_region(src_ptr.addr(), size)? {
             Some(region) => Source::Svm(region),
             // SAFETY: as above.
-            None => Source::Host(unsafe { host::source(src_ptr, size) }),
+            None => Source::Host(unsafe { host::source(src_ptr, region::Region::flat(size)) }),
         };
         request.run(&queue, |order| queue.client.enqueue_svm_copy(target, source, size, blocking, order))
     })

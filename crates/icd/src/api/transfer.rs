@@ -3,9 +3,13 @@
 use std::ffi::c_void;
 
 use ropeway_abi::{
-    CL_FALSE, CL_INVALID_CONTEXT, CL_INVALID_OPERATION, CL_INVALID_VALUE, CL_MEM_COPY_OVERLAP, CL_MEM_HOST_NO_ACCESS,
-    CL_MEM_HOST_READ_ONLY, CL_MEM_HOST_WRITE_ONLY, cl_bool, cl_command_queue, cl_event, cl_int, cl_mem, cl_uint,
+    CL_COMMAND_READ_BUFFER, CL_COMMAND_WRITE_BUFFER, CL_FALSE, CL_INVALID_CONTEXT, CL_INVALID_OPERATION,
+    CL_INVALID_VALUE, CL_MEM_COPY_OVERLAP, CL_MEM_HOST_NO_ACCESS, CL_MEM_HOST_READ_ONLY, CL_MEM_HOST_WRITE_ONLY,
+    cl_bool, cl_command_queue, cl_event, cl_int, cl_mem, cl_uint,
 };
+
+use ropeway_client::region::Region;
+use ropeway_client::transfer::Part;
 
 use super::order::{Request, buffer_for, check_region, find_buffer};
 use crate::handle::Handle;
@@ -37,9 +41,11 @@ pub unsafe extern "C" fn clEnqueueReadBuffer(
         // CL_INVALID_OPERATION if the buffer was created with CL_MEM_HOST_WRITE_ONLY or CL_MEM_HOST_NO_ACCESS.
         check_access(&buffer, CL_MEM_HOST_WRITE_ONLY)?;
         // SAFETY: the caller's promise, until the command has ended.
-        let target = unsafe { host::target(ptr, size) };
-        request
-            .run(&queue, |order| queue.client.enqueue_read(&buffer.client, offset, target, blocking != CL_FALSE, order))
+        let target = unsafe { host::target(ptr, Region::flat(size)) };
+        request.run(&queue, |order| {
+            let part = Part::Bytes(&buffer.client, offset);
+            queue.client.enqueue_read(part, target, blocking != CL_FALSE, order, CL_COMMAND_READ_BUFFER)
+        })
     })
 }
 
@@ -68,9 +74,10 @@ pub unsafe extern "C" fn clEnqueueWriteBuffer(
         // CL_INVALID_OPERATION if the buffer was created with CL_MEM_HOST_READ_ONLY or CL_MEM_HOST_NO_ACCESS.
         check_access(&buffer, CL_MEM_HOST_READ_ONLY)?;
         // SAFETY: the caller's promise, until the command has ended.
-        let source = unsafe { host::source(ptr, size) };
+        let source = unsafe { host::source(ptr, Region::flat(size)) };
         request.run(&queue, |order| {
-            queue.client.enqueue_write(&buffer.client, offset, source, blocking != CL_FALSE, order)
+            let part = Part::Bytes(&buffer.client, offset);
+            queue.client.enqueue_write(part, source, blocking != CL_FALSE, order, CL_COMMAND_WRITE_BUFFER)
         })
     })
 }

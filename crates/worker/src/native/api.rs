@@ -93,6 +93,9 @@ api! {
     clEnqueueReadBuffer: clEnqueueReadBuffer_t;
     clEnqueueWriteBuffer: clEnqueueWriteBuffer_t;
     clEnqueueFillBuffer: clEnqueueFillBuffer_t;
+    clEnqueueReadBufferRect: clEnqueueReadBufferRect_t;
+    clEnqueueWriteBufferRect: clEnqueueWriteBufferRect_t;
+    clEnqueueCopyBufferRect: clEnqueueCopyBufferRect_t;
     clEnqueueCopyBuffer: clEnqueueCopyBuffer_t;
     clEnqueueMapBuffer: clEnqueueMapBuffer_t;
     clEnqueueUnmapMemObject: clEnqueueUnmapMemObject_t;

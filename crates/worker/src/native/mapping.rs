@@ -6,7 +6,7 @@ use ropeway_abi as cl;
 use ropeway_protocol::types::Status;
 
 use super::api::api;
-use super::{Context, Event, Memory, Queue, Waits, check, svm};
+use super::{Context, Event, Memory, Part, Queue, Waits, check, svm};
 
 /// Part of a buffer, mapped. Unmapped when dropped.
 #[derive(Debug)]
@@ -177,27 +177,35 @@ impl Ring {
         Ok(&mut self.memory.bytes_mut()[start..start + RING_CHUNK])
     }
 
-    /// Starts copying the first `len` bytes of the next chunk into `buffer`, and moves on to the chunk after it.
+    /// Starts copying the first `len` bytes of the next chunk into what begins with the byte `at` of `part`, and moves on to the chunk
+    /// after it.
     ///
     /// # Errors
     /// What the native calls returned.
-    pub fn write(&mut self, buffer: &Memory, offset: u64, len: usize) -> Result<(), Status> {
-        let from = self.chunk()?[..len].as_ptr();
-        // SAFETY: the chunk is not given out or overwritten before `settle` has seen the copy's event end.
-        let event = unsafe { self.queue.write(buffer, offset, (from, len), &Waits::none(), true) }?;
-        self.start(event)
+    pub fn write(&mut self, memory: &Memory, part: &Part, at: u64, len: usize) -> Result<(), Status> {
+        let mut from = self.chunk()?[..len].as_ptr();
+        for piece in part.pieces(at, len as u64) {
+            // SAFETY: pieces have at most `len` bytes together, which the chunk has; it is not given out or overwritten before
+            // `settle` has seen the end of the last copy, and with it, as they run in order, of all.
+            self.copies[self.next] = unsafe { self.queue.write(memory, &piece, from, &Waits::none(), true) }?;
+            from = from.wrapping_add(piece.size() as usize);
+        }
+        self.start()
     }
 
-    /// Starts copying `len` bytes of `buffer` into the next chunk, and moves on; returns the chunk's number.
+    /// Starts copying `len` bytes of `part`, from the byte `at` on, into the next chunk, and moves on; returns the chunk's number.
     ///
     /// # Errors
     /// What the native calls returned.
-    pub fn read(&mut self, buffer: &Memory, offset: u64, len: usize) -> Result<usize, Status> {
+    pub fn read(&mut self, memory: &Memory, part: &Part, at: u64, len: usize) -> Result<usize, Status> {
         let index = self.next;
-        let into = self.chunk()?[..len].as_mut_ptr();
-        // SAFETY: as in `write`.
-        let event = unsafe { self.queue.read(buffer, offset, (into, len), &Waits::none()) }?;
-        self.start(Some(event))?;
+        let mut into = self.chunk()?[..len].as_mut_ptr();
+        for piece in part.pieces(at, len as u64) {
+            // SAFETY: as in `write`.
+            self.copies[index] = Some(unsafe { self.queue.read(memory, &piece, into, &Waits::none()) }?);
+            into = into.wrapping_add(piece.size() as usize);
+        }
+        self.start()?;
         Ok(index)
     }
 
@@ -218,8 +226,7 @@ impl Ring {
         (0..RING_CHUNKS).map(|index| self.settle(index)).fold(Ok(()), Result::and)
     }
 
-    fn start(&mut self, event: Option<Event>) -> Result<(), Status> {
-        self.copies[self.next] = event;
+    fn start(&mut self) -> Result<(), Status> {
         self.next = (self.next + 1) % RING_CHUNKS;
         self.queue.flush()
     }

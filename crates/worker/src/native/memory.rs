@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ropeway_abi as cl;
-use ropeway_protocol::types::Status;
+use ropeway_protocol::types::{BufferRect, Status};
 
 use super::api::api;
 use super::svm::Svm;
@@ -27,6 +27,14 @@ enum Storage {
     Svm(Svm),
     /// In shared virtual memory that the object was made of, and that must outlive it.
     Within(#[allow(dead_code, reason = "kept, not used")] Arc<Memory>),
+}
+
+/// A region within a buffer, as native functions take it.
+pub(super) struct NativeRect {
+    pub origin: [usize; 3],
+    pub region: [usize; 3],
+    pub row_pitch: usize,
+    pub slice_pitch: usize,
 }
 
 /// What a memory object is, and how much of it there is.
@@ -109,6 +117,22 @@ impl Memory {
             Storage::Svm(svm) => Some(svm),
             Storage::Own | Storage::Within(_) => None,
         }
+    }
+
+    /// A region's origin, size and pitches as native sizes, when this is a buffer and it lies within it.
+    pub(super) fn rect(&self, rect: &BufferRect) -> Result<NativeRect, Status> {
+        let (first, span) = rect.bounds().ok_or(cl::CL_INVALID_VALUE)?;
+        self.range(first, span)?;
+        if self.as_svm().is_some() {
+            return Err(cl::CL_INVALID_MEM_OBJECT);
+        }
+        let sizes = |from: [u64; 3]| from.map(|n| n as usize);
+        Ok(NativeRect {
+            origin: sizes(rect.origin),
+            region: sizes(rect.region),
+            row_pitch: rect.row_pitch as usize,
+            slice_pitch: rect.slice_pitch as usize,
+        })
     }
 
     /// `offset` and `size` as native sizes, when this is a buffer and they lie within it.

@@ -4,11 +4,12 @@
 //! implementation is given none to make.
 
 use ropeway_abi as cl;
-use ropeway_protocol::types::{NdRange, Status};
+use ropeway_protocol::types::{BufferRect, NdRange, Status};
 use smallvec::SmallVec;
 
 use super::api::api;
-use super::{Context, Device, Event, Kernel, Memory, check, svm};
+use super::memory::NativeRect;
+use super::{Context, Device, Event, Kernel, Memory, Part, check, svm};
 
 /// The events that a command waits for. They must outlive the call that it is passed to.
 #[derive(Default)]
@@ -137,60 +138,148 @@ impl Queue {
         })
     }
 
-    /// clEnqueueWriteBuffer, not blocking.
+    /// Writes packed bytes into part of a memory object, not blocking.
     ///
     /// # Errors
-    /// What the native call returned; CL_INVALID_VALUE when the range leaves the buffer.
+    /// What the native call returned; CL_INVALID_VALUE when the part leaves the object.
     ///
     /// # Safety
-    /// `from` must be readable for `size` bytes until the command has ended.
+    /// `from` must be readable for as many bytes as the part has until the command has ended.
     pub unsafe fn write(
         &self,
-        buffer: &Memory,
-        offset: u64,
-        (from, size): (*const u8, usize),
+        memory: &Memory,
+        part: &Part,
+        from: *const u8,
         waits: &Waits<'_>,
         event: bool,
     ) -> Result<Option<Event>, Status> {
-        let (offset, size) = buffer.range(offset, size as u64)?;
+        let mem = memory.mem;
         let (count, list) = waits.parts();
-        if let Some(memory) = buffer.as_svm() {
-            // SAFETY: as below.
-            return enqueue(event, |out| unsafe { svm::copy(self, memory.at(offset), from, size, waits.parts(), out) });
+        match part {
+            Part::Bytes { offset, size } => {
+                let (offset, size) = memory.range(*offset, *size)?;
+                if let Some(svm) = memory.as_svm() {
+                    // SAFETY: as below.
+                    return enqueue(event, |out| unsafe {
+                        svm::copy(self, svm.at(offset), from, size, waits.parts(), out)
+                    });
+                }
+                // SAFETY: the range is within the buffer; the caller answers for `from`.
+                enqueue(event, |out| unsafe {
+                    (api().clEnqueueWriteBuffer)(self.0, mem, cl::CL_FALSE, offset, size, from.cast(), count, list, out)
+                })
+            }
+            Part::Rect(rect) => {
+                let NativeRect { origin, region, row_pitch, slice_pitch } = memory.rect(rect)?;
+                // SAFETY: the region is within the buffer; on the host, pitches of 0 mean packed bytes, for which the caller
+                // answers.
+                enqueue(event, |out| unsafe {
+                    (api().clEnqueueWriteBufferRect)(
+                        self.0,
+                        mem,
+                        cl::CL_FALSE,
+                        origin.as_ptr(),
+                        [0; 3].as_ptr(),
+                        region.as_ptr(),
+                        row_pitch,
+                        slice_pitch,
+                        0,
+                        0,
+                        from.cast(),
+                        count,
+                        list,
+                        out,
+                    )
+                })
+            }
         }
-        // SAFETY: the range is within the buffer; the caller answers for `from`.
-        enqueue(event, |out| unsafe {
-            (api().clEnqueueWriteBuffer)(self.0, buffer.mem, cl::CL_FALSE, offset, size, from.cast(), count, list, out)
-        })
     }
 
-    /// clEnqueueReadBuffer, not blocking, always with an event.
+    /// Reads part of a memory object as packed bytes, not blocking, always with an event.
     ///
     /// # Errors
-    /// What the native call returned; CL_INVALID_VALUE when the range leaves the buffer.
+    /// What the native call returned; CL_INVALID_VALUE when the part leaves the object.
     ///
     /// # Safety
-    /// `into` must be writable for `size` bytes, and nothing else may touch it, until the command has ended.
-    pub unsafe fn read(
-        &self,
-        buffer: &Memory,
-        offset: u64,
-        (into, size): (*mut u8, usize),
-        waits: &Waits<'_>,
-    ) -> Result<Event, Status> {
-        let (offset, size) = buffer.range(offset, size as u64)?;
+    /// `into` must be writable for as many bytes as the part has, and nothing else may touch it, until the command has ended.
+    pub unsafe fn read(&self, memory: &Memory, part: &Part, into: *mut u8, waits: &Waits<'_>) -> Result<Event, Status> {
+        let mem = memory.mem;
         let (count, list) = waits.parts();
-        if let Some(memory) = buffer.as_svm() {
-            // SAFETY: as below.
-            let event =
-                enqueue(true, |out| unsafe { svm::copy(self, into, memory.at(offset), size, waits.parts(), out) })?;
-            return event.ok_or(cl::CL_OUT_OF_RESOURCES);
-        }
-        // SAFETY: the range is within the buffer; the caller answers for `into`.
-        let event = enqueue(true, |out| unsafe {
-            (api().clEnqueueReadBuffer)(self.0, buffer.mem, cl::CL_FALSE, offset, size, into.cast(), count, list, out)
-        })?;
+        let event = match part {
+            Part::Bytes { offset, size } => {
+                let (offset, size) = memory.range(*offset, *size)?;
+                if let Some(svm) = memory.as_svm() {
+                    // SAFETY: as below.
+                    let event = enqueue(true, |out| unsafe {
+                        svm::copy(self, into, svm.at(offset), size, waits.parts(), out)
+                    })?;
+                    return event.ok_or(cl::CL_OUT_OF_RESOURCES);
+                }
+                // SAFETY: the range is within the buffer; the caller answers for `into`.
+                enqueue(true, |out| unsafe {
+                    (api().clEnqueueReadBuffer)(self.0, mem, cl::CL_FALSE, offset, size, into.cast(), count, list, out)
+                })
+            }
+            Part::Rect(rect) => {
+                let NativeRect { origin, region, row_pitch, slice_pitch } = memory.rect(rect)?;
+                // SAFETY: as in `write`.
+                enqueue(true, |out| unsafe {
+                    (api().clEnqueueReadBufferRect)(
+                        self.0,
+                        mem,
+                        cl::CL_FALSE,
+                        origin.as_ptr(),
+                        [0; 3].as_ptr(),
+                        region.as_ptr(),
+                        row_pitch,
+                        slice_pitch,
+                        0,
+                        0,
+                        into.cast(),
+                        count,
+                        list,
+                        out,
+                    )
+                })
+            }
+        }?;
         event.ok_or(cl::CL_OUT_OF_RESOURCES)
+    }
+
+    /// clEnqueueCopyBufferRect.
+    ///
+    /// # Errors
+    /// What the native call returned; CL_INVALID_VALUE when a region leaves its buffer, or they are not of the same size.
+    pub fn copy_rect(
+        &self,
+        (source, source_rect): (&Memory, &BufferRect),
+        (target, target_rect): (&Memory, &BufferRect),
+        waits: &Waits<'_>,
+        event: bool,
+    ) -> Result<Option<Event>, Status> {
+        let (from, to) = (source.rect(source_rect)?, target.rect(target_rect)?);
+        if from.region != to.region {
+            return Err(cl::CL_INVALID_VALUE);
+        }
+        let (count, list) = waits.parts();
+        // SAFETY: both regions are within their buffers.
+        enqueue(event, |out| unsafe {
+            (api().clEnqueueCopyBufferRect)(
+                self.0,
+                source.mem,
+                target.mem,
+                from.origin.as_ptr(),
+                to.origin.as_ptr(),
+                from.region.as_ptr(),
+                from.row_pitch,
+                from.slice_pitch,
+                to.row_pitch,
+                to.slice_pitch,
+                count,
+                list,
+                out,
+            )
+        })
     }
 
     /// clEnqueueCopyBuffer.

@@ -9,7 +9,7 @@ use ropeway_protocol::limits;
 use ropeway_protocol::types::Status;
 
 use super::pinned::{PinnedPiece, PinnedPool};
-use super::{Event, Memory, Queue, Waits};
+use super::{Event, Memory, Part, Queue, Waits};
 
 /// Bytes of one arena. Pages that are never written take no memory.
 const ARENA: usize = 2 * limits::MAX_EAGER;
@@ -34,17 +34,21 @@ impl Staging {
     /// Receives the whole of `tail` and enqueues a write of it.
     ///
     /// # Errors
-    /// The outer error when the link broke; the inner one is what the native call returned, CL_OUT_OF_HOST_MEMORY when
+    /// The outer error when the link broke; the inner one is what the native call returned, CL_INVALID_VALUE for a part
+    /// of another size, CL_OUT_OF_HOST_MEMORY when
     /// writes that do not end hold [`limits::MAX_STAGED`] bytes.
     pub fn write(
         &mut self,
         queue: &Queue,
-        (buffer, offset): (&Memory, u64),
+        (memory, part): (&Memory, &Part),
         tail: &mut dyn Tail,
         waits: &Waits<'_>,
         event: bool,
     ) -> Result<Result<Option<Event>, Status>, ropeway_protocol::TailError> {
         let len = tail.remaining();
+        if part.size() != len as u64 {
+            return Ok(Err(cl::CL_INVALID_VALUE));
+        }
         if let Err(status) = self.make_room(queue, len) {
             return Ok(Err(status));
         }
@@ -54,7 +58,7 @@ impl Staging {
         self.used = (self.used + len).next_multiple_of(ALIGN).min(self.current.len());
         // SAFETY: an arena is neither moved nor reused before `retire`'s event, enqueued after this write, has ended;
         // `drop` leaks arenas that are not known to be done.
-        Ok(unsafe { queue.write(buffer, offset, (from, len), waits, event) })
+        Ok(unsafe { queue.write(memory, part, from, waits, event) })
     }
 
     /// Makes `len` bytes free in the current arena.
@@ -114,29 +118,28 @@ enum Place {
 }
 
 impl StagedRead {
-    /// Enqueues a read of `size` bytes, into memory of `pool` where there is one with room.
+    /// Enqueues a read, into memory of `pool` where there is one with room.
     ///
     /// # Errors
-    /// What the native call returned; CL_INVALID_VALUE when the range leaves the buffer.
+    /// What the native call returned; CL_INVALID_VALUE when the part leaves the object.
     pub fn enqueue(
         queue: &Queue,
-        buffer: &Memory,
-        offset: u64,
-        size: usize,
+        (memory, part): (&Memory, &Part),
         waits: &Waits<'_>,
         pool: Option<&Arc<PinnedPool>>,
     ) -> Result<Self, Status> {
-        let mut memory = match pool.and_then(|pool| pool.take(size)) {
+        let size = usize::try_from(part.size()).map_err(|_| cl::CL_INVALID_VALUE)?;
+        let mut place = match pool.and_then(|pool| pool.take(size)) {
             Some(piece) => Place::Pinned(piece),
             None => Place::Ordinary(vec![0; size]),
         };
-        let into = match &mut memory {
+        let into = match &mut place {
             Place::Ordinary(bytes) => bytes.as_mut_ptr(),
             Place::Pinned(piece) => piece.pointer(),
         };
-        // SAFETY: `memory` is not touched before the event has ended, and leaked by `drop` if it has not.
-        let event = unsafe { queue.read(buffer, offset, (into, size), waits) }?;
-        Ok(Self { memory: Some(memory), event })
+        // SAFETY: `place` is not touched before the event has ended, and leaked by `drop` if it has not.
+        let event = unsafe { queue.read(memory, part, into, waits) }?;
+        Ok(Self { memory: Some(place), event })
     }
 
     /// How many bytes it reads.

@@ -9,7 +9,7 @@ use ropeway_protocol::ids::MemoryId;
 use ropeway_protocol::messages::{CreateSvmBuffer, SvmAlloc};
 use ropeway_protocol::types::Status;
 
-use super::DEVICE_FLAGS;
+use super::buffers::DEVICE_FLAGS;
 use crate::error::End;
 use crate::job::Job;
 use crate::native::{self, Waits};

@@ -1,0 +1,83 @@
+//! Buffers: making them, copying between them, filling them.
+
+use std::sync::Arc;
+
+use ropeway_abi as cl;
+use ropeway_protocol::Tail;
+use ropeway_protocol::limits::MAX_EAGER;
+use ropeway_protocol::messages::{CopyBuffer, CopyBufferRect, CreateBuffer, FillBuffer};
+use ropeway_protocol::types::InitialContents;
+
+use crate::error::End;
+use crate::native;
+use crate::objects::{Memory, MemoryKind};
+use crate::session::Session;
+
+/// Flags of a buffer that concern the device; those about the host are the client's business.
+pub(super) const DEVICE_FLAGS: u64 = cl::CL_MEM_READ_WRITE | cl::CL_MEM_WRITE_ONLY | cl::CL_MEM_READ_ONLY;
+
+impl Session {
+    pub(super) fn make_buffer(&mut self, m: CreateBuffer, tail: &mut dyn Tail) -> Result<(), End> {
+        let context = self.context(m.context)?.clone();
+        let contents = match m.initial {
+            InitialContents::Tail if tail.remaining() > MAX_EAGER || tail.remaining() as u64 != m.size => {
+                return Err(End::refused(format_args!("first contents of {} that are not as long as it", m.buffer)));
+            }
+            InitialContents::Tail => Some(tail.read_to_vec()?),
+            _ => None,
+        };
+        let native = match &context.native {
+            Err(status) => Err(*status),
+            Ok(_) if !self.has_room_for(m.size) => Err(cl::CL_MEM_OBJECT_ALLOCATION_FAILURE),
+            Ok(native) => native::Memory::buffer(native, m.flags & DEVICE_FLAGS, m.size, contents.as_deref()),
+        };
+        let charged = if native.is_ok() { m.size } else { 0 };
+        let (native, kind) = (native.map(Arc::new), MemoryKind::Buffer(m.size));
+        let buffer = Arc::new(Memory { native, context, kind, charged });
+        self.claim_memory(m.buffer, buffer.clone())?;
+        match m.initial {
+            InitialContents::Transfer(transfer) => self.await_contents(m.buffer, &buffer, transfer),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn copy(&mut self, m: CopyBuffer) -> Result<(), End> {
+        let total = self.objects();
+        let source = self.buffer_range(m.source, m.source_offset, m.size)?;
+        let target = self.buffer_range(m.target, m.target_offset, m.size)?;
+        self.lanes.enqueue(total, &m.command, |lane, waits, event| {
+            Ok(lane.native().and_then(|queue| {
+                let source = source.native.as_ref().map_err(|status| *status)?;
+                let target = target.native.as_ref().map_err(|status| *status)?;
+                queue.copy((source, m.source_offset), (target, m.target_offset), m.size, waits, event)
+            }))
+        })
+    }
+
+    pub(super) fn fill(&mut self, m: FillBuffer<'_>) -> Result<(), End> {
+        let total = self.objects();
+        let buffer = self.buffer_range(m.buffer, m.offset, m.size)?;
+        self.lanes.enqueue(total, &m.command, |lane, waits, event| {
+            Ok(lane.native().and_then(|queue| {
+                let buffer = buffer.native.as_ref().map_err(|status| *status)?;
+                queue.fill(buffer, m.pattern, (m.offset, m.size), waits, event)
+            }))
+        })
+    }
+
+    pub(super) fn copy_rect(&mut self, m: CopyBufferRect) -> Result<(), End> {
+        let total = self.objects();
+        let (source, _) = self.buffer_rect(m.source, m.source_rect)?;
+        let (target, _) = self.buffer_rect(m.target, m.target_rect)?;
+        if m.source_rect.region != m.target_rect.region {
+            return Err(End::refused("a copy between regions of different sizes"));
+        }
+        self.lanes.enqueue(total, &m.command, |lane, waits, event| {
+            Ok(lane.native().and_then(|queue| {
+                let source = source.native.as_ref().map_err(|status| *status)?;
+                let target = target.native.as_ref().map_err(|status| *status)?;
+                queue.copy_rect((source, &m.source_rect), (target, &m.target_rect), waits, event)
+            }))
+        })
+    }
+}

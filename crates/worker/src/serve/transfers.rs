@@ -1,0 +1,94 @@
+//! Reading and writing memory objects of whatever kind.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use ropeway_abi as cl;
+use ropeway_protocol::Tail;
+use ropeway_protocol::ids::TransferId;
+use ropeway_protocol::limits::{MAX_EAGER, MAX_STAGED};
+use ropeway_protocol::messages::TransferFailed;
+use ropeway_protocol::types::Command;
+
+use crate::error::End;
+use crate::native::{Part, StagedRead};
+use crate::objects::{Cell, Memory, OwedRead};
+use crate::session::{Deferred, Session, gather};
+use crate::transfer::Direction;
+
+impl Session {
+    /// Writes the tail into part of a memory object, which the caller has found to be in it.
+    ///
+    /// # Errors
+    /// Something named does not exist, or the tail is not as long as the part.
+    pub(super) fn write(
+        &mut self,
+        command: &Command,
+        (memory, part): (Arc<Memory>, Part),
+        tail: &mut dyn Tail,
+    ) -> Result<(), End> {
+        let total = self.objects();
+        let size = tail.remaining();
+        if size > MAX_EAGER {
+            return Err(End::refused(format_args!("{size} bytes in one write are over the limit of {MAX_EAGER}")));
+        }
+        if size as u64 != part.size() {
+            return Err(End::refused(format_args!("{size} bytes for {} in a write", part.size())));
+        }
+        self.lanes.enqueue(total, command, |lane, waits, event| {
+            let (Ok(queue), Ok(native)) = (&lane.queue.native, &memory.native) else {
+                return Ok(Err(lane.native().err().or(memory.native.as_ref().err().copied()).unwrap_or_default()));
+            };
+            Ok(lane.staging.write(queue, (native, &part), tail, waits, event)?)
+        })
+    }
+
+    /// Reads part of a memory object, which the caller has found to be in it.
+    ///
+    /// # Errors
+    /// Something named does not exist.
+    pub(super) fn read(
+        &mut self,
+        command: &Command,
+        transfer: TransferId,
+        (memory, part): (Arc<Memory>, Part),
+    ) -> Result<(), End> {
+        if part.size() > MAX_EAGER as u64 {
+            return self.gate(command, transfer, Direction::Out, (memory, part));
+        }
+        let total = self.objects();
+        let queue = self.lanes.lane(command.queue)?.queue.clone();
+        let size = part.size() as usize;
+        let held = self.common.staged_reads.fetch_add(size, Ordering::Relaxed);
+        let outcome = match gather(&self.lanes.events, &command.waits, self.lanes.failures)? {
+            Err(status) => Err(status),
+            Ok(_) if held + size > MAX_STAGED => Err(cl::CL_OUT_OF_HOST_MEMORY),
+            Ok(waits) => queue.native.as_ref().map_err(|status| *status).and_then(|native| {
+                let memory = memory.native.as_ref().map_err(|status| *status)?;
+                StagedRead::enqueue(native, (memory, &part), &waits, queue.context.pool())
+            }),
+        };
+        let read = match outcome {
+            Ok(read) => read,
+            Err(status) => {
+                self.common.staged_reads.fetch_sub(size, Ordering::Relaxed);
+                self.common.outgoing.leave(&TransferFailed { transfer, status });
+                // Without an event, the failed transfer says it all.
+                return match command.event {
+                    Some(_) => self.lanes.fail(total, command.event, status, &queue),
+                    None => Ok(()),
+                };
+            }
+        };
+        let event = read.event().clone();
+        let owed = OwedRead { transfer, read };
+        let cell = Arc::new(Cell::new(command.event, Some(event), Some(queue.clone()), Some(owed)));
+        queue.push(cell.clone());
+        self.lanes.touch(&queue);
+        if let Some(id) = command.event {
+            Self::claim(total, &mut self.lanes.events, id, cell.clone())?;
+        }
+        self.defer(Deferred::Read(cell));
+        Ok(())
+    }
+}
