@@ -58,6 +58,7 @@ pub fn c_program(name: &str) -> PathBuf {
     }
     let source = root().join("tests/c").join(format!("{name}.c"));
     let path = kept("bin").join(name);
+    fs::create_dir_all(path.parent().expect("it is in a folder")).expect("a folder can be made");
     // Several test processes may compile the same program at once: each its own file, renamed when whole.
     let mine = path.with_extension(std::process::id().to_string());
     let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());

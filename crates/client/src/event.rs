@@ -127,7 +127,7 @@ impl Event {
     }
 
     /// Whether it is known here to have ended with an error.
-    pub(crate) fn has_failed(&self) -> bool {
+    pub fn has_failed(&self) -> bool {
         self.known_status() < 0
     }
 

@@ -4,7 +4,10 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use ropeway_abi::{CL_BUILD_SUCCESS, CL_INVALID_PROGRAM_EXECUTABLE, CL_OUT_OF_RESOURCES};
+use ropeway_abi::{
+    CL_BUILD_SUCCESS, CL_INVALID_PROGRAM_EXECUTABLE, CL_OUT_OF_RESOURCES, CL_PROGRAM_BINARY_TYPE_COMPILED_OBJECT,
+    CL_PROGRAM_BINARY_TYPE_LIBRARY,
+};
 use ropeway_protocol::content::ContentHash;
 use ropeway_protocol::ids::{ProgramId, TransferId};
 use ropeway_protocol::limits::CHUNK;
@@ -360,7 +363,9 @@ impl Build {
 
     /// Whether some device has something to run.
     pub fn is_executable(&self) -> bool {
-        self.built.devices.iter().any(|d| d.status == CL_BUILD_SUCCESS)
+        // What was compiled only, or linked to a library, is still to be linked.
+        let parts = [CL_PROGRAM_BINARY_TYPE_COMPILED_OBJECT, CL_PROGRAM_BINARY_TYPE_LIBRARY];
+        self.built.devices.iter().any(|d| d.status == CL_BUILD_SUCCESS && !parts.contains(&d.binary_type))
     }
 
     /// The kernels, in the native order.

@@ -1,7 +1,8 @@
 //! What all enqueued commands have in common: queue, wait list, event.
 
 use ropeway_abi::{
-    CL_INVALID_CONTEXT, CL_INVALID_EVENT_WAIT_LIST, CL_INVALID_MEM_OBJECT, CL_INVALID_VALUE, cl_event, cl_int, cl_uint,
+    CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST, CL_INVALID_CONTEXT, CL_INVALID_EVENT_WAIT_LIST,
+    CL_INVALID_MEM_OBJECT, CL_INVALID_VALUE, cl_event, cl_int, cl_uint,
 };
 use ropeway_client::command::{Enqueued, Order};
 use ropeway_client::event;
@@ -76,7 +77,13 @@ impl Request {
         enqueue: impl FnOnce(Order<'_>) -> Result<(R, Enqueued), cl_int>,
     ) -> Result<R, cl_int> {
         let wants_event = !self.event.is_null();
-        let (result, enqueued) = enqueue(Order { waits: &self.waits.events(), wants_event })?;
+        let waits = self.waits.events();
+        // CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST if the command is blocking and the execution status of any of the events
+        // in event_wait_list is a negative integer value.
+        let (result, enqueued) = enqueue(Order { waits: &waits, wants_event }).map_err(|error| {
+            let failed = waits.iter().any(|event| event.has_failed());
+            if failed { CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST } else { error }
+        })?;
         if let Some(client) = enqueued.filter(|_| wants_event) {
             let event = Event { client, context: queue.context.clone(), queue: Some(queue.clone()) };
             let handle = Handle::new(queue, event)?.give();

@@ -1,0 +1,145 @@
+//! Error codes: tables of calls that are wrong in one way each (`tests/c/errors`).
+//!
+//! Through Ropeway every row has a code that the specification allows. Where PoCL departs from the specification,
+//! `tests/c/errors/pocl.departures` says so, and has no line too many.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use ropeway_tests::places::{c_program, root};
+use ropeway_tests::program::{Outcome, Program};
+use ropeway_tests::server::Server;
+
+/// One row of a table, as a program printed it.
+#[derive(Debug)]
+struct Row {
+    /// The function, and what is wrong about the call.
+    call: String,
+    /// The codes that the specification allows.
+    allowed: Vec<String>,
+    /// What came; `None` if the program ended with this call.
+    came: Option<String>,
+}
+
+impl Row {
+    fn function(&self) -> &str {
+        self.call.split_once(" | ").map_or("", |(function, _)| function)
+    }
+
+    fn is_right(&self) -> bool {
+        self.came.as_ref().is_some_and(|came| self.allowed.contains(came))
+    }
+
+    fn came(&self) -> &str {
+        self.came.as_deref().unwrap_or("crash")
+    }
+}
+
+/// What a program printed.
+struct Table {
+    platform: String,
+    rows: Vec<Row>,
+    skipped: BTreeSet<String>,
+    ended: bool,
+}
+
+impl Table {
+    fn of(outcome: &Outcome) -> Self {
+        let mut table = Self { platform: String::new(), rows: Vec::new(), skipped: BTreeSet::new(), ended: false };
+        for line in outcome.stdout.lines() {
+            match *line.split(" | ").collect::<Vec<_>>() {
+                ["end"] => table.ended = true,
+                ["platform", name] => table.platform = name.to_owned(),
+                ["skipped", what, why] => {
+                    table.skipped.insert(format!("{what} | {why}"));
+                }
+                [function, condition, allowed, came] => table.rows.push(Row {
+                    call: format!("{function} | {condition}"),
+                    allowed: allowed.split_whitespace().map(str::to_owned).collect(),
+                    // A program that ends in the middle leaves nothing here, or its last words.
+                    came: came.starts_with(|first: char| first == 'C' || first == '-').then(|| came.to_owned()),
+                }),
+                _ => panic!("not a row: '{line}'\n{}{}", outcome.stdout, outcome.stderr),
+            }
+        }
+        table
+    }
+}
+
+/// The functions whose slots of the dispatch table refuse everything.
+fn unsupported() -> BTreeSet<String> {
+    let source = fs::read_to_string(root().join("crates/icd/src/dispatch.rs")).unwrap();
+    let names = source.lines().filter_map(|line| line.trim().strip_prefix("unsupported::")?.strip_suffix(','));
+    names.map(str::to_owned).collect()
+}
+
+/// Every row through Ropeway; returns what it skipped.
+fn remote(family: &str) -> BTreeSet<String> {
+    let server = Server::start();
+    let outcome = Program::remote(c_program(&format!("errors/{family}")), server.url()).run();
+    let table = Table::of(&outcome);
+    let refused = unsupported();
+    let judged = table.rows.iter().filter(|row| !refused.contains(row.function()));
+    let wrong: Vec<_> = judged
+        .filter(|row| !row.is_right())
+        .map(|row| format!("{}: expected {}, found {}", row.call, row.allowed.join(" or "), row.came()))
+        .collect();
+    assert!(wrong.is_empty() && table.ended, "{}\n{}", wrong.join("\n"), outcome.stderr);
+    let mut calls: Vec<_> = table.rows.iter().map(|row| &row.call).collect();
+    calls.sort_unstable();
+    let twice = calls.windows(2).find(|pair| pair[0] == pair[1]);
+    assert!(twice.is_none(), "there twice: {twice:?}");
+    table.skipped
+}
+
+/// The rows natively, against the list of departures. A program that crashes goes on behind the row where it did.
+fn native(family: &str) -> BTreeSet<String> {
+    let (mut departures, mut skipped) = (BTreeSet::new(), BTreeSet::new());
+    let mut passed_over = 0;
+    loop {
+        let program = Program::native(c_program(&format!("errors/{family}")));
+        let outcome = program.args(["native".to_owned(), passed_over.to_string()]).run();
+        let table = Table::of(&outcome);
+        if table.platform != "Portable Computing Language" {
+            return table.skipped;
+        }
+        skipped.extend(table.skipped);
+        for row in table.rows.iter().filter(|row| !row.is_right()) {
+            departures.insert(format!("{family} | {} | {}", row.call, row.came()));
+        }
+        passed_over += table.rows.len();
+        if table.ended {
+            break;
+        }
+        let crashed = !outcome.status.success() && table.rows.last().is_some_and(|row| row.came.is_none());
+        assert!(crashed, "{}{}", outcome.stdout, outcome.stderr);
+    }
+    let list = fs::read_to_string(root().join("tests/c/errors/pocl.departures")).unwrap();
+    let of_family = |line: &&str| line.split(" | ").next() == Some(family);
+    let listed: BTreeSet<_> = list.lines().filter(of_family).map(str::to_owned).collect();
+    let missing: Vec<_> = departures.difference(&listed).map(|line| format!("+{line}")).collect();
+    let needless: Vec<_> = listed.difference(&departures).map(|line| format!("-{line}")).collect();
+    let change = [missing, needless].concat();
+    assert!(change.is_empty(), "tests/c/errors/pocl.departures should have:\n{}", change.join("\n"));
+    skipped
+}
+
+fn check(family: &str) {
+    let natively = native(family);
+    let through_ropeway = remote(family);
+    let refused = unsupported();
+    let offered = |what: &&String| !refused.iter().any(|function| what.starts_with(function));
+    let more: Vec<_> = through_ropeway.difference(&natively).filter(offered).collect();
+    assert!(more.is_empty(), "left out through Ropeway, but not natively: {more:#?}");
+}
+
+macro_rules! families {
+    ($($family:ident)*) => {$(
+        #[test]
+        fn $family() {
+            check(stringify!($family));
+        }
+    )*};
+}
+
+families! { context event kernel program queue rectangles transfers }
