@@ -134,6 +134,19 @@ int main(void)
     returns("argument: null", clSetKernelArgSVMPointer(kernel, 0, NULL), CL_SUCCESS);
     returns("argument: within", clSetKernelArgSVMPointer(kernel, 0, m + 4), CL_SUCCESS);
 
+    cl_bool yes = CL_TRUE, no = CL_FALSE;
+    const cl_kernel_exec_info TOLD = CL_KERNEL_EXEC_INFO_SVM_PTRS, SYSTEM = CL_KERNEL_EXEC_INFO_SVM_FINE_GRAIN_SYSTEM;
+    returns("information: null kernel", clSetKernelExecInfo(NULL, TOLD, sizeof m, &m), CL_INVALID_KERNEL);
+    returns("information: unknown", clSetKernelExecInfo(kernel, 0x7fff, sizeof m, &m), CL_INVALID_VALUE);
+    returns("information: null", clSetKernelExecInfo(kernel, TOLD, sizeof m, NULL), CL_INVALID_VALUE);
+    returns("information: none", clSetKernelExecInfo(kernel, TOLD, 0, &m), CL_INVALID_VALUE);
+    returns("information: part of a pointer", clSetKernelExecInfo(kernel, TOLD, 12, pointers), CL_INVALID_VALUE);
+    returns("information: not shared", clSetKernelExecInfo(kernel, TOLD, sizeof outside, outside), CL_INVALID_VALUE);
+    returns("information: a pointer", clSetKernelExecInfo(kernel, TOLD, sizeof m, &m), CL_SUCCESS);
+    returns("information: all memory", clSetKernelExecInfo(kernel, SYSTEM, sizeof yes, &yes), CL_INVALID_OPERATION);
+    returns("information: not all memory", clSetKernelExecInfo(kernel, SYSTEM, sizeof no, &no), CL_SUCCESS);
+    returns("information: of another size", clSetKernelExecInfo(kernel, SYSTEM, 1, &no), CL_INVALID_VALUE);
+
     cl_mem buffer = clCreateBuffer(context, CL_MEM_USE_HOST_PTR, 4097, m, &status);
     returns("buffer: larger", buffer ? CL_SUCCESS : status, CL_INVALID_BUFFER_SIZE);
     buffer = clCreateBuffer(context, CL_MEM_USE_HOST_PTR, 4096, m + 8, &status);

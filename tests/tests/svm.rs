@@ -24,6 +24,11 @@ fn each_function_does_what_it_does_natively() {
     same("svm");
 }
 
+#[test]
+fn pointers_in_memory_mean_the_same_on_the_device() {
+    same("svm_list");
+}
+
 /// Not compared with PoCL, which crashes in some of them.
 #[test]
 fn errors_are_those_of_the_specification() {

@@ -8,7 +8,7 @@ use ropeway_abi::{
     CL_INVALID_PROGRAM_EXECUTABLE,
 };
 use ropeway_protocol::ids::{KernelId, MemoryId};
-use ropeway_protocol::messages::{CreateKernel, ReleaseKernel, SetKernelArg};
+use ropeway_protocol::messages::{CreateKernel, ReleaseKernel, SetKernelArg, SetKernelSvmPointers};
 use ropeway_protocol::types::{ArgKind, ArgValue, KernelInfo};
 use smallvec::SmallVec;
 
@@ -118,6 +118,15 @@ impl Kernel {
 
     fn connection(&self) -> &Arc<Connection> {
         self.program.context().connection()
+    }
+
+    /// Tells which shared virtual memory it uses beside that of its arguments (CL_KERNEL_EXEC_INFO_SVM_PTRS).
+    ///
+    /// # Errors
+    /// [`crate::SERVER_LOST`].
+    pub fn set_svm_pointers(&self, regions: &[Region]) -> Result<()> {
+        let pointers = regions.iter().map(Region::place).collect();
+        self.connection().post(&SetKernelSvmPointers { kernel: self.id, pointers })
     }
 
     /// Sets an argument (clSetKernelArg); goes over the link only when the value is another than before.

@@ -167,7 +167,7 @@ functions! {
     svm::clEnqueueSVMUnmap,
     unsupported::clCreateSamplerWithProperties,
     svm::clSetKernelArgSVMPointer,
-    unsupported::clSetKernelExecInfo,
+    svm::clSetKernelExecInfo,
     unsupported::clGetKernelSubGroupInfoKHR,
     unsupported::clCloneKernel,
     unsupported::clCreateProgramWithIL,

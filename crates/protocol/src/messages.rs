@@ -162,6 +162,9 @@ messages! {
     post 131 create_svm_buffer: CreateSvmBuffer {
         memory: MemoryId, svm: MemoryId, flags: u64, offset: u64, size: u64,
     };
+    /// Tells which shared virtual memory a kernel uses without having it as an argument (CL_KERNEL_EXEC_INFO_SVM_PTRS): addresses by
+    /// their offsets.
+    post 132 set_kernel_svm_pointers: SetKernelSvmPointers { kernel: KernelId, pointers: Vec<(MemoryId, u64)> };
 
     // The link.
 

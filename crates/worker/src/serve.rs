@@ -350,6 +350,10 @@ impl Serve for Session {
         self.make_svm_buffer(&m)
     }
 
+    fn set_kernel_svm_pointers(&mut self, m: SetKernelSvmPointers) -> Result<(), End> {
+        self.tell_of_svm(&m)
+    }
+
     fn ping(&mut self, m: Ping, call: CallId<()>, _tail: &mut dyn Tail) -> Result<(), End> {
         if m.answer as usize > MAX_TAIL {
             return Err(End::refused(format_args!("a ping for {} bytes", m.answer)));

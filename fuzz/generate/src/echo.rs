@@ -131,6 +131,7 @@ impl Serve for Echo {
         subscribe Subscribe,
         watch_progress WatchProgress,
         create_svm_buffer CreateSvmBuffer,
+        set_kernel_svm_pointers SetKernelSvmPointers,
         goodbye Goodbye,
     }
 

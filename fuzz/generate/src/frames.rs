@@ -114,7 +114,7 @@ pub const MESSAGES: &[Generator] = generators! { ropeway_protocol::MESSAGES:
     post CopyBuffer, post FillBuffer, post Marker, post Barrier,
     post CreateUserEvent, post SetUserEventStatus, post ReleaseEvent, post Subscribe, post WatchProgress, call DeviceTimer,
     call Finish, call WaitForEvents,
-    call SvmAlloc, post CreateSvmBuffer,
+    call SvmAlloc, post CreateSvmBuffer, post SetKernelSvmPointers,
     call Ping, post Goodbye,
 };
 

@@ -5,11 +5,12 @@ use std::ptr;
 
 use ropeway_abi::{
     CL_COMMAND_SVM_MEMCPY, CL_COMMAND_SVM_MEMFILL, CL_DEVICE_SVM_CAPABILITIES, CL_DEVICE_SVM_COARSE_GRAIN_BUFFER,
-    CL_FALSE, CL_INVALID_ARG_INDEX, CL_INVALID_ARG_VALUE, CL_INVALID_OPERATION, CL_INVALID_VALUE, CL_MAP_READ,
-    CL_MAP_WRITE, CL_MAP_WRITE_INVALIDATE_REGION, CL_MEM_COPY_OVERLAP, CL_MEM_READ_ONLY, CL_MEM_READ_WRITE,
-    CL_MEM_SVM_ATOMICS, CL_MEM_SVM_FINE_GRAIN_BUFFER, CL_MEM_WRITE_ONLY, CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED,
-    CL_MIGRATE_MEM_OBJECT_HOST, cl_bool, cl_command_queue, cl_context, cl_event, cl_int, cl_kernel, cl_map_flags,
-    cl_mem_migration_flags, cl_svm_mem_flags, cl_uint,
+    CL_FALSE, CL_INVALID_ARG_INDEX, CL_INVALID_ARG_VALUE, CL_INVALID_OPERATION, CL_INVALID_VALUE,
+    CL_KERNEL_EXEC_INFO_SVM_FINE_GRAIN_SYSTEM, CL_KERNEL_EXEC_INFO_SVM_PTRS, CL_MAP_READ, CL_MAP_WRITE,
+    CL_MAP_WRITE_INVALIDATE_REGION, CL_MEM_COPY_OVERLAP, CL_MEM_READ_ONLY, CL_MEM_READ_WRITE, CL_MEM_SVM_ATOMICS,
+    CL_MEM_SVM_FINE_GRAIN_BUFFER, CL_MEM_WRITE_ONLY, CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED,
+    CL_MIGRATE_MEM_OBJECT_HOST, cl_bool, cl_command_queue, cl_context, cl_event, cl_int, cl_kernel,
+    cl_kernel_exec_info, cl_map_flags, cl_mem_migration_flags, cl_svm_mem_flags, cl_uint,
 };
 use ropeway_client::kernel::Arg;
 use ropeway_client::region;
@@ -298,6 +299,62 @@ pub unsafe extern "C" fn clEnqueueSVMMigrateMem(
         }
         request.run(&queue, |order| queue.client.enqueue_svm_migrate(order))
     })
+}
+
+/// clSetKernelExecInfo.
+pub unsafe extern "C" fn clSetKernelExecInfo(
+    kernel: cl_kernel,
+    name: cl_kernel_exec_info,
+    size: usize,
+    value: *const c_void,
+) -> cl_int {
+    guard::status("clSetKernelExecInfo", || {
+        let kernel = Handle::<Kernel>::find(kernel)?;
+        // CL_INVALID_OPERATION if no devices in the context associated with kernel support SVM.
+        if !kernel.program.context.devices.iter().any(|device| supports(device)) {
+            return Err(CL_INVALID_OPERATION);
+        }
+        match name {
+            // SAFETY: the caller's promise.
+            CL_KERNEL_EXEC_INFO_SVM_PTRS => unsafe { set_exec_info_pointers(&kernel, size, value) },
+            CL_KERNEL_EXEC_INFO_SVM_FINE_GRAIN_SYSTEM => {
+                // CL_INVALID_VALUE if param_value is NULL or if the size specified by param_value_size is not valid.
+                if value.is_null() || size != size_of::<cl_bool>() {
+                    return Err(CL_INVALID_VALUE);
+                }
+                // CL_INVALID_OPERATION if param_value is CL_TRUE but no devices support fine-grain system SVM allocations: none does
+                // from another machine. CL_FALSE is what they do anyway.
+                // SAFETY: the caller's promise; of the size just checked.
+                if unsafe { value.cast::<cl_bool>().read_unaligned() } == CL_FALSE {
+                    Ok(())
+                } else {
+                    Err(CL_INVALID_OPERATION)
+                }
+            }
+            // CL_INVALID_VALUE if param_name is not valid.
+            _ => Err(CL_INVALID_VALUE),
+        }
+    })
+}
+
+/// clSetKernelExecInfo with CL_KERNEL_EXEC_INFO_SVM_PTRS.
+///
+/// # Errors
+/// CL_INVALID_VALUE if param_value is NULL or param_value_size is not that of a list of pointers; if one of them is not in shared
+/// virtual memory.
+///
+/// # Safety
+/// `value` is null or valid for reads of `size` bytes.
+unsafe fn set_exec_info_pointers(kernel: &Kernel, size: usize, value: *const c_void) -> Result<(), cl_int> {
+    if value.is_null() || size == 0 || !size.is_multiple_of(size_of::<*const c_void>()) {
+        return Err(CL_INVALID_VALUE);
+    }
+    let list = value.cast::<*const c_void>();
+    // SAFETY: the caller's promise; below the size.
+    let pointers = (0..size / size_of::<*const c_void>()).map(|index| unsafe { list.add(index).read_unaligned() });
+    let context = &kernel.program.context.client;
+    let regions = pointers.map(|pointer| context.svm_region(pointer.addr(), 0)?.ok_or(CL_INVALID_VALUE));
+    kernel.client.set_svm_pointers(&regions.collect::<Result<Vec<_>, cl_int>>()?)
 }
 
 /// clSetKernelArgSVMPointer.

@@ -73,7 +73,6 @@ unsupported! {
     // OpenCL 2.0 and later.
     create clCreatePipe(A B C D E);
     status clGetPipeInfo(A B C D E);
-    status clSetKernelExecInfo(A B C D);
     status clGetKernelSubGroupInfoKHR(A B C D E F G H);
     status clGetKernelSubGroupInfo(A B C D E F G H);
     create clCloneKernel(A);

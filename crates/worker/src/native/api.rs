@@ -112,6 +112,7 @@ api! {
     clEnqueueSVMMemFill: clEnqueueSVMMemFill_t;
     clEnqueueSVMUnmap: clEnqueueSVMUnmap_t;
     clSetKernelArgSVMPointer: clSetKernelArgSVMPointer_t;
+    clSetKernelExecInfo: clSetKernelExecInfo_t;
 }
 
 static API: OnceLock<Api> = OnceLock::new();

@@ -72,6 +72,22 @@ impl Kernel {
         check(unsafe { set(self.0, index, pointer.cast_const().cast()) })
     }
 
+    /// Tells which shared virtual memory it uses beside that of its arguments (CL_KERNEL_EXEC_INFO_SVM_PTRS).
+    ///
+    /// # Errors
+    /// What the native call returned; CL_INVALID_VALUE for what is no such memory or behind its end.
+    pub fn set_svm_pointers(&mut self, places: &[(&Memory, u64)]) -> Result<(), Status> {
+        let pointer = |(memory, offset): &(&Memory, u64)| {
+            let (offset, _) = memory.range(*offset, 0)?;
+            Ok(memory.as_svm().ok_or(cl::CL_INVALID_VALUE)?.at(offset))
+        };
+        let pointers = places.iter().map(pointer).collect::<Result<Vec<*mut u8>, Status>>()?;
+        let set = api().clSetKernelExecInfo.ok_or(cl::CL_INVALID_OPERATION)?;
+        let size = size_of_val(pointers.as_slice());
+        // SAFETY: the kernel is alive; the list has the announced size.
+        check(unsafe { set(self.0, cl::CL_KERNEL_EXEC_INFO_SVM_PTRS, size, pointers.as_ptr().cast()) })
+    }
+
     /// Gives an argument so many bytes of local memory.
     ///
     /// # Errors

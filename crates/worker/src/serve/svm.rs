@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use ropeway_abi as cl;
 use ropeway_protocol::CallId;
 use ropeway_protocol::ids::MemoryId;
-use ropeway_protocol::messages::{CreateSvmBuffer, SvmAlloc};
+use ropeway_protocol::messages::{CreateSvmBuffer, SetKernelSvmPointers, SvmAlloc};
 use ropeway_protocol::types::Status;
 
 use super::buffers::DEVICE_FLAGS;
@@ -14,7 +14,7 @@ use crate::error::End;
 use crate::job::Job;
 use crate::native::{self, Waits};
 use crate::objects::{Memory, MemoryKind, lock};
-use crate::session::{Lane, Session};
+use crate::session::{Lane, Session, unknown};
 
 /// The largest page of any client, and the largest alignment that is passed on.
 const MAX_ALIGNMENT: u32 = 1 << 21;
@@ -122,6 +122,25 @@ impl Session {
         // Its bytes are those of the memory, which count already.
         let (native, kind) = (make().map(Arc::new), MemoryKind::Buffer(m.size));
         self.claim_memory(m.memory, Arc::new(Memory { native, context: svm.context.clone(), kind, charged: 0 }))
+    }
+
+    /// CL_KERNEL_EXEC_INFO_SVM_PTRS.
+    ///
+    /// # Errors
+    /// There is no such kernel, or no such memory.
+    pub fn tell_of_svm(&mut self, m: &SetKernelSvmPointers) -> Result<(), End> {
+        let memory = |(id, _): &(MemoryId, u64)| self.memory(*id).cloned();
+        let memory = m.pointers.iter().map(memory).collect::<Result<Vec<_>, End>>()?;
+        let kernel = self.kernels.get_mut(&m.kernel).ok_or_else(|| unknown(m.kernel))?;
+        let places = m.pointers.iter().zip(&memory).map(|((_, offset), memory)| {
+            memory.native.as_deref().map(|native| (native, *offset)).map_err(|status| *status)
+        });
+        let places = places.collect::<Result<Vec<_>, Status>>();
+        if let (Ok(native), Ok(places)) = (&mut kernel.native, places) {
+            // What the native implementation makes of addresses of its own memory concerns its launches alone.
+            let _ = native.set_svm_pointers(&places);
+        }
+        Ok(())
     }
 
     /// Frees shared virtual memory once all that was enqueued until now has ended: the call of a blocking write returns before that, and an
