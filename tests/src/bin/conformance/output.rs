@@ -94,7 +94,7 @@ impl<'a> Output<'a> {
             _ if line.contains("is not supported in offline compiler execution path") => {
                 open.verdict = Some(Verdict::Skip);
             }
-            _ if open.note.is_empty() && complains(line) => {
+            _ if complaint(line) > complaint(&open.note) => {
                 open.note = line.chars().map(|c| if c.is_control() { ' ' } else { c }).take(NOTE).collect();
             }
             _ => {}
@@ -130,9 +130,18 @@ impl<'a> Output<'a> {
     }
 }
 
-fn complains(line: &str) -> bool {
-    let line = line.to_ascii_lowercase();
-    ["error", "fail", "expected", "mismatch", "ropeway:"].iter().any(|word| line.contains(word))
+/// How much like a complaint a line is.
+fn complaint(line: &str) -> u32 {
+    if line.starts_with("ERROR") || line.starts_with("ropeway:") {
+        return 2;
+    }
+    let lower = line.to_ascii_lowercase();
+    u32::from(["error:", "fail", "expected", "mismatch"].iter().any(|word| lower.contains(word)))
+}
+
+/// Whether a line says that the session with the server is over: no later sub-test of this process can pass.
+pub fn is_lost(line: &str) -> bool {
+    line.starts_with("ropeway: the server ") && line.contains(" is lost")
 }
 
 /// The sub-tests that a program lists when asked to: each on a line of its own after a tab.
@@ -185,7 +194,7 @@ mod tests {
     fn each_way_to_end_is_told_apart() {
         let text = "Initializing random seed to 0.\n\
                     one...\none passed\n\
-                    two...\nERROR: clFinish failed! (CL_INVALID_VALUE from a.cpp:1)\nERROR: another\ntwo FAILED\n\
+                    two...\nexpected 1\nERROR: clFinish failed! (CL_INVALID_VALUE from a.cpp:1)\nERROR: another\ntwo FAILED\n\
                     three...\nno such thing here\nthree test not supported\n\
                     four...\nfour skipped (requires at least OpenCL version 3.1, but the device reports OpenCL version 3.0)\n\
                     five...\nERROR: Unable to create testing context! (CL_OUT_OF_RESOURCES from b.cpp:2)\n\
@@ -196,7 +205,7 @@ mod tests {
         assert_eq!(verdicts(&ended), expected);
         assert_eq!(last.map(|last| last.verdict), Some(Skip));
         assert_eq!(ended[1].note, "ERROR: clFinish failed! (CL_INVALID_VALUE from a.cpp:1)");
-        assert!((ended[1].seconds - 4.0).abs() < 1e-9);
+        assert!((ended[1].seconds - 5.0).abs() < 1e-9);
     }
 
     #[test]
@@ -227,6 +236,12 @@ mod tests {
         let crashed = output.close(Some(Verdict::Crash), at(3)).map(|ended| ended.verdict);
         assert_eq!(crashed, Some(Verdict::Crash));
         assert_eq!(output.open_since(), None);
+    }
+
+    #[test]
+    fn a_lost_server_is_noticed() {
+        assert!(is_lost("ropeway: the server tcp://127.0.0.1:1 is lost: it closed the connection; see its log"));
+        assert!(!is_lost("ropeway: clCreatePipe is not supported by this release of Ropeway"));
     }
 
     #[test]

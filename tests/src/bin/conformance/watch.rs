@@ -39,7 +39,7 @@ pub struct Run<'a> {
 pub enum End {
     /// By itself and with results.
     Finished,
-    /// By a signal, or before it had results.
+    /// By a signal, before it had results, or of a worker that did.
     Crashed,
     /// A sub-test took too long.
     Hung,
@@ -162,8 +162,12 @@ impl Run<'_> {
                         // A log that cannot be written costs nothing but the log.
                         let _ = log.write_all(&line);
                     }
-                    if let Some(ended) = output.line(&String::from_utf8_lossy(&line), begin.elapsed()) {
+                    let line = String::from_utf8_lossy(&line);
+                    if let Some(ended) = output.line(&line, begin.elapsed()) {
                         each(ended);
+                    }
+                    if output::is_lost(&line) {
+                        return Some(End::Crashed);
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => return Some(end),
