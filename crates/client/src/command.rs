@@ -6,7 +6,9 @@ use ropeway_abi::{
     CL_COMMAND_BARRIER, CL_COMMAND_COPY_BUFFER, CL_COMMAND_COPY_BUFFER_RECT, CL_COMMAND_FILL_BUFFER, CL_COMMAND_MARKER,
 };
 use ropeway_protocol::Post;
-use ropeway_protocol::messages::{Barrier, CopyBuffer, CopyBufferRect, EnqueueKernel, FillBuffer, Marker};
+use ropeway_protocol::messages::{
+    Barrier, CopyBuffer, CopyBufferRect, EnqueueKernel, FillBuffer, LaunchKernel, Marker, SuggestedLocalSize,
+};
 use ropeway_protocol::types::{BufferRect, Command, NdRange};
 
 use crate::Result;
@@ -81,6 +83,36 @@ impl Queue {
         order: Order<'_>,
     ) -> Result<Enqueued> {
         self.enqueue(order, command, |command| EnqueueKernel { command, kernel: kernel.id(), range })
+    }
+
+    /// As [`Queue::enqueue_kernel`], for a launch with groups of more work-items than the device says of the kernel, which it
+    /// may take all the same: waits for the server's word on it.
+    ///
+    /// # Errors
+    /// What the native call returned, [`crate::SERVER_LOST`].
+    pub fn launch_kernel(
+        self: &Arc<Self>,
+        kernel: &Kernel,
+        range: NdRange,
+        command: u32,
+        order: Order<'_>,
+    ) -> Result<Enqueued> {
+        let items = range.local.iter().flatten().take(usize::from(range.dims)).product();
+        if kernel.takes(items) {
+            return self.enqueue_kernel(kernel, range, command, order);
+        }
+        let (wire, event) = self.order(order, command, false);
+        self.connection().call(&LaunchKernel { command: wire, kernel: kernel.id(), range })?;
+        kernel.note_taken(items);
+        Ok(event)
+    }
+
+    /// The local size that the device would choose for a launch (clGetKernelSuggestedLocalWorkSizeKHR).
+    ///
+    /// # Errors
+    /// What the native call returned, [`crate::SERVER_LOST`].
+    pub fn suggested_local_size(&self, kernel: &Kernel, range: NdRange) -> Result<[u64; 3]> {
+        self.connection().call(&SuggestedLocalSize { queue: self.id(), kernel: kernel.id(), range })
     }
 
     /// Copies `size` bytes between buffers (clEnqueueCopyBuffer).

@@ -1,6 +1,7 @@
 //! Kernels.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ropeway_abi::{
@@ -8,8 +9,10 @@ use ropeway_abi::{
     CL_INVALID_PROGRAM_EXECUTABLE,
 };
 use ropeway_protocol::ids::{KernelId, MemoryId};
-use ropeway_protocol::messages::{CreateKernel, ReleaseKernel, SetKernelArg, SetKernelSvmPointers};
-use ropeway_protocol::types::{ArgKind, ArgValue, KernelInfo};
+use ropeway_protocol::messages::{
+    CloneKernel, CreateKernel, KernelSubGroupInfo, ReleaseKernel, SetKernelArg, SetKernelSvmPointers,
+};
+use ropeway_protocol::types::{ArgKind, ArgValue, KernelInfo, WorkGroupInfo};
 use smallvec::SmallVec;
 
 use crate::Result;
@@ -17,6 +20,7 @@ use crate::connection::{Connection, lock};
 use crate::memory::Memory;
 use crate::program::{Build, Program};
 use crate::svm::Region;
+use crate::system::Device;
 
 /// A kernel.
 pub struct Kernel {
@@ -28,7 +32,14 @@ pub struct Kernel {
     /// What the server has for each argument.
     args: Mutex<Vec<Option<Sent>>>,
     unset: AtomicUsize,
+    /// The most work-items of a group that a launch was taken with, beyond what the device says of the kernel.
+    taken: AtomicU64,
+    /// Answers to queries about sub-groups.
+    sub_groups: Mutex<HashMap<SubGroupQuery, Result<Vec<u64>>>>,
 }
+
+/// A query of clGetKernelSubGroupInfo: device, name, input and room for how many values.
+type SubGroupQuery = (u32, u32, Vec<u64>, u32);
 
 impl std::fmt::Debug for Kernel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -50,7 +61,7 @@ pub enum Arg<'a> {
 }
 
 /// An argument's value as the server has it.
-#[derive(PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 enum Sent {
     Bytes(SmallVec<[u8; 16]>),
     Memory(Option<MemoryId>),
@@ -64,21 +75,78 @@ impl Kernel {
     /// # Errors
     /// CL_INVALID_PROGRAM_EXECUTABLE, CL_INVALID_KERNEL_NAME, [`crate::SERVER_LOST`].
     pub fn new(program: &Arc<Program>, name: &str) -> Result<Arc<Self>> {
-        let build = program.build_state().filter(|b| b.is_executable()).ok_or(CL_INVALID_PROGRAM_EXECUTABLE)?;
+        let build = program.finished_build().filter(|b| b.is_executable()).ok_or(CL_INVALID_PROGRAM_EXECUTABLE)?;
         let index = build.kernels().iter().position(|k| k.name == name).ok_or(CL_INVALID_KERNEL_NAME)?;
         let args = build.kernels()[index].args.len();
         let connection = program.context().connection();
         let id = KernelId(connection.new_id());
         connection.post(&CreateKernel { kernel: id, program: program.id(), name })?;
         program.attach_kernel();
-        Ok(Arc::new(Self {
+        Ok(Self::made(id, program, build, index, (0..args).map(|_| None).collect()))
+    }
+
+    fn made(
+        id: KernelId,
+        program: &Arc<Program>,
+        build: Arc<Build>,
+        index: usize,
+        args: Vec<Option<Sent>>,
+    ) -> Arc<Self> {
+        let unset = args.iter().filter(|arg| arg.is_none()).count();
+        Arc::new(Self {
             id,
             program: Arc::clone(program),
             build,
             index,
-            args: Mutex::new((0..args).map(|_| None).collect()),
-            unset: AtomicUsize::new(args),
-        }))
+            args: Mutex::new(args),
+            unset: AtomicUsize::new(unset),
+            taken: AtomicU64::new(0),
+            sub_groups: Mutex::default(),
+        })
+    }
+
+    /// Makes a kernel like this one, with the same arguments (clCloneKernel).
+    ///
+    /// # Errors
+    /// [`crate::SERVER_LOST`].
+    pub fn copy(&self) -> Result<Arc<Self>> {
+        // Under the lock, so that the server copies what is copied here.
+        let args = lock(&self.args);
+        let id = KernelId(self.connection().new_id());
+        self.connection().post(&CloneKernel { kernel: id, source: self.id })?;
+        self.program.attach_kernel();
+        Ok(Self::made(id, &self.program, Arc::clone(&self.build), self.index, args.clone()))
+    }
+
+    /// What is known of it on a device.
+    pub fn work_group(&self, device: &Arc<Device>) -> Option<WorkGroupInfo> {
+        self.build.work_group(self.info(), device)
+    }
+
+    /// Whether a launch with groups of so many work-items is known to be taken, though the device says less of the kernel.
+    pub fn takes(&self, items: u64) -> bool {
+        items <= self.taken.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_taken(&self, items: u64) {
+        self.taken.fetch_max(items, Ordering::Relaxed);
+    }
+
+    /// clGetKernelSubGroupInfo on one of its program's devices: `room` values at most. Asked once.
+    ///
+    /// # Errors
+    /// What the native call returned, [`crate::SERVER_LOST`].
+    pub fn sub_group_info(&self, device: &Device, name: u32, input: &[u64], room: u32) -> Result<Vec<u64>> {
+        let query = (device.index(), name, input.to_vec(), room);
+        if let Some(known) = lock(&self.sub_groups).get(&query) {
+            return known.clone();
+        }
+        let ask = KernelSubGroupInfo { kernel: self.id, device: query.0, name, input: input.to_vec(), room };
+        let answer = self.connection().call(&ask);
+        if !self.connection().is_lost() {
+            lock(&self.sub_groups).insert(query, answer.clone());
+        }
+        answer
     }
 
     /// Its program.
@@ -174,8 +242,10 @@ impl Kernel {
 fn check(kind: ArgKind, value: Arg<'_>) -> Result<()> {
     match (kind, value) {
         (ArgKind::Value(size), Arg::Bytes(bytes)) if bytes.len() != size as usize => Err(CL_INVALID_ARG_SIZE),
-        (ArgKind::Value(_) | ArgKind::Local | ArgKind::Other, Arg::Svm(_)) => Err(CL_INVALID_ARG_VALUE),
-        (ArgKind::Value(_), Arg::Local(_) | Arg::Memory(_)) => Err(CL_INVALID_ARG_VALUE),
+        (ArgKind::Value(_) | ArgKind::Unknown | ArgKind::Local | ArgKind::Other, Arg::Svm(_)) => {
+            Err(CL_INVALID_ARG_VALUE)
+        }
+        (ArgKind::Value(_) | ArgKind::Unknown, Arg::Local(_) | Arg::Memory(_)) => Err(CL_INVALID_ARG_VALUE),
         (ArgKind::Buffer, Arg::Bytes(_) | Arg::Local(_)) => Err(CL_INVALID_ARG_SIZE),
         (ArgKind::Local, Arg::Local(0)) => Err(CL_INVALID_ARG_SIZE),
         (ArgKind::Local, Arg::Bytes(_) | Arg::Memory(_)) => Err(CL_INVALID_ARG_VALUE),

@@ -1,26 +1,26 @@
 //! Programs.
 
-use std::collections::HashSet;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+mod build;
 
-use ropeway_abi::{
-    CL_BUILD_SUCCESS, CL_INVALID_PROGRAM_EXECUTABLE, CL_OUT_OF_RESOURCES, CL_PROGRAM_BINARY_TYPE_COMPILED_OBJECT,
-    CL_PROGRAM_BINARY_TYPE_LIBRARY,
-};
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+
+use ropeway_abi::{CL_INVALID_PROGRAM_EXECUTABLE, CL_OUT_OF_RESOURCES};
 use ropeway_protocol::content::ContentHash;
 use ropeway_protocol::ids::{ProgramId, TransferId};
 use ropeway_protocol::limits::CHUNK;
 use ropeway_protocol::messages::{
-    BuildProgram, CompileProgram, CreateProgramWithBinary, CreateProgramWithSource, LinkProgram, ProgramBinary,
-    PutContent, ReleaseProgram,
+    CreateProgramWithBinary, CreateProgramWithBuiltInKernels, CreateProgramWithIl, CreateProgramWithSource,
+    ProgramBinary, PutContent, ReleaseProgram, SetSpecializationConstant,
 };
-use ropeway_protocol::types::{BinaryFor, BinaryReply, BuildReply, Built, DeviceBuild, KernelInfo};
+use ropeway_protocol::types::{BinaryFor, BinaryReply, BuildReply};
 
-use crate::connection::{Connection, Incoming, Ticket, lock};
+pub use build::{Build, Pending, Step};
+
+use crate::connection::{Connection, Incoming, Ticket, lock, run_later};
 use crate::context::Context;
 use crate::host::{HostTarget, addresses};
-use crate::includes;
 use crate::system::Device;
 use crate::{Result, Status};
 
@@ -30,26 +30,48 @@ pub struct Program {
     sent: Mutex<Sent>,
     context: Arc<Context>,
     devices: Vec<Arc<Device>>,
-    source: Option<Arc<[u8]>>,
-    state: Mutex<Option<Arc<Build>>>,
-    /// Options of the last build, whatever came of it.
-    options: Mutex<String>,
+    origin: Origin,
+    state: Mutex<State>,
+    /// Told whenever a build ends.
+    ended: Condvar,
     kernels: AtomicUsize,
+    /// Whether the server has made it: a link makes its program.
+    made: AtomicBool,
+    on_release: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
+}
+
+/// What a program was made of.
+#[derive(Clone, Debug)]
+pub enum Origin {
+    /// Source text.
+    Source(Arc<[u8]>),
+    /// Intermediate language.
+    Il(Arc<[u8]>),
+    /// A binary for each device, in the order of the program's devices.
+    Binaries(Vec<Arc<[u8]>>),
+    /// Kernels that the devices have built in.
+    BuiltInKernels,
+    /// Compiled programs.
+    Programs,
 }
 
 /// A program as the server knows it.
 #[derive(Clone)]
 struct Sent {
     id: ProgramId,
-    /// The text that is compiled: the source with all that it includes. `None` for a program of binaries.
+    /// The text that is compiled: the source with all that it includes. `None` for a program that is not made of source.
     text: Option<Arc<[u8]>>,
 }
 
-/// What came of the last build.
-#[derive(Debug)]
-pub struct Build {
-    devices: Vec<Arc<Device>>,
-    built: Built,
+/// What is becoming of a program.
+#[derive(Default)]
+struct State {
+    /// What came of the builds so far.
+    build: Option<Arc<Build>>,
+    /// The devices that it is being built for.
+    building: Option<Vec<Arc<Device>>>,
+    /// Options of the last build, whatever came of it.
+    options: String,
 }
 
 impl std::fmt::Debug for Program {
@@ -66,7 +88,7 @@ impl Program {
     pub fn with_source(context: &Arc<Context>, source: Vec<u8>) -> Result<Arc<Self>> {
         let source = Arc::<[u8]>::from(source);
         let sent = Sent::create(context, Arc::clone(&source))?;
-        Ok(Self::new(sent, context, context.devices().to_vec(), Some(source)))
+        Ok(Self::new(sent, context, context.devices().to_vec(), Origin::Source(source)))
     }
 
     /// Makes a program of binaries, one for each device given. The second result is each binary's status (CL_SUCCESS or
@@ -77,53 +99,74 @@ impl Program {
     ) -> (Result<Arc<Self>>, Vec<Status>) {
         let connection = context.connection();
         let id = ProgramId(connection.new_id());
-        let named: Vec<BinaryFor> = binaries
-            .iter()
-            .map(|(device, binary)| BinaryFor {
-                device: device.index(),
-                hash: ContentHash::of(binary),
-                len: binary.len() as u64,
-            })
-            .collect();
-        let none = vec![0; binaries.len()];
-        let create = CreateProgramWithBinary { program: id, context: context.id(), binaries: named.clone() };
-        for _ in 0..2 {
-            match connection.call(&create) {
-                Err(status) => return (Err(status), none),
-                Ok(BinaryReply::Loaded { status, each }) => {
-                    let devices = binaries.iter().map(|(device, _)| Arc::clone(device)).collect();
-                    let program = if status == 0 {
-                        Ok(Self::new(Sent { id, text: None }, context, devices, None))
-                    } else {
-                        Err(status)
-                    };
-                    return (program, each);
-                }
-                Ok(BinaryReply::NeedContent(hashes)) => {
-                    let hashes: HashSet<_> = hashes.into_iter().collect();
-                    for (named, (_, binary)) in named.iter().zip(binaries) {
-                        if hashes.contains(&named.hash)
-                            && let Err(status) = connection.put_content(named.hash, binary)
-                        {
-                            return (Err(status), none);
-                        }
-                    }
-                }
+        let contents: Vec<_> = binaries.iter().map(|(_, binary)| (ContentHash::of(binary), *binary)).collect();
+        let named = binaries.iter().zip(&contents).map(|((device, binary), (hash, _))| BinaryFor {
+            device: device.index(),
+            hash: *hash,
+            len: binary.len() as u64,
+        });
+        let create = CreateProgramWithBinary { program: id, context: context.id(), binaries: named.collect() };
+        match connection.load(&contents, || connection.call(&create)) {
+            Err(status) => (Err(status), vec![0; binaries.len()]),
+            Ok((0, each)) => {
+                let devices = binaries.iter().map(|(device, _)| Arc::clone(device)).collect();
+                let origin = Origin::Binaries(binaries.iter().map(|(_, binary)| Arc::from(*binary)).collect());
+                (Ok(Self::new(Sent { id, text: None }, context, devices, origin)), each)
+            }
+            Ok((status, each)) => {
+                // What came to nothing still has its name there.
+                let _ = connection.post(&ReleaseProgram { program: id });
+                (Err(status), each)
             }
         }
-        crate::error!("the server {} lost a program binary while it was sent; try again", connection.endpoint());
-        (Err(CL_OUT_OF_RESOURCES), none)
     }
 
-    fn new(sent: Sent, context: &Arc<Context>, devices: Vec<Arc<Device>>, source: Option<Arc<[u8]>>) -> Arc<Self> {
+    /// Makes a program of intermediate language (clCreateProgramWithIL).
+    ///
+    /// # Errors
+    /// What the native call returned, [`crate::SERVER_LOST`].
+    pub fn with_il(context: &Arc<Context>, il: Vec<u8>) -> Result<Arc<Self>> {
+        let connection = context.connection();
+        let id = ProgramId(connection.new_id());
+        let hash = ContentHash::of(&il);
+        let create = CreateProgramWithIl { program: id, context: context.id(), il: hash };
+        let (status, _) = connection.load(&[(hash, &il)], || connection.call(&create))?;
+        let program =
+            Self::new(Sent { id, text: None }, context, context.devices().to_vec(), Origin::Il(Arc::from(il)));
+        if status == 0 { Ok(program) } else { Err(status) }
+    }
+
+    /// Makes a program of kernels that `devices` have built in; `names` has semicolons between them.
+    ///
+    /// # Errors
+    /// What the native call returned, [`crate::SERVER_LOST`].
+    pub fn with_built_in_kernels(context: &Arc<Context>, devices: &[Arc<Device>], names: &str) -> Result<Arc<Self>> {
+        let connection = context.connection();
+        let program = ProgramId(connection.new_id());
+        let create =
+            CreateProgramWithBuiltInKernels { program, context: context.id(), devices: indices(devices), names };
+        let answer = connection.call(&create);
+        let sent = Sent { id: program, text: None };
+        let program = Self::new(sent, context, devices.to_vec(), Origin::BuiltInKernels);
+        if let BuildReply::Built(built) = answer? {
+            // Some implementations want it built, and others do not.
+            let build = Build::new(devices.to_vec(), built);
+            lock(&program.state).build = Some(Arc::new(build)).filter(|build| build.is_executable());
+        }
+        Ok(program)
+    }
+
+    fn new(sent: Sent, context: &Arc<Context>, devices: Vec<Arc<Device>>, origin: Origin) -> Arc<Self> {
         Arc::new(Self {
             sent: Mutex::new(sent),
             context: Arc::clone(context),
             devices,
-            source,
+            made: AtomicBool::new(!matches!(origin, Origin::Programs)),
+            origin,
             state: Mutex::default(),
-            options: Mutex::default(),
+            ended: Condvar::new(),
             kernels: AtomicUsize::new(0),
+            on_release: Mutex::default(),
         })
     }
 
@@ -137,24 +180,24 @@ impl Program {
         &self.devices
     }
 
-    /// CL_PROGRAM_SOURCE without the final NUL; empty for a program of binaries.
+    /// What it was made of.
+    pub fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    /// CL_PROGRAM_SOURCE without the final NUL; empty for a program that was not made of source.
     pub fn source(&self) -> &[u8] {
-        self.source.as_deref().unwrap_or_default()
+        match &self.origin {
+            Origin::Source(source) => source,
+            _ => &[],
+        }
     }
 
-    /// Whether it was made of source text.
-    pub fn has_source(&self) -> bool {
-        self.source.is_some()
-    }
-
-    /// CL_PROGRAM_BUILD_OPTIONS of the last build.
-    pub fn options(&self) -> String {
-        lock(&self.options).clone()
-    }
-
-    /// What came of the last build, if there was one.
-    pub fn build_state(&self) -> Option<Arc<Build>> {
-        lock(&self.state).clone()
+    /// The binary that it was made with for this device.
+    fn given_binary(&self, device: &Arc<Device>) -> Option<&[u8]> {
+        let Origin::Binaries(binaries) = &self.origin else { return None };
+        let at = self.devices.iter().position(|one| Arc::ptr_eq(one, device))?;
+        binaries.get(at).map(|binary| &**binary)
     }
 
     /// Kernels that are attached to it: while there are any it cannot be built again.
@@ -175,120 +218,37 @@ impl Program {
         lock(&self.sent).id
     }
 
-    /// Sees to it that the server compiles the source with all that it includes now, and with these options.
-    fn include(&self, options: &str, headers: &[(String, Arc<Self>)]) -> Result<Sent> {
-        let headers: Vec<_> = headers.iter().map(|(name, program)| (name.as_str(), program.source())).collect();
-        let mut sent = lock(&self.sent);
-        if let (Some(source), Some(text)) = (&self.source, &sent.text) {
-            let wanted = includes::expand(source, options, &headers).map_or_else(|| Arc::clone(source), Arc::from);
-            if wanted != *text {
-                let before = std::mem::replace(&mut *sent, Sent::create(&self.context, wanted)?);
-                self.connection().post(&ReleaseProgram { program: before.id })?;
-            }
-        }
-        Ok(sent.clone())
-    }
-
     fn connection(&self) -> &Arc<Connection> {
         self.context.connection()
     }
 
-    /// Builds it for `devices` (clBuildProgram). Waits for the compiler; the source travels only to a server that does not
-    /// know it.
+    /// Sets a specialization constant (clSetProgramSpecializationConstant).
     ///
     /// # Errors
-    /// What the native build call returned (CL_BUILD_PROGRAM_FAILURE, CL_INVALID_BUILD_OPTIONS, ...), [`crate::SERVER_LOST`].
-    pub fn build(&self, devices: &[Arc<Device>], options: &str) -> Result<()> {
-        let indices = indices(devices);
-        self.translate(devices, options, &[], |program| {
-            self.connection().call(&BuildProgram { program, devices: indices.clone(), options })
-        })
+    /// What the native call returned, [`crate::SERVER_LOST`].
+    pub fn set_specialization_constant(&self, id: u32, value: &[u8]) -> Result<()> {
+        self.connection().call(&SetSpecializationConstant { program: self.id(), id, value })
     }
 
-    /// Compiles it for `devices`, to be linked later (clCompileProgram). `headers` are programs whose sources it may
-    /// include, under these names.
+    /// Calls `callback` when the program is no more; the last one registered comes first (clSetProgramReleaseCallback).
+    pub fn on_release(&self, callback: Box<dyn FnOnce() + Send>) {
+        lock(&self.on_release).push(callback);
+    }
+
+    /// Bytes of [`Self::binary`]: what was built, else what was given, else 0.
+    pub fn binary_size(&self, device: &Arc<Device>) -> usize {
+        let built = lock(&self.state).build.as_ref().and_then(|build| Some(build.for_device(device)?.binary_size));
+        built.map_or_else(|| self.given_binary(device).map_or(0, <[u8]>::len), |size| size as usize)
+    }
+
+    /// The binary for a device that it is built for, or was made with; empty where there is none.
     ///
     /// # Errors
-    /// What the native call returned (CL_COMPILE_PROGRAM_FAILURE, CL_INVALID_COMPILER_OPTIONS, ...),
-    /// [`crate::SERVER_LOST`].
-    pub fn compile(&self, devices: &[Arc<Device>], options: &str, headers: &[(String, Arc<Self>)]) -> Result<()> {
-        let indices = indices(devices);
-        self.translate(devices, options, headers, |program| {
-            self.connection().call(&CompileProgram { program, devices: indices.clone(), options })
-        })
-    }
-
-    /// Makes a program of compiled ones (clLinkProgram). The second result is what the native call returned: a link that
-    /// fails leaves a program with a log.
-    ///
-    /// # Errors
-    /// What the native call returned where there is no program, [`crate::SERVER_LOST`].
-    pub fn link(
-        context: &Arc<Context>,
-        devices: &[Arc<Device>],
-        inputs: &[Arc<Self>],
-        options: &str,
-    ) -> Result<(Arc<Self>, Status)> {
-        let connection = context.connection();
-        let id = ProgramId(connection.new_id());
-        let sent = Sent { id, text: None };
-        let program = Self::new(sent, context, devices.to_vec(), None);
-        options.clone_into(&mut lock(&program.options));
-        let inputs = inputs.iter().map(|input| input.id()).collect();
-        let link = LinkProgram { program: id, context: context.id(), devices: indices(devices), inputs, options };
-        match connection.call(&link)? {
-            BuildReply::Built(built) => {
-                let status = built.status;
-                *lock(&program.state) = Some(Arc::new(Build { devices: devices.to_vec(), built }));
-                Ok((program, status))
-            }
-            BuildReply::NeedContent(_) => {
-                crate::error!("the server {} asks for the source of a linked program", connection.endpoint());
-                Err(CL_OUT_OF_RESOURCES)
-            }
-        }
-    }
-
-    /// Has the server translate the source in the way that `ask` asks for, giving it the source where it lacks it.
-    fn translate(
-        &self,
-        devices: &[Arc<Device>],
-        options: &str,
-        headers: &[(String, Arc<Self>)],
-        ask: impl Fn(ProgramId) -> Result<BuildReply>,
-    ) -> Result<()> {
-        options.clone_into(&mut lock(&self.options));
-        *lock(&self.state) = None;
-        let devices = devices.to_vec();
-        let Sent { id, text } = self.include(options, headers)?;
-        let text = text.as_deref().unwrap_or_default();
-        for _ in 0..2 {
-            match ask(id)? {
-                BuildReply::Built(built) => {
-                    let status = built.status;
-                    *lock(&self.state) = Some(Arc::new(Build { devices, built }));
-                    return if status == 0 { Ok(()) } else { Err(status) };
-                }
-                BuildReply::NeedContent(hashes) => {
-                    for hash in hashes {
-                        if hash == ContentHash::of(text) {
-                            self.connection().put_content(hash, text)?;
-                        }
-                    }
-                }
-            }
-        }
-        crate::error!("the server {} lost a program source while it was sent; try again", self.connection().endpoint());
-        Err(CL_OUT_OF_RESOURCES)
-    }
-
-    /// The binary for a device that it is built for, or was made with.
-    ///
-    /// # Errors
-    /// CL_INVALID_PROGRAM_EXECUTABLE where there is none, [`crate::SERVER_LOST`].
+    /// What the native calls returned, [`crate::SERVER_LOST`].
     pub fn binary(&self, device: &Arc<Device>) -> Result<Vec<u8>> {
-        let state = self.build_state().ok_or(CL_INVALID_PROGRAM_EXECUTABLE)?;
-        let size = state.for_device(device).map_or(0, |d| d.binary_size) as usize;
+        let built = lock(&self.state).build.as_ref().and_then(|build| Some(build.for_device(device)?.binary_size));
+        let Some(size) = built else { return Ok(self.given_binary(device).unwrap_or_default().to_vec()) };
+        let size = usize::try_from(size).map_err(|_| CL_INVALID_PROGRAM_EXECUTABLE)?;
         if size == 0 {
             return Ok(Vec::new());
         }
@@ -349,32 +309,28 @@ impl Drop for Collected {
     }
 }
 
-impl Build {
-    /// The devices it was for.
-    pub fn devices(&self) -> &[Arc<Device>] {
-        &self.devices
-    }
-
-    /// What came of it on a device, if it was for that one.
-    pub fn for_device(&self, device: &Arc<Device>) -> Option<&DeviceBuild> {
-        let at = self.devices.iter().position(|d| Arc::ptr_eq(d, device))?;
-        self.built.devices.get(at)
-    }
-
-    /// Whether some device has something to run.
-    pub fn is_executable(&self) -> bool {
-        // What was compiled only, or linked to a library, is still to be linked.
-        let parts = [CL_PROGRAM_BINARY_TYPE_COMPILED_OBJECT, CL_PROGRAM_BINARY_TYPE_LIBRARY];
-        self.built.devices.iter().any(|d| d.status == CL_BUILD_SUCCESS && !parts.contains(&d.binary_type))
-    }
-
-    /// The kernels, in the native order.
-    pub fn kernels(&self) -> &[KernelInfo] {
-        &self.built.kernels
-    }
-}
-
 impl Connection {
+    /// Has the server make something of contents, which are sent where it lacks them; its status, and that of each.
+    fn load(
+        &self,
+        contents: &[(ContentHash, &[u8])],
+        ask: impl Fn() -> Result<BinaryReply>,
+    ) -> Result<(Status, Vec<Status>)> {
+        for _ in 0..2 {
+            match ask()? {
+                BinaryReply::Loaded { status, each } => return Ok((status, each)),
+                BinaryReply::NeedContent(hashes) => {
+                    let hashes: HashSet<_> = hashes.into_iter().collect();
+                    for (hash, content) in contents.iter().filter(|(hash, _)| hashes.contains(hash)) {
+                        self.put_content(*hash, content)?;
+                    }
+                }
+            }
+        }
+        crate::error!("the server {} lost a program while it was sent; try again", self.endpoint());
+        Err(CL_OUT_OF_RESOURCES)
+    }
+
     /// Gives the server a source or binary that it asked for.
     fn put_content(&self, hash: ContentHash, content: &[u8]) -> Result<()> {
         let total = content.len() as u64;
@@ -393,7 +349,17 @@ impl Connection {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // A lost server has dropped it already.
-        let _ = self.connection().post(&ReleaseProgram { program: self.id() });
+        if self.made.load(Ordering::Acquire) {
+            // A lost server has dropped it already.
+            let _ = self.connection().post(&ReleaseProgram { program: self.id() });
+        }
+        for callback in std::mem::take(&mut *lock(&self.on_release)).into_iter().rev() {
+            run_later(callback);
+        }
     }
+}
+
+/// Runs a callback of the application's, on the thread that all of them run on, after those that are due.
+pub fn notify(callback: impl FnOnce() + Send + 'static) {
+    run_later(callback);
 }

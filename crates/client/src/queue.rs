@@ -34,12 +34,28 @@ impl Queue {
     /// # Errors
     /// [`crate::SERVER_LOST`].
     pub fn new(context: &Arc<Context>, device: &Arc<Device>, properties: u64) -> Result<Arc<Self>> {
+        Self::with_hints(context, device, properties, 0, 0)
+    }
+
+    /// As [`Self::new`], with CL_QUEUE_PRIORITY_KHR and CL_QUEUE_THROTTLE_KHR, 0 for none.
+    ///
+    /// # Errors
+    /// [`crate::SERVER_LOST`].
+    pub fn with_hints(
+        context: &Arc<Context>,
+        device: &Arc<Device>,
+        properties: u64,
+        priority: u32,
+        throttle: u32,
+    ) -> Result<Arc<Self>> {
         let id = QueueId(context.connection().new_id());
         context.connection().post(&CreateQueue {
             queue: id,
             context: context.id(),
             device: device.index(),
             properties,
+            priority,
+            throttle,
         })?;
         let queue = Arc::new(Self {
             id,

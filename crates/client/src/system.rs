@@ -1,12 +1,13 @@
 //! All servers: their platforms and devices, as the application sees them.
 
-use std::sync::{Arc, Weak};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, Weak};
 
-use ropeway_protocol::handshake::Property;
-use ropeway_protocol::messages::DeviceTimer;
+use ropeway_protocol::handshake::{DEVICE_QUERIES, Property};
+use ropeway_protocol::messages::{CreateSubDevices, DeviceTimer, GetDeviceInfo, ReleaseSubDevice};
 
 use crate::config::{Config, Presentation};
-use crate::connection::Connection;
+use crate::connection::{Connection, lock};
 use crate::{Result, Status};
 
 /// The platforms of all servers that could be reached.
@@ -29,12 +30,22 @@ pub struct NativePlatform {
     index: u32,
 }
 
-/// One native device of one server.
+/// One native device of one server, or a part of one.
 #[derive(Debug)]
 pub struct Device {
     platform: Weak<Platform>,
     native: NativePlatform,
     index: u32,
+    part: Option<Part>,
+    /// Answers to queries that the handshake did not tell.
+    asked: Mutex<HashMap<u32, Result<Vec<u8>>>>,
+}
+
+/// What a part of a device has of its own.
+#[derive(Debug)]
+struct Part {
+    parent: Arc<Device>,
+    properties: Vec<Property>,
 }
 
 impl System {
@@ -92,8 +103,7 @@ impl Platform {
         Arc::new_cyclic(|platform| {
             let devices = natives.iter().flat_map(|native| {
                 let count = native.info().devices.len() as u32;
-                (0..count)
-                    .map(|index| Arc::new(Device { platform: Weak::clone(platform), native: native.clone(), index }))
+                (0..count).map(|index| Arc::new(Device::new(Weak::clone(platform), native.clone(), index, None)))
             });
             Self { devices: devices.collect(), native }
         })
@@ -146,6 +156,40 @@ impl PartialEq for NativePlatform {
 }
 
 impl Device {
+    fn new(platform: Weak<Platform>, native: NativePlatform, index: u32, part: Option<Part>) -> Self {
+        Self { platform, native, index, part, asked: Mutex::default() }
+    }
+
+    /// The device that it is a part of; `None` for a whole one.
+    pub fn parent(&self) -> Option<&Arc<Self>> {
+        self.part.as_ref().map(|part| &part.parent)
+    }
+
+    /// Into how many parts `properties`, a list that ends with 0, divide it (clCreateSubDevices).
+    ///
+    /// # Errors
+    /// What the native call returned, [`crate::SERVER_LOST`].
+    pub fn count_parts(&self, properties: &[i64]) -> Result<u32> {
+        Ok(self.divide_with(properties, false)?.count)
+    }
+
+    /// Its parts as `properties`, a list that ends with 0, divide it (clCreateSubDevices).
+    ///
+    /// # Errors
+    /// What the native call returned, [`crate::SERVER_LOST`].
+    pub fn divide(self: &Arc<Self>, properties: &[i64]) -> Result<Vec<Arc<Self>>> {
+        let parts = self.divide_with(properties, true)?.devices.into_iter().map(|made| {
+            let part = Part { parent: Arc::clone(self), properties: made.properties };
+            Arc::new(Self::new(Weak::clone(&self.platform), self.native.clone(), made.index, Some(part)))
+        });
+        Ok(parts.collect())
+    }
+
+    fn divide_with(&self, properties: &[i64], make: bool) -> Result<ropeway_protocol::types::SubDevices> {
+        let (platform, device) = (self.native_index(), self.index);
+        self.connection().call(&CreateSubDevices { platform, device, properties: properties.to_vec(), make })
+    }
+
     /// The platform that the application found it in.
     pub fn platform(&self) -> Option<Arc<Platform>> {
         self.platform.upgrade()
@@ -156,9 +200,38 @@ impl Device {
         &self.native
     }
 
-    /// What the native clGetDeviceInfo gave for `param`: bytes, or an error code. `None`: never asked.
+    /// What the native clGetDeviceInfo gave for `param`: bytes, or an error code. `None`: CL_INVALID_VALUE, or never asked.
     pub fn property(&self, param: u32) -> Option<std::result::Result<&[u8], Status>> {
-        find(&self.native.info().devices[self.index as usize].properties, param)
+        find(self.properties(), param)
+    }
+
+    fn properties(&self) -> &[Property] {
+        match &self.part {
+            Some(part) => &part.properties,
+            None => self.native.info().devices.get(self.index as usize).map_or(&[], |info| &info.properties),
+        }
+    }
+
+    /// What the native clGetDeviceInfo gives for `param`, which the handshake may not have told; asked once.
+    ///
+    /// # Errors
+    /// What the native call returned, [`crate::SERVER_LOST`].
+    pub fn ask(&self, param: u32) -> Result<Vec<u8>> {
+        if let Some(known) = self.property(param) {
+            return known.map(<[u8]>::to_vec);
+        }
+        if DEVICE_QUERIES.iter().any(|queries| queries.contains(&param)) {
+            return Err(ropeway_abi::CL_INVALID_VALUE);
+        }
+        if let Some(known) = lock(&self.asked).get(&param) {
+            return known.clone();
+        }
+        let (platform, device) = (self.native_index(), self.index);
+        let answer = self.connection().call(&GetDeviceInfo { platform, device, name: param });
+        if !self.connection().is_lost() {
+            lock(&self.asked).insert(param, answer.clone());
+        }
+        answer
     }
 
     /// A property that is a number of up to 8 bytes; 0 where the device does not have it.
@@ -204,6 +277,15 @@ impl Device {
     /// The native platform's index: its name in messages.
     pub(crate) fn native_index(&self) -> u32 {
         self.native.index
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        if self.part.is_some() {
+            // A lost server has dropped it already.
+            let _ = self.connection().post(&ReleaseSubDevice { platform: self.native_index(), device: self.index });
+        }
     }
 }
 

@@ -4,10 +4,10 @@ use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
 use ropeway_abi::{
-    CL_DEVICE_ADDRESS_BITS, CL_DEVICE_MAX_MEM_ALLOC_SIZE, CL_DEVICE_MAX_WORK_GROUP_SIZE, CL_DEVICE_MAX_WORK_ITEM_SIZES,
-    CL_DEVICE_NON_UNIFORM_WORK_GROUP_SUPPORT, CL_DEVICE_QUEUE_ON_HOST_PROPERTIES, CL_DEVICE_VERSION,
-    CL_INVALID_COMMAND_QUEUE, CL_INVALID_CONTEXT, CL_INVALID_DEVICE, CL_INVALID_EVENT, CL_INVALID_KERNEL,
-    CL_INVALID_MEM_OBJECT, CL_INVALID_PLATFORM, CL_INVALID_PROGRAM, CL_PLATFORM_NAME, cl_int,
+    CL_DEVICE_ADDRESS_BITS, CL_DEVICE_EXTENSIONS, CL_DEVICE_MAX_MEM_ALLOC_SIZE, CL_DEVICE_MAX_WORK_GROUP_SIZE,
+    CL_DEVICE_MAX_WORK_ITEM_SIZES, CL_DEVICE_NON_UNIFORM_WORK_GROUP_SUPPORT, CL_DEVICE_QUEUE_ON_HOST_PROPERTIES,
+    CL_DEVICE_VERSION, CL_INVALID_COMMAND_QUEUE, CL_INVALID_CONTEXT, CL_INVALID_DEVICE, CL_INVALID_EVENT,
+    CL_INVALID_KERNEL, CL_INVALID_MEM_OBJECT, CL_INVALID_PLATFORM, CL_INVALID_PROGRAM, CL_PLATFORM_NAME, cl_int,
 };
 use ropeway_client::{context, event, kernel, memory, program, queue, system};
 
@@ -25,6 +25,8 @@ pub struct Device {
     pub client: Arc<system::Device>,
     /// Platforms live for ever, so their handles need no reference.
     pub platform: Raw,
+    /// The device that it is a part of.
+    pub parent: Option<Handle<Device>>,
     pub limits: Limits,
 }
 
@@ -36,8 +38,8 @@ pub struct Limits {
     pub address_bits: u32,
     pub queue_properties: u64,
     pub non_uniform_work_groups: bool,
-    /// Since OpenCL 2.1 a launch of no work-items at all is no error.
-    pub empty_ranges: bool,
+    /// Its version of OpenCL: major and minor.
+    pub version: (u32, u32),
 }
 
 /// `cl_context`.
@@ -72,8 +74,6 @@ pub struct Program {
     pub client: Arc<program::Program>,
     pub context: Handle<Context>,
     pub devices: Vec<Handle<Device>>,
-    /// What it was made of, for each device, if it was made of binaries.
-    pub binaries: Vec<Vec<u8>>,
 }
 
 /// `cl_kernel`.
@@ -120,7 +120,7 @@ impl Platform {
         let platform = Handle::root(Self { client: Arc::clone(client), devices: OnceLock::new() })?;
         let devices = client.devices().iter().map(|device| {
             let raw = Raw::new(platform.raw());
-            Handle::new(&platform, Device { client: Arc::clone(device), platform: raw, limits: Limits::of(device) })
+            Handle::new(&platform, Device::new(Arc::clone(device), raw, None))
         });
         let devices = devices.collect::<Result<Vec<_>, _>>()?;
         // It was made just now, so this is the first time.
@@ -171,7 +171,25 @@ fn version_of(device: &system::Device) -> (u32, u32) {
     number.and_then(parse).unwrap_or((1, 0))
 }
 
+impl Device {
+    pub fn new(client: Arc<system::Device>, platform: Raw, parent: Option<Handle<Self>>) -> Self {
+        let limits = Limits::of(&client);
+        Self { client, platform, parent, limits }
+    }
+
+    /// Whether the native device has this extension.
+    pub fn has_extension(&self, name: &str) -> bool {
+        let extensions = self.client.property(CL_DEVICE_EXTENSIONS).and_then(Result::ok).and_then(text_of);
+        extensions.unwrap_or_default().split_ascii_whitespace().any(|one| one == name)
+    }
+}
+
 impl Limits {
+    /// Since OpenCL 2.1 a launch of no work-items at all is no error.
+    pub fn empty_ranges(&self) -> bool {
+        self.version >= (2, 1)
+    }
+
     fn of(device: &system::Device) -> Self {
         let sizes = device.property(CL_DEVICE_MAX_WORK_ITEM_SIZES).and_then(Result::ok).unwrap_or_default();
         let (sizes, _) = sizes.as_chunks();
@@ -182,7 +200,7 @@ impl Limits {
             address_bits: device.number(CL_DEVICE_ADDRESS_BITS) as u32,
             queue_properties: device.number(CL_DEVICE_QUEUE_ON_HOST_PROPERTIES),
             non_uniform_work_groups: device.number(CL_DEVICE_NON_UNIFORM_WORK_GROUP_SUPPORT) != 0,
-            empty_ranges: version_of(device) >= (2, 1),
+            version: version_of(device),
         }
     }
 }

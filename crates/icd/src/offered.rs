@@ -17,14 +17,6 @@ pub enum Answer {
     Masked(cl_ulong),
     /// A size_t.
     Size(usize),
-    /// A null handle.
-    Null,
-    /// An empty string.
-    EmptyString,
-    /// An empty array.
-    EmptyArray,
-    /// A property list with nothing in it: one 0.
-    EmptyList,
     /// A list of extension names: the native one, filtered.
     Extensions,
     /// The same as cl_name_version structures.
@@ -60,22 +52,7 @@ pub fn device_info(name: cl_device_info) -> Option<Answer> {
         CL_DEVICE_SVM_CAPABILITIES => Masked(CL_DEVICE_SVM_COARSE_GRAIN_BUFFER),
         CL_DEVICE_EXECUTION_CAPABILITIES => Ulong(CL_EXEC_KERNEL),
 
-        // Every device is a root device that cannot be divided.
-        CL_DEVICE_PARENT_DEVICE => Null,
-        CL_DEVICE_REFERENCE_COUNT => Uint(1),
-        CL_DEVICE_PARTITION_MAX_SUB_DEVICES => Uint(0),
-        CL_DEVICE_PARTITION_AFFINITY_DOMAIN => Ulong(0),
-        CL_DEVICE_PARTITION_PROPERTIES | CL_DEVICE_PARTITION_TYPE => EmptyList,
-
-        // Programs come from source or binaries.
-        CL_DEVICE_IL_VERSION | CL_DEVICE_SPIR_VERSIONS | CL_DEVICE_BUILT_IN_KERNELS => EmptyString,
-        CL_DEVICE_ILS_WITH_VERSION
-        | CL_DEVICE_BUILT_IN_KERNELS_WITH_VERSION
-        | CL_DEVICE_SPIRV_EXTENDED_INSTRUCTION_SETS
-        | CL_DEVICE_SPIRV_EXTENSIONS
-        | CL_DEVICE_SPIRV_CAPABILITIES => EmptyArray,
-
-        // Pipes, device-side enqueue, sub-groups (whose queries are host functions).
+        // Pipes, device-side enqueue.
         CL_DEVICE_PIPE_SUPPORT
         | CL_DEVICE_MAX_PIPE_ARGS
         | CL_DEVICE_PIPE_MAX_ACTIVE_RESERVATIONS
@@ -83,9 +60,7 @@ pub fn device_info(name: cl_device_info) -> Option<Answer> {
         | CL_DEVICE_QUEUE_ON_DEVICE_PREFERRED_SIZE
         | CL_DEVICE_QUEUE_ON_DEVICE_MAX_SIZE
         | CL_DEVICE_MAX_ON_DEVICE_QUEUES
-        | CL_DEVICE_MAX_ON_DEVICE_EVENTS
-        | CL_DEVICE_MAX_NUM_SUB_GROUPS
-        | CL_DEVICE_SUB_GROUP_INDEPENDENT_FORWARD_PROGRESS => Uint(0),
+        | CL_DEVICE_MAX_ON_DEVICE_EVENTS => Uint(0),
         CL_DEVICE_QUEUE_ON_DEVICE_PROPERTIES | CL_DEVICE_DEVICE_ENQUEUE_CAPABILITIES => Ulong(0),
 
         // Lists of names.
@@ -117,10 +92,12 @@ pub fn device_info(name: cl_device_info) -> Option<Answer> {
 /// Extensions that are offered where the device has them: those of the language, and those of queries that are passed on.
 /// What is not listed may need host functions that Ropeway lacks.
 const EXTENSIONS: &[&str] = &[
+    "cl_amd_assembly_program",
     "cl_amd_device_attribute_query",
     "cl_amd_fp64",
     "cl_amd_media_ops",
     "cl_amd_media_ops2",
+    "cl_amd_popcnt",
     "cl_amd_printf",
     "cl_amd_vec3",
     "cl_arm_core_id",
@@ -128,23 +105,34 @@ const EXTENSIONS: &[&str] = &[
     "cl_arm_integer_dot_product_accumulate_int8",
     "cl_arm_integer_dot_product_accumulate_saturate_int8",
     "cl_arm_integer_dot_product_int8",
+    "cl_arm_matrix_multiply",
     "cl_clang_storage_class_specifiers",
     "cl_ext_cxx_for_opencl",
+    "cl_ext_device_fission",
     "cl_ext_float_atomics",
     "cl_intel_bfloat16_conversions",
+    "cl_intel_bit_instructions",
     "cl_intel_device_attribute_query",
+    "cl_intel_global_float_atomics",
     "cl_intel_required_subgroup_size",
+    "cl_intel_spirv_subgroups",
     "cl_intel_split_work_group_barrier",
+    "cl_intel_subgroup_2d_block_io",
+    "cl_intel_subgroup_buffer_prefetch",
+    "cl_intel_subgroup_extended_block_read",
     "cl_intel_subgroup_local_block_io",
     "cl_intel_subgroup_matrix_multiply_accumulate",
+    "cl_intel_subgroup_split_matrix_multiply_accumulate",
     "cl_intel_subgroups",
     "cl_intel_subgroups_char",
     "cl_intel_subgroups_long",
     "cl_intel_subgroups_short",
+    "cl_khr_async_work_group_copy_fence",
     "cl_khr_byte_addressable_store",
     "cl_khr_create_command_queue",
     "cl_khr_device_uuid",
     "cl_khr_expect_assume",
+    "cl_khr_extended_async_copies",
     "cl_khr_extended_bit_ops",
     "cl_khr_extended_versioning",
     "cl_khr_fp16",
@@ -152,6 +140,7 @@ const EXTENSIONS: &[&str] = &[
     "cl_khr_global_int32_base_atomics",
     "cl_khr_global_int32_extended_atomics",
     "cl_khr_icd",
+    "cl_khr_il_program",
     "cl_khr_int64_base_atomics",
     "cl_khr_int64_extended_atomics",
     "cl_khr_integer_dot_product",
@@ -159,19 +148,32 @@ const EXTENSIONS: &[&str] = &[
     "cl_khr_local_int32_base_atomics",
     "cl_khr_local_int32_extended_atomics",
     "cl_khr_pci_bus_info",
+    "cl_khr_priority_hints",
     "cl_khr_select_fprounding_mode",
+    "cl_khr_spir",
+    "cl_khr_spirv_extended_debug_info",
+    "cl_khr_spirv_linkonce_odr",
+    "cl_khr_spirv_no_integer_wrap_decoration",
+    "cl_khr_spirv_queries",
     "cl_khr_subgroup_ballot",
     "cl_khr_subgroup_clustered_reduce",
     "cl_khr_subgroup_extended_types",
+    "cl_khr_subgroup_named_barrier",
     "cl_khr_subgroup_non_uniform_arithmetic",
     "cl_khr_subgroup_non_uniform_vote",
     "cl_khr_subgroup_rotate",
     "cl_khr_subgroup_shuffle",
     "cl_khr_subgroup_shuffle_relative",
+    "cl_khr_subgroups",
+    "cl_khr_suggested_local_work_size",
+    "cl_khr_throttle_hints",
     "cl_khr_work_group_uniform_arithmetic",
     "cl_nv_compiler_options",
     "cl_nv_device_attribute_query",
+    "cl_nv_kernel_attribute",
     "cl_nv_pragma_unroll",
+    "cl_qcom_reqd_sub_group_size",
+    "cl_qcom_subgroup_shuffle",
 ];
 
 /// OpenCL C features that are not offered: their objects cannot be made.
@@ -181,7 +183,6 @@ const LANGUAGE_FEATURES_WITHHELD: &[&str] = &[
     "__opencl_c_images",
     "__opencl_c_pipes",
     "__opencl_c_read_write_images",
-    "__opencl_c_subgroups",
 ];
 
 /// The offered extensions among the native ones, with single blanks between them.

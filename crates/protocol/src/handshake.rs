@@ -168,6 +168,24 @@ pub mod features {
     pub const SUPPORTED: u64 = 0;
 }
 
+/// The queries of clGetDeviceInfo that [`DeviceInfo`] answers: OpenCL 1.0 to 3.0 with Khronos extensions, then vendors' own:
+/// NVIDIA's, AMD's, Intel's, ARM's and Qualcomm's. What is not in the answer is CL_INVALID_VALUE.
+pub const DEVICE_QUERIES: [std::ops::RangeInclusive<u32>; 13] = [
+    0x1000..=0x1077,
+    0x12A9..=0x12AB,
+    0x12B9..=0x12BB,
+    0x2031..=0x2035,
+    0x204C..=0x204F,
+    0x4000..=0x400A,
+    0x4030..=0x404C,
+    0x40A0..=0x40BF,
+    0x40E0..=0x40E0,
+    0x4104..=0x410F,
+    0x417E..=0x4194,
+    0x41E0..=0x41EE,
+    0x4230..=0x4256,
+];
+
 /// A property as the native query returned it: the query's number, and the bytes or the error.
 pub type Property = (u32, Result<Vec<u8>, Status>);
 

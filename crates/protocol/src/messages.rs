@@ -19,7 +19,7 @@ use crate::ids::{ContextId, EventId, KernelId, MemoryId, ProgramId, QueueId, Tra
 use crate::table::{Call, CallId, Described, Kind, Note, Post, Tail, messages};
 use crate::types::{
     ArgValue, BinaryFor, BinaryReply, BufferRect, BuildReply, Command, Completions, EventList, InitialContents,
-    NdRange, OutputStream, Status, Waited,
+    NdRange, OutputStream, Status, SubDevices, Waited,
 };
 
 messages! {
@@ -39,12 +39,26 @@ messages! {
     post 1 create_context: CreateContext { context: ContextId, platform: u32, devices: Vec<u32> };
     /// Drops a context.
     post 2 release_context: ReleaseContext { context: ContextId };
-    /// Makes a command queue; `properties` is CL_QUEUE_PROPERTIES.
-    post 3 create_queue: CreateQueue { queue: QueueId, context: ContextId, device: u32, properties: u64 };
+    /// Makes a command queue; `properties` is CL_QUEUE_PROPERTIES, the hints are 0 where none is given.
+    post 3 create_queue: CreateQueue {
+        queue: QueueId, context: ContextId, device: u32, properties: u64, priority: u32, throttle: u32,
+    };
     /// Drops a command queue.
     post 4 release_queue: ReleaseQueue { queue: QueueId };
     /// Hands all that was enqueued to the device (clFlush).
     post 5 flush: Flush { queue: QueueId };
+
+    // Devices.
+
+    /// Divides a device as `properties` (a list that ends with 0) say (clCreateSubDevices); unless `make` is set, only says into
+    /// how many. The new ones are named by the indices in the answer.
+    call 6 create_sub_devices: CreateSubDevices {
+        platform: u32, device: u32, properties: Vec<i64>, make: bool,
+    } -> SubDevices;
+    /// Drops a sub-device.
+    post 7 release_sub_device: ReleaseSubDevice { platform: u32, device: u32 };
+    /// A property that the handshake did not tell (clGetDeviceInfo).
+    call 8 get_device_info: GetDeviceInfo { platform: u32, device: u32, name: u32 } -> Vec<u8>;
 
     // Memory.
 
@@ -86,6 +100,28 @@ messages! {
     } -> BuildReply;
     /// Drops a kernel.
     post 28 release_kernel: ReleaseKernel { kernel: KernelId };
+    /// Makes a program of the intermediate language with this hash, or says that the server lacks it.
+    call 31 create_program_with_il: CreateProgramWithIl {
+        program: ProgramId, context: ContextId, il: ContentHash,
+    } -> BinaryReply;
+    /// Sets a specialization constant of a program that was made of intermediate language.
+    call 32 set_specialization_constant: SetSpecializationConstant<'a> {
+        program: ProgramId, id: u32, value: &'a [u8],
+    } -> ();
+    /// Makes a program of kernels that the devices have built in; `names` has semicolons between them.
+    call 33 create_program_with_built_in_kernels: CreateProgramWithBuiltInKernels<'a> {
+        program: ProgramId, context: ContextId, devices: Vec<u32>, names: &'a str,
+    } -> BuildReply;
+    /// Makes a kernel that is like another, its arguments included.
+    post 34 clone_kernel: CloneKernel { kernel: KernelId, source: KernelId };
+    /// clGetKernelSubGroupInfo: the `room` values at most of the answer, which may depend on `input`.
+    call 35 kernel_sub_group_info: KernelSubGroupInfo {
+        kernel: KernelId, device: u32, name: u32, input: Vec<u64>, room: u32,
+    } -> Vec<u64>;
+    /// The local size that the device would choose for a launch (clGetKernelSuggestedLocalWorkSizeKHR).
+    call 37 suggested_local_size: SuggestedLocalSize { queue: QueueId, kernel: KernelId, range: NdRange } -> [u64; 3];
+    /// Launches a kernel as [`EnqueueKernel`] does, where the client cannot tell whether the device will take it.
+    call 38 launch_kernel: LaunchKernel { command: Command, kernel: KernelId, range: NdRange } -> ();
 
     // Commands.
 

@@ -5,6 +5,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use smallvec::SmallVec;
 
 use crate::content::ContentHash;
+use crate::handshake::Property;
 use crate::ids::{EventId, MemoryId, QueueId};
 use crate::limits;
 
@@ -185,6 +186,24 @@ pub enum BuildReply {
     Built(Built),
 }
 
+/// The answer to [`crate::messages::CreateSubDevices`].
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct SubDevices {
+    /// Into how many devices the device is divided.
+    pub count: u32,
+    /// The new devices; none where only their number was asked for.
+    pub devices: Vec<SubDevice>,
+}
+
+/// A part of a device.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SubDevice {
+    /// Its name in messages, beside the indices of its platform's devices.
+    pub index: u32,
+    /// clGetDeviceInfo.
+    pub properties: Vec<Property>,
+}
+
 /// What came of a build.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Built {
@@ -194,6 +213,10 @@ pub struct Built {
     pub devices: Vec<DeviceBuild>,
     /// The kernels, in the native order; empty where nothing was built.
     pub kernels: Vec<KernelInfo>,
+    /// CL_PROGRAM_SCOPE_GLOBAL_CTORS_PRESENT.
+    pub has_constructors: bool,
+    /// CL_PROGRAM_SCOPE_GLOBAL_DTORS_PRESENT.
+    pub has_destructors: bool,
 }
 
 /// A build on one device (clGetProgramBuildInfo).
@@ -227,7 +250,7 @@ pub struct KernelInfo {
 /// What a kernel's argument takes; learned from the native implementation's own checks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub enum ArgKind {
-    /// Not known: every value is passed on, and the server finds what is wrong with it.
+    /// A value whose size is not known, because the native implementation takes any.
     #[default]
     Unknown,
     /// A value of so many bytes.
@@ -279,6 +302,8 @@ pub struct WorkGroupInfo {
     pub preferred_multiple: u64,
     /// CL_KERNEL_PRIVATE_MEM_SIZE, in bytes.
     pub private_mem_size: u64,
+    /// CL_KERNEL_GLOBAL_WORK_SIZE, of kernels that are built in or on custom devices.
+    pub global_work_size: Option<[u64; 3]>,
 }
 
 /// The answer to [`crate::messages::CreateProgramWithBinary`].

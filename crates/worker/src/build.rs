@@ -61,6 +61,36 @@ pub fn build(
     describe(&mut state, devices, built.err().unwrap_or(cl::CL_SUCCESS))
 }
 
+/// Makes `program` of kernels that `devices` have built in.
+///
+/// # Errors
+/// There is no native program to describe.
+pub fn built_in(program: &Program, devices: &[(u32, Device)], names: &str) -> Result<BuildReply, Status> {
+    let context = program.context.native.as_ref().map_err(|status| *status)?;
+    let native_devices: Vec<_> = devices.iter().map(|(_, device)| *device).collect();
+    let mut state = lock(&program.state);
+    state.native = Some(native::Program::from_built_in_kernels(context, &native_devices, names));
+    describe(&mut state, devices, cl::CL_SUCCESS)
+}
+
+/// Makes a program of intermediate language, or says that it is missing.
+///
+/// # Errors
+/// There is no native context to make it in.
+pub fn load_il(common: &Common, program: &Program, il: ContentHash) -> Result<BinaryReply, Status> {
+    let Some(content) = common.cache.get(&il) else {
+        return Ok(BinaryReply::NeedContent(vec![il]));
+    };
+    // Nobody can tell.
+    common.may_print.store(true, Ordering::Relaxed);
+    let context = program.context.native.as_ref().map_err(|status| *status)?;
+    let (_, device) = *program.context.devices.first().ok_or(cl::CL_INVALID_CONTEXT)?;
+    let native = native::Program::from_il(context, device, &content);
+    let status = native.as_ref().err().copied().unwrap_or(cl::CL_SUCCESS);
+    lock(&program.state).native = Some(native);
+    Ok(BinaryReply::Loaded { status, each: Vec::new() })
+}
+
 /// Makes `program` of compiled ones.
 ///
 /// # Errors
@@ -102,14 +132,14 @@ fn describe(state: &mut ProgramState, devices: &[(u32, Device)], status: Status)
         info.binary_size = native.binary_size(*device);
         info
     });
-    let mut built = Built { status, devices: infos.collect(), kernels: Vec::new() };
+    let mut built = Built { status, devices: infos.collect(), ..Built::default() };
     if status == cl::CL_SUCCESS {
+        built.has_constructors = native.flag(cl::CL_PROGRAM_SCOPE_GLOBAL_CTORS_PRESENT);
+        built.has_destructors = native.flag(cl::CL_PROGRAM_SCOPE_GLOBAL_DTORS_PRESENT);
         built.kernels = describe_kernels(native, devices);
-        *kernels = built
-            .kernels
-            .iter()
-            .map(|kernel| (kernel.name.clone(), kernel.args.iter().map(|arg| arg.kind).collect()))
-            .collect();
+        // Those that were built before for other devices stay.
+        let described = built.kernels.iter();
+        kernels.extend(described.map(|kernel| (kernel.name.clone(), kernel.args.iter().map(|arg| arg.kind).collect())));
     }
     Ok(BuildReply::Built(built))
 }

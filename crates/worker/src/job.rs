@@ -41,6 +41,8 @@ pub enum Job {
     Binary(Arc<Program>, native::Device, ropeway_protocol::ids::TransferId, CallId<u64>),
     /// Answers with a device's time.
     Timer(native::Device, CallId<u64>),
+    /// Whatever this does.
+    Run(Box<dyn FnOnce(&Common) -> Result<(), End> + Send>),
     /// Answers a ping with so many bytes.
     Ping(usize, CallId<()>),
     /// Answers with a number.
@@ -84,6 +86,7 @@ impl Job {
                 sending.reply(&call, &time);
                 sending.send()?;
             }
+            Self::Run(work) => work(common)?,
             Self::Ping(answer, call) => {
                 let mut sending = common.outgoing.lock();
                 sending.reply_with_tail(&call, &Ok(()), &vec![0; answer])?;
@@ -101,7 +104,7 @@ impl Job {
 }
 
 /// What compilers print comes before the answer.
-fn answer_build(common: &Common, reply: &Result<BuildReply, Status>, call: &CallId<BuildReply>) -> Result<(), End> {
+pub fn answer_build(common: &Common, reply: &Result<BuildReply, Status>, call: &CallId<BuildReply>) -> Result<(), End> {
     let mut sending = common.outgoing.lock();
     common.printed.forward(&mut sending)?;
     sending.reply(call, reply);

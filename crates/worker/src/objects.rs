@@ -39,6 +39,8 @@ pub struct Context {
     pub has_svm: AtomicBool,
     /// Of queues that were released: when all that was enqueued on them has ended.
     pub queue_ends: Mutex<Vec<native::Event>>,
+    /// Those of its devices that are parts of others. They must outlive all the rest, so they come last.
+    pub parts: Vec<Arc<native::SubDevice>>,
 }
 
 impl Context {
@@ -59,6 +61,7 @@ impl Context {
             ring_out: Mutex::default(),
             has_svm: AtomicBool::new(false),
             queue_ends: Mutex::default(),
+            parts: Vec::new(),
         }
     }
 
@@ -134,6 +137,8 @@ impl Memory {
 pub struct Kernel {
     /// The native one.
     pub native: Result<native::Kernel, Status>,
+    /// Its program's context.
+    pub context: Arc<Context>,
     /// What each argument takes.
     pub kinds: Arc<[ArgKind]>,
     /// The memory objects that arguments were last set to: they must live as long as a launch may use them.
@@ -148,6 +153,8 @@ pub struct Queue {
     pub native: Result<native::Queue, Status>,
     /// Its context.
     pub context: Arc<Context>,
+    /// Its device.
+    pub device: native::Device,
     /// Whether commands run in the order they are enqueued.
     pub in_order: bool,
     /// Whether events have times.

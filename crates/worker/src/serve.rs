@@ -1,33 +1,28 @@
 //! What each message does.
 
 mod buffers;
+mod devices;
 mod events;
+mod kernels;
+mod programs;
 mod svm;
 mod transfers;
 
 use std::sync::Arc;
 
 use ropeway_abi as cl;
-use ropeway_protocol::ids::ProgramId;
-use ropeway_protocol::limits::{MAX_CONTENT, MAX_STAGED, MAX_TAIL};
+use ropeway_protocol::limits::MAX_TAIL;
 use ropeway_protocol::messages::*;
-use ropeway_protocol::types::{ArgKind, ArgValue, BinaryReply, BuildReply, Status, Waited};
-use ropeway_protocol::{CallId, Serve, Tail, content::ContentHash};
+use ropeway_protocol::types::{ArgKind, ArgValue, BinaryReply, BuildReply, Status, SubDevices, Waited};
+use ropeway_protocol::{CallId, Serve, Tail};
 
-use crate::build::Step;
 use crate::common::News;
 use crate::error::End;
 use crate::job::Job;
 use crate::native;
-use crate::objects::{Context, Kernel, Memory, Program, ProgramState, Queue, lock};
+use crate::objects::{Kernel, Memory, Queue, lock};
 use crate::session::{Deferred, Lane, Session, unknown};
 use crate::transfer::Direction;
-
-/// The devices of a context that these indices name.
-fn devices_of(context: &Context, wanted: &[u32]) -> Result<Vec<(u32, native::Device)>, End> {
-    let find = |wanted: &u32| context.devices.iter().find(|(index, _)| index == wanted).copied();
-    wanted.iter().map(|index| find(index).ok_or_else(|| unknown(format_args!("device {index}")))).collect()
-}
 
 impl Serve for Session {
     type Error = End;
@@ -49,12 +44,13 @@ impl Serve for Session {
         let device = context.devices.iter().find(|(index, _)| *index == m.device);
         let (_, device) = *device.ok_or_else(|| unknown(format_args!("device {} of {}", m.device, m.context)))?;
         let native = match &context.native {
-            Ok(native) => native::Queue::new(native, device, m.properties),
+            Ok(native) => native::Queue::with_hints(native, device, m.properties, m.priority, m.throttle),
             Err(status) => Err(*status),
         };
         let queue = Arc::new(Queue {
             native,
             context,
+            device,
             in_order: m.properties & cl::CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE == 0,
             profiling: m.properties & cl::CL_QUEUE_PROFILING_ENABLE != 0,
             pending: Default::default(),
@@ -85,6 +81,18 @@ impl Serve for Session {
         Ok(())
     }
 
+    fn create_sub_devices(&mut self, m: CreateSubDevices, call: CallId<SubDevices>) -> Result<(), End> {
+        self.divide_device(m, call)
+    }
+
+    fn release_sub_device(&mut self, m: ReleaseSubDevice) -> Result<(), End> {
+        self.drop_sub_device(m)
+    }
+
+    fn get_device_info(&mut self, m: GetDeviceInfo, call: CallId<Vec<u8>>) -> Result<(), End> {
+        self.ask_device(m, call)
+    }
+
     fn create_buffer(&mut self, m: CreateBuffer, tail: &mut dyn Tail) -> Result<(), End> {
         self.make_buffer(m, tail)
     }
@@ -97,88 +105,31 @@ impl Serve for Session {
     }
 
     fn create_program_with_source(&mut self, m: CreateProgramWithSource) -> Result<(), End> {
-        let total = self.objects();
-        let context = self.context(m.context)?.clone();
-        let state = ProgramState { source: Some(m.source), ..ProgramState::default() };
-        let program = Arc::new(Program { context, state: state.into() });
-        Self::claim(total, &mut self.programs, m.program, program)
+        self.program_from_source(m)
     }
 
     fn create_program_with_binary(&mut self, m: CreateProgramWithBinary, call: CallId<BinaryReply>) -> Result<(), End> {
-        let total = self.objects();
-        let context = self.context(m.context)?.clone();
-        let mut binaries = Vec::new();
-        for binary in m.binaries {
-            let device = context.devices.iter().find(|(index, _)| *index == binary.device);
-            let (_, device) = *device.ok_or_else(|| unknown(format_args!("device {}", binary.device)))?;
-            binaries.push((binary, device));
-        }
-        let program = match self.programs.get(&m.program) {
-            // The second time it asks, contents having been missing.
-            Some(program) => program.clone(),
-            None => {
-                let program = Arc::new(Program { context, state: Default::default() });
-                Self::claim(total, &mut self.programs, m.program, program.clone())?;
-                program
-            }
-        };
-        self.start(Job::Load(program, binaries, call));
-        Ok(())
+        self.program_from_binaries(m, call)
     }
 
     fn put_content(&mut self, m: PutContent, tail: &mut dyn Tail) -> Result<(), End> {
-        let (total, held) = (m.total, self.contents.values().map(|c| c.len() as u64).sum::<u64>());
-        if total > MAX_CONTENT as u64 || held + tail.remaining() as u64 > MAX_STAGED as u64 {
-            return Err(End::refused(format_args!("program contents of {total} bytes are over the limit")));
-        }
-        let content = self.contents.entry(m.hash).or_default();
-        if m.offset != content.len() as u64 || tail.remaining() as u64 > total - m.offset {
-            return Err(End::refused(format_args!("a piece of program contents that is not the next one")));
-        }
-        content.extend_from_slice(&tail.read_to_vec()?);
-        if (content.len() as u64) < total {
-            return Ok(());
-        }
-        let content = self.contents.remove(&m.hash).unwrap_or_default();
-        if ContentHash::of(&content) != m.hash {
-            return Err(End::refused("program contents under a name that is not theirs"));
-        }
-        self.common.cache.put(m.hash, content);
-        Ok(())
+        self.take_content(m, tail)
     }
 
     fn build_program(&mut self, m: BuildProgram<'_>, call: CallId<BuildReply>) -> Result<(), End> {
-        let program = self.programs.get(&m.program).ok_or_else(|| unknown(m.program))?.clone();
-        let devices = devices_of(&program.context, &m.devices)?;
-        self.start(Job::Build(program, devices, Step::Build, m.options.to_owned(), call));
-        Ok(())
+        self.build(m, call)
     }
 
     fn compile_program(&mut self, m: CompileProgram<'_>, call: CallId<BuildReply>) -> Result<(), End> {
-        let program = self.programs.get(&m.program).ok_or_else(|| unknown(m.program))?.clone();
-        let devices = devices_of(&program.context, &m.devices)?;
-        self.start(Job::Build(program, devices, Step::Compile, m.options.to_owned(), call));
-        Ok(())
+        self.compile(m, call)
     }
 
     fn link_program(&mut self, m: LinkProgram<'_>, call: CallId<BuildReply>) -> Result<(), End> {
-        let total = self.objects();
-        let context = self.context(m.context)?.clone();
-        let devices = devices_of(&context, &m.devices)?;
-        let input = |id: &ProgramId| self.programs.get(id).cloned().ok_or_else(|| unknown(*id));
-        let inputs = m.inputs.iter().map(input).collect::<Result<_, _>>()?;
-        let program = Arc::new(Program { context, state: Default::default() });
-        Self::claim(total, &mut self.programs, m.program, program.clone())?;
-        self.start(Job::Link(program, devices, inputs, m.options.to_owned(), call));
-        Ok(())
+        self.link(m, call)
     }
 
     fn program_binary(&mut self, m: ProgramBinary, call: CallId<u64>) -> Result<(), End> {
-        let program = self.programs.get(&m.program).ok_or_else(|| unknown(m.program))?.clone();
-        let device = program.context.devices.iter().find(|(index, _)| *index == m.device);
-        let (_, device) = *device.ok_or_else(|| unknown(format_args!("device {}", m.device)))?;
-        self.start(Job::Binary(program, device, m.transfer, call));
-        Ok(())
+        self.send_program_binary(m, call)
     }
 
     fn release_program(&mut self, m: ReleaseProgram) -> Result<(), End> {
@@ -197,7 +148,8 @@ impl Serve for Session {
         let kinds: Arc<[ArgKind]> = state.kernels.get(m.name).cloned().unwrap_or_default();
         drop(state);
         let memory = vec![None; kinds.len()];
-        let kernel = Kernel { native, kinds, memory, unusable: Default::default() };
+        let context = program.context.clone();
+        let kernel = Kernel { native, context, kinds, memory, unusable: Default::default() };
         Self::claim(total, &mut self.kernels, m.kernel, kernel)
     }
 
@@ -215,6 +167,38 @@ impl Serve for Session {
 
     fn release_kernel(&mut self, m: ReleaseKernel) -> Result<(), End> {
         self.kernels.remove(&m.kernel).map(drop).ok_or_else(|| unknown(m.kernel))
+    }
+
+    fn create_program_with_il(&mut self, m: CreateProgramWithIl, call: CallId<BinaryReply>) -> Result<(), End> {
+        self.program_from_il(m, call)
+    }
+
+    fn set_specialization_constant(&mut self, m: SetSpecializationConstant<'_>, call: CallId<()>) -> Result<(), End> {
+        self.specialize(m, call)
+    }
+
+    fn create_program_with_built_in_kernels(
+        &mut self,
+        m: CreateProgramWithBuiltInKernels<'_>,
+        call: CallId<BuildReply>,
+    ) -> Result<(), End> {
+        self.program_of_built_in_kernels(m, call)
+    }
+
+    fn clone_kernel(&mut self, m: CloneKernel) -> Result<(), End> {
+        self.copy_kernel(m)
+    }
+
+    fn kernel_sub_group_info(&mut self, m: KernelSubGroupInfo, call: CallId<Vec<u64>>) -> Result<(), End> {
+        self.ask_sub_groups(m, call)
+    }
+
+    fn suggested_local_size(&mut self, m: SuggestedLocalSize, call: CallId<[u64; 3]>) -> Result<(), End> {
+        self.suggest_local_size(m, call)
+    }
+
+    fn launch_kernel(&mut self, m: LaunchKernel, call: CallId<()>) -> Result<(), End> {
+        self.launch(m, call)
     }
 
     fn enqueue_kernel(&mut self, m: EnqueueKernel) -> Result<(), End> {
@@ -416,17 +400,15 @@ impl Kernel {
                 native.set_bytes(index, bytes)
             }
             (ArgValue::Bytes(_), ArgKind::Value(_)) => Err(cl::CL_INVALID_ARG_SIZE),
-            // Of unknown size, but a value: a handle made of these bytes is not what a driver would see in them.
+            // A value of unknown size, to which the driver does not hold it either.
             (ArgValue::Bytes(bytes), ArgKind::Unknown) => native.set_bytes(index, bytes),
-            (ArgValue::Memory(None), ArgKind::Buffer | ArgKind::Unknown) => native.set_memory(index, None),
-            (ArgValue::Memory(Some(_)), ArgKind::Buffer | ArgKind::Unknown) => {
+            (ArgValue::Memory(None), ArgKind::Buffer) => native.set_memory(index, None),
+            (ArgValue::Memory(Some(_)), ArgKind::Buffer) => {
                 let memory = memory.ok_or(cl::CL_INVALID_MEM_OBJECT)?;
                 native.set_memory(index, Some(memory.native.as_deref().map_err(|status| *status)?))
             }
-            (ArgValue::Svm(place), ArgKind::Buffer | ArgKind::Unknown) => {
-                native.set_svm(index, svm::place(place, memory)?)
-            }
-            (ArgValue::Local(size), ArgKind::Local | ArgKind::Unknown) => native.set_local(index, size),
+            (ArgValue::Svm(place), ArgKind::Buffer) => native.set_svm(index, svm::place(place, memory)?),
+            (ArgValue::Local(size), ArgKind::Local) => native.set_local(index, size),
             _ => Err(cl::CL_INVALID_ARG_VALUE),
         }
     }

@@ -7,13 +7,16 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
 
 use ropeway_abi as cl;
-use ropeway_protocol::handshake::{DeviceInfo, Opening, PlatformInfo, Property, Welcome, encode_opening};
+use ropeway_protocol::handshake::{
+    DEVICE_QUERIES, DeviceInfo, Opening, PlatformInfo, Property, Welcome, encode_opening,
+};
 use ropeway_protocol::ids::{ContextId, SessionId};
-use ropeway_protocol::types::Status;
+use ropeway_protocol::types;
+use ropeway_protocol::types::{Status, SubDevices};
 
 use crate::WorkerOptions;
 use crate::common::News;
-use crate::native::{self, Device, ErrorSink, Platform, process};
+use crate::native::{self, Device, ErrorSink, Platform, SubDevice, process};
 use crate::objects;
 
 /// Set in workers: Ropeway's own OpenCL library offers no platforms to a process that has it.
@@ -28,26 +31,8 @@ const WARM_DEVICES: usize = 4;
 /// clGetPlatformInfo's queries.
 const PLATFORM_QUERIES: [std::ops::RangeInclusive<u32>; 2] = [0x0900..=0x0909, 0x0920..=0x0921];
 
-/// clGetDeviceInfo's queries: OpenCL 1.0 to 3.0 with Khronos extensions, then vendors' own: NVIDIA's, AMD's, Intel's,
-/// ARM's and Qualcomm's.
-const DEVICE_QUERIES: [std::ops::RangeInclusive<u32>; 13] = [
-    0x1000..=0x1077,
-    0x12A9..=0x12AB,
-    0x12B9..=0x12BB,
-    0x2031..=0x2035,
-    0x204C..=0x204F,
-    0x4000..=0x400A,
-    0x4030..=0x404C,
-    0x40A0..=0x40BF,
-    0x40E0..=0x40E0,
-    0x4104..=0x410F,
-    0x417E..=0x4194,
-    0x41E0..=0x41EE,
-    0x4230..=0x4256,
-];
-
 /// Queries whose answer is a handle of this process's: the client answers them itself.
-const OWN_ANSWER: [u32; 3] = [cl::CL_DEVICE_PLATFORM, cl::CL_DEVICE_PARENT_DEVICE, cl::CL_DEVICE_REFERENCE_COUNT];
+pub const OWN_ANSWER: [u32; 3] = [cl::CL_DEVICE_PLATFORM, cl::CL_DEVICE_PARENT_DEVICE, cl::CL_DEVICE_REFERENCE_COUNT];
 
 /// Passes on what a native context has to say, once the client has a context for it.
 pub struct ContextErrors {
@@ -67,8 +52,25 @@ impl ErrorSink for ContextErrors {
 /// A warm native platform.
 pub struct WarmPlatform {
     native: Platform,
-    /// Its devices, in native order.
-    pub devices: Vec<Device>,
+    devices: Vec<Device>,
+    /// Parts of its devices that the client has made, by their index.
+    parts: HashMap<u32, Arc<SubDevice>>,
+    /// The index of the next part.
+    next_part: u32,
+}
+
+impl WarmPlatform {
+    fn new(native: Platform) -> Self {
+        let devices = native.devices();
+        let next_part = devices.len() as u32;
+        Self { native, devices, parts: HashMap::new(), next_part }
+    }
+
+    /// The device of this index, or the part of one.
+    fn device(&self, index: u32) -> Option<Device> {
+        let part = || self.parts.get(&index).map(|part| part.device());
+        self.devices.get(index as usize).copied().or_else(part)
+    }
 }
 
 /// What is ready before the client comes.
@@ -94,7 +96,7 @@ impl Warm {
         process::set_env(WORKER_MARK, "1");
         let news = channel();
         let native = native::platforms()?.into_iter().filter(|platform| !is_own(*platform));
-        let platforms: Vec<_> = native.map(|native| WarmPlatform { native, devices: native.devices() }).collect();
+        let platforms: Vec<_> = native.map(WarmPlatform::new).collect();
         let session = SessionId(random()?);
         let welcome = Welcome {
             features: 0,
@@ -132,20 +134,65 @@ impl Warm {
     /// device does not exist.
     pub fn context(&mut self, id: ContextId, platform: u32, devices: &[u32]) -> Option<Arc<objects::Context>> {
         let known = self.platforms.get(platform as usize)?;
-        let native = devices.iter().map(|index| Some((*index, *known.devices.get(*index as usize)?)));
+        let native = devices.iter().map(|index| Some((*index, known.device(*index)?)));
         let native: Vec<_> = native.collect::<Option<_>>()?;
         let warm = match *devices {
             [] => return None,
             [device] => self.contexts.remove(&(platform, device)),
             _ => None,
         };
-        let (context, errors) = match warm {
+        // The context's devices stay as long as it does, whatever the client lets go.
+        let parts = devices.iter().filter_map(|index| known.parts.get(index).cloned()).collect();
+        let (mut context, errors) = match warm {
             Some(warm) => warm,
             None => self.make(self.platforms.get(platform as usize)?, native),
         };
         // It is set here only, once for each context.
         let _ = errors.context.set(id);
+        context.parts = parts;
         Some(Arc::new(context))
+    }
+
+    /// The device of this index in a platform, or the part of one. `None` when there is none.
+    pub fn device(&self, platform: u32, index: u32) -> Option<Device> {
+        self.platforms.get(platform as usize)?.device(index)
+    }
+
+    /// Divides a device; `None` when it does not exist. Unless `make` is set, only finds out into how many parts.
+    pub fn divide(
+        &mut self,
+        platform: u32,
+        device: u32,
+        properties: &[i64],
+        make: bool,
+    ) -> Option<Result<SubDevices, Status>> {
+        let platform = self.platforms.get_mut(platform as usize)?;
+        let device = platform.device(device)?;
+        if !make {
+            let count = SubDevice::count(device, properties);
+            return Some(count.map(|count| SubDevices { count, devices: Vec::new() }));
+        }
+        Some(SubDevice::create(device, properties).map(|parts| {
+            let devices = parts.into_iter().map(|part| {
+                let index = platform.next_part;
+                platform.next_part += 1;
+                let properties = device_properties(part.device());
+                platform.parts.insert(index, Arc::new(part));
+                types::SubDevice { index, properties }
+            });
+            let devices: Vec<_> = devices.collect();
+            SubDevices { count: devices.len() as u32, devices }
+        }))
+    }
+
+    /// Lets go of a part of a device; false when there is none of this index.
+    pub fn drop_part(&mut self, platform: u32, index: u32) -> bool {
+        self.platforms.get_mut(platform as usize).is_some_and(|platform| platform.parts.remove(&index).is_some())
+    }
+
+    /// How many parts of devices there are.
+    pub fn part_count(&self) -> usize {
+        self.platforms.iter().map(|platform| platform.parts.len()).sum()
     }
 }
 
@@ -154,11 +201,15 @@ fn is_own(platform: Platform) -> bool {
 }
 
 fn describe(platform: &WarmPlatform) -> PlatformInfo {
-    let device = |device: &Device| DeviceInfo { properties: answers(&DEVICE_QUERIES, |name| device.info(name)) };
+    let device = |device: &Device| DeviceInfo { properties: device_properties(*device) };
     PlatformInfo {
         properties: answers(&PLATFORM_QUERIES, |name| platform.native.info(name)),
         devices: platform.devices.iter().map(device).collect(),
     }
+}
+
+fn device_properties(device: Device) -> Vec<Property> {
+    answers(&DEVICE_QUERIES, |name| device.info(name))
 }
 
 /// All answers but the plain "no such query".

@@ -96,6 +96,8 @@ fn figures() {
         context: ropeway_protocol::ids::ContextId(1),
         device: 0,
         properties: 1,
+        priority: 0,
+        throttle: 0,
     });
     let hops = 2000u64;
     let chain = middle(5, |n| {

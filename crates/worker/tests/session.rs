@@ -259,7 +259,14 @@ fn a_large_write_waits_for_its_turn_and_holds_up_nobody() {
     let worker = Worker::start("");
     let mut client = worker.connect();
     client.begin(0).buffer(1, SIZE).buffer(2, SIZE);
-    client.post(&CreateQueue { queue: QueueId(2), context: ContextId(1), device: 0, properties: 0 });
+    client.post(&CreateQueue {
+        queue: QueueId(2),
+        context: ContextId(1),
+        device: 0,
+        properties: 0,
+        priority: 0,
+        throttle: 0,
+    });
     client.post(&CreateUserEvent { event: EventId(1), context: ContextId(1) });
     let (buffer, transfer) = (MemoryId(1), TransferId(1));
     let gated = command(1, Some(2), &[1]);
@@ -287,7 +294,14 @@ fn a_wait_on_one_queue_does_not_hold_up_another() {
     let worker = Worker::start("");
     let mut client = worker.connect();
     client.begin(0).buffer(1, 64);
-    client.post(&CreateQueue { queue: QueueId(2), context: ContextId(1), device: 0, properties: 0 });
+    client.post(&CreateQueue {
+        queue: QueueId(2),
+        context: ContextId(1),
+        device: 0,
+        properties: 0,
+        priority: 0,
+        throttle: 0,
+    });
     client.post(&CreateUserEvent { event: EventId(1), context: ContextId(1) });
     client.post(&Marker { command: command(1, Some(2), &[1]) });
     // A wait that is not over before the client has done more, as another of its threads would.

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use ropeway_protocol::handshake::{Hello, Refusal, Welcome};
 use ropeway_protocol::messages::*;
-use ropeway_protocol::types::{BinaryReply, BuildReply, KernelArgInfo, Status, Waited};
+use ropeway_protocol::types::{BinaryReply, BuildReply, KernelArgInfo, Status, SubDevices, Waited};
 use ropeway_protocol::{Call, DecodeError, Described, Note, Post, decode, encode_call, encode_note, encode_post};
 use serde::{Deserialize, Serialize};
 
@@ -105,10 +105,13 @@ macro_rules! generators {
 /// One for each message that a client may send.
 pub const MESSAGES: &[Generator] = generators! { ropeway_protocol::MESSAGES:
     post CreateContext, post ReleaseContext, post CreateQueue, post ReleaseQueue, post Flush,
+    call CreateSubDevices, post ReleaseSubDevice, call GetDeviceInfo,
     post CreateBuffer, post ReleaseMemory,
     post CreateProgramWithSource, call CreateProgramWithBinary, post PutContent, call BuildProgram, call ProgramBinary,
     call CompileProgram, call LinkProgram,
     post ReleaseProgram, post CreateKernel, post SetKernelArg, post ReleaseKernel,
+    call CreateProgramWithIl, call SetSpecializationConstant, call CreateProgramWithBuiltInKernels, post CloneKernel,
+    call KernelSubGroupInfo, call SuggestedLocalSize, call LaunchKernel,
     post EnqueueKernel, post WriteBuffer, post WriteBufferTransfer, post TransferData, post ReadBuffer,
     post WriteBufferRect, post WriteBufferRectTransfer, post ReadBufferRect, post CopyBufferRect,
     post CopyBuffer, post FillBuffer, post Marker, post Barrier,
@@ -145,6 +148,10 @@ pub const REPLIES: &[Reply] = bodies! {
     "Refusal" Refusal,
     "BinaryReply" Result<BinaryReply, Status>,
     "BuildReply" Result<BuildReply, Status>,
+    "SubDevices" Result<SubDevices, Status>,
+    "bytes" Result<Vec<u8>, Status>,
+    "Vec<u64>" Result<Vec<u64>, Status>,
+    "[u64; 3]" Result<[u64; 3], Status>,
     "u64" Result<u64, Status>,
     "Waited" Result<Waited, Status>,
     "()" Result<(), Status>,

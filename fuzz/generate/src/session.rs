@@ -36,7 +36,7 @@ pub fn opening() -> Vec<u8> {
     let total = SOURCE.len() as u64;
     encode_post(&mut out, &CreateContext { context, platform: 0, devices: vec![0] }, 0);
     for (queue, properties) in [(QueueId(1), 0), (QueueId(2), 1)] {
-        encode_post(&mut out, &CreateQueue { queue, context, device: 0, properties }, 0);
+        encode_post(&mut out, &CreateQueue { queue, context, device: 0, properties, priority: 0, throttle: 0 }, 0);
     }
     for buffer in 1..=3 {
         let initial = InitialContents::Undefined;

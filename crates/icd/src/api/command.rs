@@ -10,7 +10,6 @@ use ropeway_abi::{
 use ropeway_client::command::Order;
 use ropeway_protocol::types::NdRange;
 
-use super::kernel::work_group_info_on;
 use super::order::{Request, Waits, memory_for};
 use crate::guard;
 use crate::handle::Handle;
@@ -45,15 +44,17 @@ pub unsafe extern "C" fn clEnqueueNDRangeKernel(
         };
         let given = |list: *const usize| (!list.is_null()).then(|| read(list));
         // CL_INVALID_GLOBAL_WORK_SIZE if global_work_size is NULL; since OpenCL 2.1 that means no work-items.
-        let empty = queue.device.limits.empty_ranges.then_some([0; 3]);
+        let empty = queue.device.limits.empty_ranges().then_some([0; 3]);
         let global = given(global_work_size).or(empty).ok_or(CL_INVALID_GLOBAL_WORK_SIZE)?;
         let range =
             NdRange { dims: work_dim as u8, offset: given(global_work_offset), global, local: given(local_work_size) };
-        check_range(&queue.device, &kernel, &range)?;
+        let doubtful = check_range(&queue.device, &kernel, &range)?;
         // SAFETY: the caller's promise.
         let request = unsafe { Request::read(&queue, num_events, wait_list, event)? };
-        request
-            .run(&queue, |order| queue.client.enqueue_kernel(&kernel.client, range, CL_COMMAND_NDRANGE_KERNEL, order))
+        request.run(&queue, |order| match doubtful {
+            true => queue.client.launch_kernel(&kernel.client, range, CL_COMMAND_NDRANGE_KERNEL, order),
+            false => queue.client.enqueue_kernel(&kernel.client, range, CL_COMMAND_NDRANGE_KERNEL, order),
+        })
     })
 }
 
@@ -76,7 +77,7 @@ pub unsafe extern "C" fn clEnqueueTask(
 }
 
 /// A queue, and a kernel that can run on it.
-fn ready(queue: cl_command_queue, kernel: cl_kernel) -> Result<(Handle<Queue>, Handle<Kernel>), cl_int> {
+pub(super) fn ready(queue: cl_command_queue, kernel: cl_kernel) -> Result<(Handle<Queue>, Handle<Kernel>), cl_int> {
     let queue = Handle::<Queue>::find(queue)?;
     let kernel = Handle::<Kernel>::find(kernel)?;
     // CL_INVALID_CONTEXT if the contexts of the queue and of the kernel are not the same.
@@ -95,14 +96,15 @@ fn ready(queue: cl_command_queue, kernel: cl_kernel) -> Result<(Handle<Queue>, H
     Ok((queue, kernel))
 }
 
-fn check_range(device: &Device, kernel: &Kernel, range: &NdRange) -> Result<(), cl_int> {
+/// Holds the global size and offset of a launch against the device.
+pub(super) fn check_global(device: &Device, range: &NdRange) -> Result<(), cl_int> {
     let dims = usize::from(range.dims);
     let limits = &device.limits;
     // What a size_t of the device can hold.
     let most = if limits.address_bits == 32 { u64::from(u32::MAX) } else { u64::MAX };
     for (dim, &global) in range.global.iter().take(dims).enumerate() {
         // CL_INVALID_GLOBAL_WORK_SIZE if any of the values is 0 (before OpenCL 2.1) or exceeds what the device's size_t can hold.
-        if global == 0 && !limits.empty_ranges || global > most {
+        if global == 0 && !limits.empty_ranges() || global > most {
             return Err(CL_INVALID_GLOBAL_WORK_SIZE);
         }
         // CL_INVALID_GLOBAL_OFFSET if the sum of offset and size exceeds it.
@@ -111,8 +113,15 @@ fn check_range(device: &Device, kernel: &Kernel, range: &NdRange) -> Result<(), 
             return Err(CL_INVALID_GLOBAL_OFFSET);
         }
     }
-    let Some(local) = range.local else { return Ok(()) };
-    let known = work_group_info_on(kernel, device);
+    Ok(())
+}
+
+/// Holds a launch against device and kernel. True where the native implementation has the last word on its work-groups.
+fn check_range(device: &Device, kernel: &Kernel, range: &NdRange) -> Result<bool, cl_int> {
+    check_global(device, range)?;
+    let (dims, limits) = (usize::from(range.dims), &device.limits);
+    let Some(local) = range.local else { return Ok(false) };
+    let known = kernel.client.work_group(&device.client);
     let mut items: u64 = 1;
     for &local in local.iter().take(dims) {
         // CL_INVALID_WORK_GROUP_SIZE if a size is 0.
@@ -123,7 +132,7 @@ fn check_range(device: &Device, kernel: &Kernel, range: &NdRange) -> Result<(), 
     }
     // CL_INVALID_WORK_GROUP_SIZE if the total number of work-items in the work-group is greater than
     // CL_KERNEL_WORK_GROUP_SIZE. NVIDIA reports 256 there for kernels that it runs with 1024, so what is refused here is only what
-    // the device cannot do at all; the kernel's own limit is the native implementation's to enforce.
+    // the device cannot do at all; the kernel's own limit is the native implementation's to enforce, which is then asked.
     if items > limits.max_work_group_size {
         return Err(CL_INVALID_WORK_GROUP_SIZE);
     }
@@ -146,7 +155,7 @@ fn check_range(device: &Device, kernel: &Kernel, range: &NdRange) -> Result<(), 
             return Err(CL_INVALID_WORK_GROUP_SIZE);
         }
     }
-    Ok(())
+    Ok(known.is_some_and(|known| items > known.work_group_size))
 }
 
 /// Whether a device runs this kernel with work-groups of different sizes: it can, and the program was built for OpenCL C 2.0

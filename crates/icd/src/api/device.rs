@@ -4,10 +4,10 @@ use std::ffi::c_void;
 
 use ropeway_abi::ropeway::CL_DEVICE_SERVER_ADDRESS_ROPEWAY;
 use ropeway_abi::{
-    CL_DEVICE_AVAILABLE, CL_DEVICE_NOT_FOUND, CL_DEVICE_PLATFORM, CL_DEVICE_TYPE, CL_DEVICE_TYPE_ACCELERATOR,
-    CL_DEVICE_TYPE_ALL, CL_DEVICE_TYPE_CPU, CL_DEVICE_TYPE_CUSTOM, CL_DEVICE_TYPE_DEFAULT, CL_DEVICE_TYPE_GPU,
-    CL_INVALID_DEVICE_TYPE, CL_INVALID_VALUE, cl_device_id, cl_device_info, cl_device_type, cl_int, cl_platform_id,
-    cl_uint,
+    CL_DEVICE_AVAILABLE, CL_DEVICE_NOT_FOUND, CL_DEVICE_PARENT_DEVICE, CL_DEVICE_PLATFORM, CL_DEVICE_REFERENCE_COUNT,
+    CL_DEVICE_TYPE, CL_DEVICE_TYPE_ACCELERATOR, CL_DEVICE_TYPE_ALL, CL_DEVICE_TYPE_CPU, CL_DEVICE_TYPE_CUSTOM,
+    CL_DEVICE_TYPE_DEFAULT, CL_DEVICE_TYPE_GPU, CL_INVALID_DEVICE_TYPE, CL_INVALID_VALUE, cl_device_id, cl_device_info,
+    cl_device_type, cl_int, cl_platform_id, cl_uint,
 };
 
 use super::enumerate;
@@ -77,19 +77,31 @@ pub unsafe extern "C" fn clGetDeviceInfo(
 ) -> cl_int {
     // SAFETY: the caller's promise.
     let info = unsafe { Info::new(size, value, size_ret) };
-    guard::status("clGetDeviceInfo", || answer(&*Handle::<Device>::find(device)?, name, info))
+    guard::status("clGetDeviceInfo", || answer(&Handle::find(device)?, name, info))
 }
 
-fn answer(device: &Device, name: cl_device_info, info: Info) -> Result<Answered, cl_int> {
+fn answer(device: &Handle<Device>, name: cl_device_info, info: Info) -> Result<Answered, cl_int> {
     match name {
+        CL_DEVICE_PARENT_DEVICE => {
+            return info.value(device.parent.as_ref().map_or(std::ptr::null_mut(), Handle::raw));
+        }
+        // Root devices are not counted.
+        CL_DEVICE_REFERENCE_COUNT => {
+            return info.value(device.parent.as_ref().map_or(1, |_| device.reference_count()));
+        }
         CL_DEVICE_PLATFORM => return info.value(device.platform.get()),
         CL_DEVICE_SERVER_ADDRESS_ROPEWAY => return info.string(&device.client.server_address()),
         CL_DEVICE_AVAILABLE if !device.client.is_available() => return info.value::<cl_uint>(0),
         _ => {}
     }
-    // CL_INVALID_VALUE if param_name is not one of the supported values: the native device says so, or was never asked.
+    // CL_INVALID_VALUE if param_name is not one of the supported values: the native device says so.
     let native = device.client.property(name).unwrap_or(Err(CL_INVALID_VALUE));
-    let Some(instead) = offered::device_info(name) else { return info.bytes(native?) };
+    let Some(instead) = offered::device_info(name) else {
+        return match device.client.property(name) {
+            Some(native) => info.bytes(native?),
+            None => info.bytes(&device.client.ask(name)?),
+        };
+    };
     // What the native device does not know at all (an older version's) stays unknown.
     let native = native?;
     match instead {
@@ -97,33 +109,9 @@ fn answer(device: &Device, name: cl_device_info, info: Info) -> Result<Answered,
         Answer::Ulong(value) => info.value(value),
         Answer::Masked(bits) => info.value(device.client.number(name) & bits),
         Answer::Size(value) => info.value(value),
-        Answer::Null => info.value(std::ptr::null_mut::<c_void>()),
-        Answer::EmptyString => info.string(""),
-        Answer::EmptyArray => info.bytes(&[]),
-        Answer::EmptyList => info.value(0isize),
         Answer::Extensions => info.string(&offered::extensions(native)),
         Answer::ExtensionsWithVersion => info.bytes(&offered::extensions_with_version(native)),
         Answer::LanguageFeatures => info.bytes(&offered::language_features(native)),
         Answer::Refused => Err(CL_INVALID_VALUE),
     }
-}
-
-/// clRetainDevice: without effect on root devices, and all are.
-pub unsafe extern "C" fn clRetainDevice(device: cl_device_id) -> cl_int {
-    guard::status("clRetainDevice", || Handle::<Device>::find(device))
-}
-
-/// clReleaseDevice: without effect on root devices, and all are.
-pub unsafe extern "C" fn clReleaseDevice(device: cl_device_id) -> cl_int {
-    guard::status("clReleaseDevice", || Handle::<Device>::find(device))
-}
-
-/// clRetainDeviceEXT (cl_ext_device_fission): as [`clRetainDevice`].
-pub unsafe extern "C" fn clRetainDeviceEXT(device: cl_device_id) -> cl_int {
-    guard::status("clRetainDeviceEXT", || Handle::<Device>::find(device))
-}
-
-/// clReleaseDeviceEXT (cl_ext_device_fission): as [`clReleaseDevice`].
-pub unsafe extern "C" fn clReleaseDeviceEXT(device: cl_device_id) -> cl_int {
-    guard::status("clReleaseDeviceEXT", || Handle::<Device>::find(device))
 }

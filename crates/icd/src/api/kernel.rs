@@ -8,11 +8,13 @@ use ropeway_abi::{
     CL_INVALID_PROGRAM_EXECUTABLE, CL_INVALID_VALUE, CL_KERNEL_ARG_ACCESS_QUALIFIER, CL_KERNEL_ARG_ADDRESS_QUALIFIER,
     CL_KERNEL_ARG_INFO_NOT_AVAILABLE, CL_KERNEL_ARG_NAME, CL_KERNEL_ARG_TYPE_NAME, CL_KERNEL_ARG_TYPE_QUALIFIER,
     CL_KERNEL_ATTRIBUTES, CL_KERNEL_COMPILE_WORK_GROUP_SIZE, CL_KERNEL_CONTEXT, CL_KERNEL_FUNCTION_NAME,
-    CL_KERNEL_LOCAL_MEM_SIZE, CL_KERNEL_NUM_ARGS, CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE,
-    CL_KERNEL_PRIVATE_MEM_SIZE, CL_KERNEL_PROGRAM, CL_KERNEL_REFERENCE_COUNT, CL_KERNEL_WORK_GROUP_SIZE, cl_device_id,
-    cl_int, cl_kernel, cl_kernel_arg_info, cl_kernel_info, cl_kernel_work_group_info, cl_program, cl_uint,
+    CL_KERNEL_GLOBAL_WORK_SIZE, CL_KERNEL_LOCAL_MEM_SIZE, CL_KERNEL_NUM_ARGS,
+    CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE, CL_KERNEL_PRIVATE_MEM_SIZE, CL_KERNEL_PROGRAM,
+    CL_KERNEL_REFERENCE_COUNT, CL_KERNEL_WORK_GROUP_SIZE, cl_device_id, cl_int, cl_kernel, cl_kernel_arg_info,
+    cl_kernel_info, cl_kernel_work_group_info, cl_program, cl_uint,
 };
 use ropeway_client::kernel::{self, Arg};
+use ropeway_client::system;
 use ropeway_protocol::types::{ArgKind, WorkGroupInfo};
 
 use super::enumerate;
@@ -51,7 +53,8 @@ pub unsafe extern "C" fn clCreateKernelsInProgram(
     guard::status("clCreateKernelsInProgram", || {
         let program = Handle::<Program>::find(program)?;
         // CL_INVALID_PROGRAM_EXECUTABLE if there is no successfully built executable for any device in program.
-        let build = program.client.build_state().filter(|b| b.is_executable()).ok_or(CL_INVALID_PROGRAM_EXECUTABLE)?;
+        let build =
+            program.client.finished_build().filter(|b| b.is_executable()).ok_or(CL_INVALID_PROGRAM_EXECUTABLE)?;
         let count = build.kernels().len();
         // CL_INVALID_VALUE if kernels is not NULL and num_kernels is less than the number of kernels in program.
         if !kernels.is_null() && (num_kernels as usize) < count {
@@ -157,14 +160,13 @@ unsafe fn set_arg(
         }
         // There are no images, samplers or queues on devices that could be its value.
         ArgKind::Other => Err(CL_INVALID_ARG_VALUE),
-        // The native implementation tells nothing: the value itself says what it is. Numbers are no buffers' handles.
-        ArgKind::Unknown if value.is_null() => kernel.client.set_arg(index, Arg::Local(size)),
-        ArgKind::Unknown => match (size == HANDLE).then(|| Handle::<Memory>::find(handle())) {
-            Some(Ok(buffer)) if buffer.context == kernel.program.context => {
-                kernel.client.set_arg(index, Arg::Memory(Some(&buffer.client)))
+        // A value of a size that the native implementation does not hold it to.
+        ArgKind::Unknown => {
+            if value.is_null() {
+                return Err(CL_INVALID_ARG_VALUE);
             }
-            _ => kernel.client.set_arg(index, Arg::Bytes(bytes(size))),
-        },
+            kernel.client.set_arg(index, Arg::Bytes(bytes(size)))
+        }
     }
 }
 
@@ -245,8 +247,11 @@ pub unsafe extern "C" fn clGetKernelWorkGroupInfo(
             CL_KERNEL_LOCAL_MEM_SIZE => info.value(known.local_mem_size + kernel.client.local_arg_bytes()),
             CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE => info.value(known.preferred_multiple as usize),
             CL_KERNEL_PRIVATE_MEM_SIZE => info.value(known.private_mem_size),
-            // CL_INVALID_VALUE if param_name is not one of the supported values; CL_KERNEL_GLOBAL_WORK_SIZE is not for a
-            // kernel that is neither built in nor on a custom device.
+            // CL_INVALID_VALUE if param_name is CL_KERNEL_GLOBAL_WORK_SIZE and kernel is neither built in nor on a custom device.
+            CL_KERNEL_GLOBAL_WORK_SIZE => {
+                info.slice(&known.global_work_size.ok_or(CL_INVALID_VALUE)?.map(|size| size as usize))
+            }
+            // CL_INVALID_VALUE if param_name is not one of the supported values.
             _ => Err(CL_INVALID_VALUE),
         }
     })
@@ -255,22 +260,25 @@ pub unsafe extern "C" fn clGetKernelWorkGroupInfo(
 /// What is known of a kernel on a device.
 ///
 /// # Errors
-/// CL_INVALID_DEVICE if device is not in the list of devices associated with kernel, or if device is NULL but there is more
-/// than one.
+/// As [`device_of`].
 fn work_group_info(kernel: &Kernel, device: cl_device_id) -> Result<WorkGroupInfo, cl_int> {
-    let build = kernel.client.build();
-    let known = &kernel.client.info().work_group;
-    let at = if device.is_null() {
-        (build.devices().len() == 1).then_some(0)
-    } else {
-        let device = Handle::<Device>::find(device)?;
-        build.devices().iter().position(|one| Arc::ptr_eq(one, &device.client))
-    };
-    at.and_then(|at| known.get(at)).copied().ok_or(CL_INVALID_DEVICE)
+    kernel.client.work_group(&device_of(kernel, device)?).ok_or(CL_INVALID_DEVICE)
 }
 
-/// What is known of a kernel on the device of a queue.
-pub fn work_group_info_on(kernel: &Kernel, device: &Device) -> Option<WorkGroupInfo> {
-    let at = kernel.client.build().devices().iter().position(|one| Arc::ptr_eq(one, &device.client))?;
-    kernel.client.info().work_group.get(at).copied()
+/// The device that a query about a kernel means.
+///
+/// # Errors
+/// CL_INVALID_DEVICE if device is not in the list of devices associated with kernel, or if device is NULL but there is more
+/// than one.
+pub(super) fn device_of(kernel: &Kernel, device: cl_device_id) -> Result<Arc<system::Device>, cl_int> {
+    let devices = kernel.client.build().devices();
+    let found = match (device.is_null(), devices) {
+        (true, [only]) => Some(only),
+        (true, _) => None,
+        (false, _) => {
+            let device = Handle::<Device>::find(device)?;
+            devices.iter().find(|one| Arc::ptr_eq(one, &device.client))
+        }
+    };
+    found.cloned().ok_or(CL_INVALID_DEVICE)
 }

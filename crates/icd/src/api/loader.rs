@@ -89,6 +89,9 @@ pub fn function(name: &[u8]) -> Option<*mut c_void> {
         b"clIcdSetPlatformDispatchDataKHR" => Some(exports::clIcdSetPlatformDispatchDataKHR as *mut c_void),
         // cl_khr_create_command_queue: the same function under its older name.
         b"clCreateCommandQueueWithPropertiesKHR" => dispatch::by_name(b"clCreateCommandQueueWithProperties"),
+        // cl_khr_il_program and cl_khr_suggested_local_work_size: the same.
+        b"clCreateProgramWithILKHR" => dispatch::by_name(b"clCreateProgramWithIL"),
+        b"clGetKernelSuggestedLocalWorkSizeKHR" => dispatch::by_name(b"clGetKernelSuggestedLocalWorkSize"),
         _ => dispatch::by_name(name),
     }
 }

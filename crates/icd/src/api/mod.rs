@@ -3,11 +3,13 @@
 //! Each is one `unsafe extern "C" fn` whose safety contract is the specification's: pointers are null or valid as it says of
 //! them. "The caller's promise" in the comments below is that contract. Bodies run inside [`crate::guard`].
 
+pub mod build;
 pub mod command;
 pub mod context;
 pub mod device;
 pub mod event;
 pub mod kernel;
+pub mod kernel_extra;
 pub mod loader;
 pub mod mapping;
 pub mod memory;
@@ -15,6 +17,7 @@ pub mod order;
 pub mod platform;
 pub mod program;
 pub mod queue;
+pub mod subdevice;
 pub mod svm;
 pub mod timer;
 pub mod transfer;

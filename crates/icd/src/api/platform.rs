@@ -58,11 +58,6 @@ fn answer(platform: &Platform, name: cl_platform_info, info: Info) -> Result<Ans
     }
 }
 
-/// clUnloadPlatformCompiler: a hint, and there is no compiler here to unload.
-pub unsafe extern "C" fn clUnloadPlatformCompiler(platform: cl_platform_id) -> cl_int {
-    guard::status("clUnloadPlatformCompiler", || Handle::<Platform>::find(platform))
-}
-
 /// clGetExtensionFunctionAddress.
 pub unsafe extern "C" fn clGetExtensionFunctionAddress(name: *const c_char) -> *mut c_void {
     // No guard: a loader asks for the guard's own functions before anything else, also in a forked child.

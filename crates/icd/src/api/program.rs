@@ -4,21 +4,23 @@ use std::ffi::{CStr, c_char, c_uchar, c_void};
 use std::sync::Arc;
 
 use ropeway_abi::{
-    CL_BUILD_NONE, CL_FALSE, CL_INVALID_BINARY, CL_INVALID_CONTEXT, CL_INVALID_DEVICE, CL_INVALID_OPERATION,
-    CL_INVALID_PROGRAM_EXECUTABLE, CL_INVALID_VALUE, CL_PROGRAM_BINARIES, CL_PROGRAM_BINARY_SIZES,
-    CL_PROGRAM_BINARY_TYPE, CL_PROGRAM_BINARY_TYPE_NONE, CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE,
-    CL_PROGRAM_BUILD_LOG, CL_PROGRAM_BUILD_OPTIONS, CL_PROGRAM_BUILD_STATUS, CL_PROGRAM_CONTEXT, CL_PROGRAM_DEVICES,
-    CL_PROGRAM_IL, CL_PROGRAM_KERNEL_NAMES, CL_PROGRAM_NUM_DEVICES, CL_PROGRAM_NUM_KERNELS, CL_PROGRAM_REFERENCE_COUNT,
-    CL_PROGRAM_SCOPE_GLOBAL_CTORS_PRESENT, CL_PROGRAM_SCOPE_GLOBAL_DTORS_PRESENT, CL_PROGRAM_SOURCE, CL_SUCCESS,
-    cl_context, cl_device_id, cl_int, cl_program, cl_program_build_info, cl_program_info, cl_uint,
+    CL_BUILD_IN_PROGRESS, CL_BUILD_NONE, CL_DEVICE_IL_VERSION, CL_FALSE, CL_INVALID_BINARY, CL_INVALID_DEVICE,
+    CL_INVALID_OPERATION, CL_INVALID_PROGRAM, CL_INVALID_PROGRAM_EXECUTABLE, CL_INVALID_VALUE, CL_PROGRAM_BINARIES,
+    CL_PROGRAM_BINARY_SIZES, CL_PROGRAM_BINARY_TYPE, CL_PROGRAM_BINARY_TYPE_NONE,
+    CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE, CL_PROGRAM_BUILD_LOG, CL_PROGRAM_BUILD_OPTIONS,
+    CL_PROGRAM_BUILD_STATUS, CL_PROGRAM_CONTEXT, CL_PROGRAM_DEVICES, CL_PROGRAM_IL, CL_PROGRAM_KERNEL_NAMES,
+    CL_PROGRAM_NUM_DEVICES, CL_PROGRAM_NUM_KERNELS, CL_PROGRAM_REFERENCE_COUNT, CL_PROGRAM_SCOPE_GLOBAL_CTORS_PRESENT,
+    CL_PROGRAM_SCOPE_GLOBAL_DTORS_PRESENT, CL_PROGRAM_SOURCE, cl_context, cl_device_id, cl_int, cl_program,
+    cl_program_build_info, cl_program_info, cl_uint,
 };
-use ropeway_client::program::{self, Build};
+use ropeway_client::program::{self, Build, Origin};
 
-use super::{both_or_neither, put};
+use super::loader::text;
+use super::{Callback, Raw};
 use crate::guard;
 use crate::handle::{self, Handle};
 use crate::info::{Answered, Info};
-use crate::objects::{Context, Device, Program};
+use crate::objects::{Context, Device, Program, text_of};
 
 /// clCreateProgramWithSource.
 pub unsafe extern "C" fn clCreateProgramWithSource(
@@ -55,8 +57,7 @@ pub unsafe extern "C" fn clCreateProgramWithSource(
             }
             let client = program::Program::with_source(&context.client, source)?;
             let devices = context.devices.clone();
-            let program = Program { client, context: context.clone(), devices, binaries: Vec::new() };
-            Ok(Handle::new(&context, program)?.give())
+            Ok(Handle::new(&context, Program { client, context: context.clone(), devices })?.give())
         })
     }
 }
@@ -102,178 +103,129 @@ pub unsafe extern "C" fn clCreateProgramWithBinary(
                 // CL_INVALID_BINARY if an invalid program binary was encountered for any device.
                 each_status(index, if status == 0 { 0 } else { CL_INVALID_BINARY });
             }
-            let binaries = contents.into_iter().map(<[u8]>::to_vec).collect();
-            let program = Program { client: client?, context: context.clone(), devices, binaries };
-            Ok(Handle::new(&context, program)?.give())
+            Ok(Handle::new(&context, Program { client: client?, context: context.clone(), devices })?.give())
         })
     }
 }
 
+/// clCreateProgramWithIL.
+pub unsafe extern "C" fn clCreateProgramWithIL(
+    context: cl_context,
+    il: *const c_void,
+    length: usize,
+    errcode_ret: *mut cl_int,
+) -> cl_program {
+    // SAFETY: the caller's promise, here and below.
+    unsafe {
+        guard::create("clCreateProgramWithIL", errcode_ret, || {
+            let context = Handle::<Context>::find(context)?;
+            // CL_INVALID_OPERATION if no devices in context support intermediate language programs.
+            let takes_il = |device: &Handle<Device>| {
+                let version = device.client.property(CL_DEVICE_IL_VERSION).and_then(Result::ok).and_then(text_of);
+                version.is_some_and(|version| !version.is_empty())
+            };
+            if !context.devices.iter().any(takes_il) {
+                return Err(CL_INVALID_OPERATION);
+            }
+            // CL_INVALID_VALUE if il is NULL or if length is zero.
+            if il.is_null() || length == 0 {
+                return Err(CL_INVALID_VALUE);
+            }
+            let il = std::slice::from_raw_parts(il.cast::<u8>(), length).to_vec();
+            let client = program::Program::with_il(&context.client, il)?;
+            let devices = context.devices.clone();
+            Ok(Handle::new(&context, Program { client, context: context.clone(), devices })?.give())
+        })
+    }
+}
+
+/// clCreateProgramWithBuiltInKernels.
+pub unsafe extern "C" fn clCreateProgramWithBuiltInKernels(
+    context: cl_context,
+    num_devices: cl_uint,
+    device_list: *const cl_device_id,
+    kernel_names: *const c_char,
+    errcode_ret: *mut cl_int,
+) -> cl_program {
+    // SAFETY: the caller's promise, here and below.
+    unsafe {
+        guard::create("clCreateProgramWithBuiltInKernels", errcode_ret, || {
+            let context = Handle::<Context>::find(context)?;
+            // CL_INVALID_VALUE if device_list is NULL or num_devices is zero.
+            if device_list.is_null() || num_devices == 0 {
+                return Err(CL_INVALID_VALUE);
+            }
+            let devices = devices_of(&context.devices, std::slice::from_raw_parts(device_list, num_devices as usize))?;
+            // CL_INVALID_VALUE if kernel_names is NULL, or contains a kernel name that is not supported by any of the devices.
+            let names = text(kernel_names).ok_or(CL_INVALID_VALUE)?;
+            let names = std::str::from_utf8(names).map_err(|_| CL_INVALID_VALUE)?;
+            let client = program::Program::with_built_in_kernels(&context.client, &clients_of(&devices), names)?;
+            Ok(Handle::new(&context, Program { client, context: context.clone(), devices })?.give())
+        })
+    }
+}
+
+/// clSetProgramSpecializationConstant.
+pub unsafe extern "C" fn clSetProgramSpecializationConstant(
+    program: cl_program,
+    spec_id: cl_uint,
+    spec_size: usize,
+    spec_value: *const c_void,
+) -> cl_int {
+    guard::status("clSetProgramSpecializationConstant", || {
+        // CL_INVALID_PROGRAM if program is not a valid program object created from an intermediate language.
+        let program = Handle::<Program>::find(program)?;
+        if !matches!(program.client.origin(), Origin::Il(_)) {
+            return Err(CL_INVALID_PROGRAM);
+        }
+        // CL_INVALID_VALUE if spec_value is NULL, or if spec_size does not match the size of the constant: none is larger than
+        // a long vector.
+        if spec_value.is_null() || spec_size == 0 || spec_size > size_of::<[u64; 16]>() {
+            return Err(CL_INVALID_VALUE);
+        }
+        // SAFETY: the caller's promise.
+        let value = unsafe { std::slice::from_raw_parts(spec_value.cast::<u8>(), spec_size) };
+        program.client.set_specialization_constant(spec_id, value)
+    })
+}
+
+/// clSetProgramReleaseCallback: deprecated since OpenCL 3.0.
+pub unsafe extern "C" fn clSetProgramReleaseCallback(
+    program: cl_program,
+    pfn_notify: Option<unsafe extern "C" fn(cl_program, *mut c_void)>,
+    user_data: *mut c_void,
+) -> cl_int {
+    guard::status("clSetProgramReleaseCallback", || {
+        let found = Handle::<Program>::find(program)?;
+        // CL_INVALID_VALUE if pfn_notify is NULL.
+        let callback = Callback::new(pfn_notify.ok_or(CL_INVALID_VALUE)?, user_data);
+        // CL_INVALID_OPERATION if no devices associated with program support destructors for program scope global variables:
+        // OpenCL 2.2 alone has them.
+        if !found.devices.iter().any(|device| device.limits.version == (2, 2)) {
+            return Err(CL_INVALID_OPERATION);
+        }
+        let program = Raw::new(program);
+        found.client.on_release(Box::new(move || {
+            let (notify, user_data) = callback.parts();
+            // SAFETY: the application gave this function and argument for this.
+            unsafe { notify(program.get(), user_data) };
+        }));
+        Ok(())
+    })
+}
+
+pub(super) fn clients_of(devices: &[Handle<Device>]) -> Vec<Arc<ropeway_client::system::Device>> {
+    devices.iter().map(|device| Arc::clone(&device.client)).collect()
+}
+
 /// # Errors
 /// CL_INVALID_DEVICE if a device is not in the list of devices associated with the object.
-fn devices_of(of: &[Handle<Device>], handles: &[cl_device_id]) -> Result<Vec<Handle<Device>>, cl_int> {
+pub(super) fn devices_of(of: &[Handle<Device>], handles: &[cl_device_id]) -> Result<Vec<Handle<Device>>, cl_int> {
     let find = |&handle: &cl_device_id| {
         let device = Handle::<Device>::find(handle)?;
         if of.contains(&device) { Ok(device) } else { Err(CL_INVALID_DEVICE) }
     };
     handles.iter().map(find).collect()
-}
-
-/// clBuildProgram.
-pub unsafe extern "C" fn clBuildProgram(
-    program: cl_program,
-    num_devices: cl_uint,
-    device_list: *const cl_device_id,
-    options: *const c_char,
-    pfn_notify: Option<unsafe extern "C" fn(cl_program, *mut c_void)>,
-    user_data: *mut c_void,
-) -> cl_int {
-    guard::status("clBuildProgram", || {
-        let found = Handle::<Program>::find(program)?;
-        // CL_INVALID_VALUE if device_list is NULL and num_devices is not 0, or the other way round.
-        // SAFETY: the caller's promise.
-        let list = unsafe { both_or_neither(num_devices, device_list)? };
-        // CL_INVALID_VALUE if pfn_notify is NULL but user_data is not NULL.
-        if pfn_notify.is_none() && !user_data.is_null() {
-            return Err(CL_INVALID_VALUE);
-        }
-        let devices = if list.is_empty() { found.devices.clone() } else { devices_of(&found.devices, list)? };
-        // CL_INVALID_OPERATION if there are kernel objects attached to program.
-        if found.client.attached_kernels() > 0 {
-            return Err(CL_INVALID_OPERATION);
-        }
-        // SAFETY: the caller's promise.
-        let options = unsafe { text_of(options) };
-        let outcome = found.client.build(&clients_of(&devices), &options);
-        // With pfn_notify the call need not wait for the build, but may; a program waits for the callback either way.
-        if let Some(notify) = pfn_notify {
-            // SAFETY: the application gave this function and argument for this.
-            unsafe { notify(program, user_data) };
-        }
-        outcome
-    })
-}
-
-/// The text behind a pointer that may be null.
-///
-/// # Safety
-/// `text` is null or a NUL-terminated string.
-unsafe fn text_of(text: *const c_char) -> String {
-    if text.is_null() {
-        return String::new();
-    }
-    // SAFETY: the caller's promise; not null.
-    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
-}
-
-fn clients_of(devices: &[Handle<Device>]) -> Vec<Arc<ropeway_client::system::Device>> {
-    devices.iter().map(|device| Arc::clone(&device.client)).collect()
-}
-
-/// clCompileProgram.
-pub unsafe extern "C" fn clCompileProgram(
-    program: cl_program,
-    num_devices: cl_uint,
-    device_list: *const cl_device_id,
-    options: *const c_char,
-    num_input_headers: cl_uint,
-    input_headers: *const cl_program,
-    header_include_names: *mut *const c_char,
-    pfn_notify: Option<unsafe extern "C" fn(cl_program, *mut c_void)>,
-    user_data: *mut c_void,
-) -> cl_int {
-    guard::status("clCompileProgram", || {
-        let found = Handle::<Program>::find(program)?;
-        // CL_INVALID_VALUE if device_list is NULL and num_devices is not 0, or the other way round; and if input_headers or
-        // header_include_names is NULL and num_input_headers is not 0, or the other way round.
-        // SAFETY: the caller's promise, here and below.
-        let (list, programs, names) = unsafe {
-            (
-                both_or_neither(num_devices, device_list)?,
-                both_or_neither(num_input_headers, input_headers)?,
-                both_or_neither(num_input_headers, header_include_names.cast_const())?,
-            )
-        };
-        // CL_INVALID_VALUE if pfn_notify is NULL but user_data is not NULL.
-        if pfn_notify.is_none() && !user_data.is_null() {
-            return Err(CL_INVALID_VALUE);
-        }
-        let devices = if list.is_empty() { found.devices.clone() } else { devices_of(&found.devices, list)? };
-        // CL_INVALID_OPERATION if program has no source, or if there are kernel objects attached to program.
-        if !found.client.has_source() || found.client.attached_kernels() > 0 {
-            return Err(CL_INVALID_OPERATION);
-        }
-        let mut headers = Vec::with_capacity(programs.len());
-        for (&program, &name) in programs.iter().zip(names) {
-            let header = Handle::<Program>::find(program)?;
-            // SAFETY: the caller's promise.
-            headers.push((unsafe { text_of(name) }, Arc::clone(&header.client)));
-        }
-        // SAFETY: the caller's promise.
-        let options = unsafe { text_of(options) };
-        let outcome = found.client.compile(&clients_of(&devices), &options, &headers);
-        if let Some(notify) = pfn_notify {
-            // SAFETY: the application gave this function and argument for this.
-            unsafe { notify(program, user_data) };
-        }
-        outcome
-    })
-}
-
-/// clLinkProgram.
-pub unsafe extern "C" fn clLinkProgram(
-    context: cl_context,
-    num_devices: cl_uint,
-    device_list: *const cl_device_id,
-    options: *const c_char,
-    num_input_programs: cl_uint,
-    input_programs: *const cl_program,
-    pfn_notify: Option<unsafe extern "C" fn(cl_program, *mut c_void)>,
-    user_data: *mut c_void,
-    errcode_ret: *mut cl_int,
-) -> cl_program {
-    let mut linked = CL_SUCCESS;
-    // SAFETY: the caller's promise, here and below.
-    let made = unsafe {
-        guard::create("clLinkProgram", errcode_ret, || {
-            let context = Handle::<Context>::find(context)?;
-            // CL_INVALID_VALUE if device_list is NULL and num_devices is not 0, or the other way round.
-            let list = both_or_neither(num_devices, device_list)?;
-            // CL_INVALID_VALUE if num_input_programs is 0 or input_programs is NULL.
-            let programs = both_or_neither(num_input_programs, input_programs)?;
-            // CL_INVALID_VALUE if pfn_notify is NULL but user_data is not NULL.
-            if programs.is_empty() || (pfn_notify.is_none() && !user_data.is_null()) {
-                return Err(CL_INVALID_VALUE);
-            }
-            let devices = if list.is_empty() { context.devices.clone() } else { devices_of(&context.devices, list)? };
-            let mut inputs = Vec::with_capacity(programs.len());
-            for &program in programs {
-                // CL_INVALID_PROGRAM if a program in input_programs is not a valid program object.
-                let input = Handle::<Program>::find(program)?;
-                // They have to be of this context; the specification names no other error for one that is not.
-                if input.context != context {
-                    return Err(CL_INVALID_CONTEXT);
-                }
-                inputs.push(Arc::clone(&input.client));
-            }
-            let options = text_of(options);
-            let (client, status) = program::Program::link(&context.client, &clients_of(&devices), &inputs, &options)?;
-            linked = status;
-            let program = Program { client, context: context.clone(), devices, binaries: Vec::new() };
-            Ok(Handle::new(&context, program)?.give())
-        })
-    };
-    if made.is_null() {
-        return made;
-    }
-    // CL_LINK_PROGRAM_FAILURE comes with a program, whose log says why.
-    // SAFETY: the caller's promise.
-    unsafe { put(errcode_ret, linked) };
-    if let Some(notify) = pfn_notify {
-        // SAFETY: the application gave this function and argument for this.
-        unsafe { notify(made, user_data) };
-    }
-    made
 }
 
 /// clRetainProgram.
@@ -301,7 +253,8 @@ pub unsafe extern "C" fn clGetProgramInfo(
 
 fn answer(program: &Handle<Program>, name: cl_program_info, info: Info) -> Result<Answered, cl_int> {
     // CL_INVALID_PROGRAM_EXECUTABLE if the query needs a program that was built for at least one device.
-    let executable = || program.client.build_state().filter(|b| b.is_executable()).ok_or(CL_INVALID_PROGRAM_EXECUTABLE);
+    let built = || program.client.finished_build();
+    let executable = || built().filter(|b| b.is_executable()).ok_or(CL_INVALID_PROGRAM_EXECUTABLE);
     match name {
         CL_PROGRAM_REFERENCE_COUNT => info.value(program.reference_count()),
         CL_PROGRAM_CONTEXT => info.value(program.context.raw()),
@@ -309,7 +262,8 @@ fn answer(program: &Handle<Program>, name: cl_program_info, info: Info) -> Resul
         CL_PROGRAM_DEVICES => info.slice(&program.devices.iter().map(Handle::raw).collect::<Vec<_>>()),
         CL_PROGRAM_SOURCE => info.bytes(&[program.client.source(), b"\0"].concat()),
         CL_PROGRAM_BINARY_SIZES => {
-            info.slice(&(0..program.devices.len()).map(|index| binary_size(program, index)).collect::<Vec<_>>())
+            let size = |device: &Handle<Device>| program.client.binary_size(&device.client);
+            info.slice(&program.devices.iter().map(size).collect::<Vec<_>>())
         }
         CL_PROGRAM_BINARIES => write_binaries(program, info),
         CL_PROGRAM_NUM_KERNELS => info.value(executable()?.kernels().len()),
@@ -318,38 +272,31 @@ fn answer(program: &Handle<Program>, name: cl_program_info, info: Info) -> Resul
             let names: Vec<_> = build.kernels().iter().map(|kernel| kernel.name.as_str()).collect();
             info.string(&names.join(";"))
         }
-        // Made of source or binaries, so there is none.
-        CL_PROGRAM_IL => info.bytes(&[]),
-        CL_PROGRAM_SCOPE_GLOBAL_CTORS_PRESENT | CL_PROGRAM_SCOPE_GLOBAL_DTORS_PRESENT => info.value(CL_FALSE),
+        CL_PROGRAM_IL => match program.client.origin() {
+            Origin::Il(il) => info.bytes(il),
+            // Nothing for a program that was made of something else.
+            _ => info.bytes(&[]),
+        },
+        CL_PROGRAM_SCOPE_GLOBAL_CTORS_PRESENT => {
+            info.value(built().map_or(CL_FALSE, |build| build.has_constructors().into()))
+        }
+        CL_PROGRAM_SCOPE_GLOBAL_DTORS_PRESENT => {
+            info.value(built().map_or(CL_FALSE, |build| build.has_destructors().into()))
+        }
         // CL_INVALID_VALUE if param_name is not one of the supported values.
         _ => Err(CL_INVALID_VALUE),
-    }
-}
-
-/// Bytes of the binary for one of the program's devices: what was built, else what was given, else 0.
-fn binary_size(program: &Program, index: usize) -> usize {
-    match program.client.build_state() {
-        Some(build) => build.for_device(&program.devices[index].client).map_or(0, |one| one.binary_size as usize),
-        None => program.binaries.get(index).map_or(0, Vec::len),
     }
 }
 
 /// CL_PROGRAM_BINARIES: into the application's memory, wherever it wants that device's.
 fn write_binaries(program: &Program, info: Info) -> Result<Answered, cl_int> {
     let (pointers, answered) = info.pointers(program.devices.len())?;
-    for (index, pointer) in pointers.into_iter().flatten().enumerate() {
-        let size = binary_size(program, index);
+    for (device, pointer) in program.devices.iter().zip(pointers.into_iter().flatten()) {
+        let size = program.client.binary_size(&device.client);
         if pointer.is_null() || size == 0 {
             continue;
         }
-        let built;
-        let binary = match program.client.build_state() {
-            Some(_) => {
-                built = program.client.binary(&program.devices[index].client)?;
-                &built
-            }
-            None => &program.binaries[index],
-        };
+        let binary = program.client.binary(&device.client)?;
         // SAFETY: the application has laid out as many bytes as CL_PROGRAM_BINARY_SIZES told it, so no more are written.
         unsafe { pointer.copy_from_nonoverlapping(binary.as_ptr(), binary.len().min(size)) };
     }
@@ -384,6 +331,7 @@ fn build_answer(
     let state = program.client.build_state();
     let build = state.as_deref().and_then(|state: &Build| state.for_device(&device.client));
     match name {
+        CL_PROGRAM_BUILD_STATUS if program.client.is_building_for(&device.client) => info.value(CL_BUILD_IN_PROGRESS),
         CL_PROGRAM_BUILD_STATUS => info.value(build.map_or(CL_BUILD_NONE, |build| build.status)),
         CL_PROGRAM_BUILD_OPTIONS => info.string(&program.client.options()),
         CL_PROGRAM_BUILD_LOG => info.string(build.map_or("", |build| &build.log)),

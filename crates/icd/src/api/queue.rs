@@ -6,9 +6,10 @@ use std::ptr;
 use ropeway_abi::{
     CL_INVALID_COMMAND_QUEUE, CL_INVALID_DEVICE, CL_INVALID_OPERATION, CL_INVALID_QUEUE_PROPERTIES, CL_INVALID_VALUE,
     CL_QUEUE_CONTEXT, CL_QUEUE_DEVICE, CL_QUEUE_DEVICE_DEFAULT, CL_QUEUE_ON_DEVICE, CL_QUEUE_ON_DEVICE_DEFAULT,
-    CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, CL_QUEUE_PROFILING_ENABLE, CL_QUEUE_PROPERTIES, CL_QUEUE_PROPERTIES_ARRAY,
-    CL_QUEUE_REFERENCE_COUNT, CL_QUEUE_SIZE, cl_bool, cl_command_queue, cl_command_queue_info,
-    cl_command_queue_properties, cl_context, cl_device_id, cl_int, cl_queue_properties,
+    CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, CL_QUEUE_PRIORITY_KHR, CL_QUEUE_PROFILING_ENABLE, CL_QUEUE_PROPERTIES,
+    CL_QUEUE_PROPERTIES_ARRAY, CL_QUEUE_REFERENCE_COUNT, CL_QUEUE_SIZE, CL_QUEUE_THROTTLE_KHR, cl_bool,
+    cl_command_queue, cl_command_queue_info, cl_command_queue_properties, cl_context, cl_device_id, cl_int,
+    cl_queue_properties,
 };
 use ropeway_client::queue;
 
@@ -16,6 +17,27 @@ use crate::guard;
 use crate::handle::{self, Handle};
 use crate::info::{Answered, Info};
 use crate::objects::{Context, Device, Queue};
+
+const PROPERTIES: u64 = CL_QUEUE_PROPERTIES as u64;
+const SIZE: u64 = CL_QUEUE_SIZE as u64;
+
+/// cl_khr_priority_hints and cl_khr_throttle_hints; 0 where none is given.
+#[derive(Default)]
+struct Hints {
+    priority: u32,
+    throttle: u32,
+}
+
+/// A hint's value: high, medium or low.
+///
+/// # Errors
+/// CL_INVALID_VALUE if values specified in properties are not valid.
+fn one_of_three(value: u64) -> Result<u32, cl_int> {
+    match value {
+        1 | 2 | 4 => Ok(value as u32),
+        _ => Err(CL_INVALID_VALUE),
+    }
+}
 
 /// clCreateCommandQueue.
 pub unsafe extern "C" fn clCreateCommandQueue(
@@ -28,7 +50,7 @@ pub unsafe extern "C" fn clCreateCommandQueue(
     unsafe {
         guard::create("clCreateCommandQueue", errcode_ret, || {
             let (context, device) = context_and_device(context, device)?;
-            create(&context, &device, properties, Vec::new())
+            create(&context, &device, properties, Hints::default(), Vec::new())
         })
     }
 }
@@ -47,6 +69,7 @@ pub unsafe extern "C" fn clCreateCommandQueueWithProperties(
             let mut list = Vec::new();
             let mut bits = 0;
             let mut size = None;
+            let mut hints = Hints::default();
             let mut next = properties;
             while !next.is_null() && next.read() != 0 {
                 let (name, value) = (next.read(), next.add(1).read());
@@ -54,9 +77,16 @@ pub unsafe extern "C" fn clCreateCommandQueueWithProperties(
                 if list.iter().step_by(2).any(|&earlier| earlier == name) {
                     return Err(CL_INVALID_VALUE);
                 }
-                match u32::try_from(name) {
-                    Ok(CL_QUEUE_PROPERTIES) => bits = value,
-                    Ok(CL_QUEUE_SIZE) => size = Some(value),
+                match name {
+                    PROPERTIES => bits = value,
+                    SIZE => size = Some(value),
+                    // One of the three values of the hint, where the device has the extension.
+                    CL_QUEUE_PRIORITY_KHR if device.has_extension("cl_khr_priority_hints") => {
+                        hints.priority = one_of_three(value)?;
+                    }
+                    CL_QUEUE_THROTTLE_KHR if device.has_extension("cl_khr_throttle_hints") => {
+                        hints.throttle = one_of_three(value)?;
+                    }
                     _ => return Err(CL_INVALID_VALUE),
                 }
                 list.extend([name, value]);
@@ -69,7 +99,7 @@ pub unsafe extern "C" fn clCreateCommandQueueWithProperties(
             if size.is_some() && bits & CL_QUEUE_ON_DEVICE == 0 {
                 return Err(CL_INVALID_VALUE);
             }
-            create(&context, &device, bits, list)
+            create(&context, &device, bits, hints, list)
         })
     }
 }
@@ -85,6 +115,7 @@ fn create(
     context: &Handle<Context>,
     device: &Handle<Device>,
     bits: cl_command_queue_properties,
+    hints: Hints,
     properties: Vec<u64>,
 ) -> Result<*mut c_void, cl_int> {
     const HOST: u64 = CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE | CL_QUEUE_PROFILING_ENABLE;
@@ -102,7 +133,7 @@ fn create(
     if on_device || bits & !device.limits.queue_properties != 0 {
         return Err(CL_INVALID_QUEUE_PROPERTIES);
     }
-    let client = queue::Queue::new(&context.client, &device.client, bits)?;
+    let client = queue::Queue::with_hints(&context.client, &device.client, bits, hints.priority, hints.throttle)?;
     let queue = Queue { client, context: context.clone(), device: device.clone(), properties };
     Ok(Handle::new(context, queue)?.give())
 }
@@ -116,6 +147,20 @@ pub unsafe extern "C" fn clSetCommandQueueProperty(
 ) -> cl_int {
     guard::status("clSetCommandQueueProperty", || {
         Handle::<Queue>::find(queue)?;
+        Err::<(), _>(CL_INVALID_OPERATION)
+    })
+}
+
+/// clSetDefaultDeviceCommandQueue.
+pub unsafe extern "C" fn clSetDefaultDeviceCommandQueue(
+    context: cl_context,
+    device: cl_device_id,
+    queue: cl_command_queue,
+) -> cl_int {
+    guard::status("clSetDefaultDeviceCommandQueue", || {
+        context_and_device(context, device)?;
+        // CL_INVALID_OPERATION if device does not support a replaceable default on-device queue: none does without queues on it.
+        let _ = queue;
         Err::<(), _>(CL_INVALID_OPERATION)
     })
 }

@@ -64,23 +64,12 @@ unsupported! {
     status clEnqueueWriteBufferRect(A B C D E F G H I J K L M N);
     status clEnqueueCopyBufferRect(A B C D E F G H I J K L M);
 
-    // Native kernels, sub-devices, built-in kernels.
+    // Native kernels.
     status clEnqueueNativeKernel(A B C D E F G H I J);
-    status clCreateSubDevices(A B C D E);
-    status clCreateSubDevicesEXT(A B C D E);
-    create clCreateProgramWithBuiltInKernels(A B C D);
 
     // OpenCL 2.0 and later.
     create clCreatePipe(A B C D E);
     status clGetPipeInfo(A B C D E);
-    status clGetKernelSubGroupInfoKHR(A B C D E F G H);
-    status clGetKernelSubGroupInfo(A B C D E F G H);
-    create clCloneKernel(A);
-    create clCreateProgramWithIL(A B C);
-    status clSetDefaultDeviceCommandQueue(A B C);
-    status clSetProgramReleaseCallback(A B C);
-    status clSetProgramSpecializationConstant(A B C D);
-    status clGetKernelSuggestedLocalWorkSize(A B C D E F);
 
     // Sharing with graphics on the application's machine: its objects are not where the devices are.
     create clCreateFromGLBuffer(A B C);

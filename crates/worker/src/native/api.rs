@@ -19,7 +19,8 @@ impl<F: Copy> Present for Option<F> {
 
 macro_rules! api {
     ($($name:ident: $ty:ident;)* @later $($later:ident: $later_ty:ident;)*) => {
-        /// The functions that the worker calls: those of OpenCL 1.2, and later ones where the loader has them.
+        /// The functions that the worker calls: those of OpenCL 1.2, and later ones where the loader has them. A loader passes
+        /// a later one on through a table that an older driver does not fill: look at the device's version first.
         #[allow(non_snake_case)]
         pub(super) struct Api {
             $(pub(super) $name: <f::$ty as Present>::Fn,)*
@@ -102,6 +103,10 @@ api! {
     clEnqueueNDRangeKernel: clEnqueueNDRangeKernel_t;
     clEnqueueMarkerWithWaitList: clEnqueueMarkerWithWaitList_t;
     clEnqueueBarrierWithWaitList: clEnqueueBarrierWithWaitList_t;
+    clCreateSubDevices: clCreateSubDevices_t;
+    clReleaseDevice: clReleaseDevice_t;
+    clCreateProgramWithBuiltInKernels: clCreateProgramWithBuiltInKernels_t;
+    clGetExtensionFunctionAddressForPlatform: clGetExtensionFunctionAddressForPlatform_t;
     @later
     clGetDeviceAndHostTimer: clGetDeviceAndHostTimer_t;
     clSVMAlloc: clSVMAlloc_t;
@@ -112,7 +117,12 @@ api! {
     clEnqueueSVMMemFill: clEnqueueSVMMemFill_t;
     clEnqueueSVMUnmap: clEnqueueSVMUnmap_t;
     clSetKernelArgSVMPointer: clSetKernelArgSVMPointer_t;
+    clCreateCommandQueueWithProperties: clCreateCommandQueueWithProperties_t;
     clSetKernelExecInfo: clSetKernelExecInfo_t;
+    clCreateProgramWithIL: clCreateProgramWithIL_t;
+    clCloneKernel: clCloneKernel_t;
+    clGetKernelSubGroupInfo: clGetKernelSubGroupInfo_t;
+    clSetProgramSpecializationConstant: clSetProgramSpecializationConstant_t;
 }
 
 static API: OnceLock<Api> = OnceLock::new();

@@ -130,6 +130,10 @@ impl Kernel {
             local_mem_size: info::value(ask(cl::CL_KERNEL_LOCAL_MEM_SIZE)).unwrap_or_default(),
             preferred_multiple: size(cl::CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE),
             private_mem_size: info::value(ask(cl::CL_KERNEL_PRIVATE_MEM_SIZE)).unwrap_or_default(),
+            // An error for all kernels but those that are built in or on custom devices.
+            global_work_size: info::value::<[usize; 3]>(ask(cl::CL_KERNEL_GLOBAL_WORK_SIZE))
+                .ok()
+                .map(|sizes| sizes.map(|n| n as u64)),
         }
     }
 

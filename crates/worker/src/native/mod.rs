@@ -9,6 +9,7 @@ mod api;
 mod event;
 mod info;
 mod kernel;
+mod kernel_extra;
 mod mapping;
 mod memory;
 mod part;
@@ -18,6 +19,7 @@ pub mod process;
 mod program;
 mod queue;
 mod staging;
+mod subdevice;
 mod svm;
 
 pub use event::{Event, UserEvent};
@@ -30,6 +32,7 @@ pub use platform::{Context, Device, ErrorSink, Platform, platforms};
 pub use program::Program;
 pub use queue::{Queue, Waits};
 pub use staging::{StagedRead, Staging};
+pub use subdevice::SubDevice;
 pub use svm::{Svm, avoid};
 
 use ropeway_protocol::types::Status;

@@ -117,6 +117,40 @@ impl Device {
         has.is_ok_and(|has| has & cl::CL_DEVICE_SVM_COARSE_GRAIN_BUFFER != 0)
     }
 
+    /// Whether it is of this version of OpenCL or a later one.
+    pub fn is_at_least(self, major: u32, minor: u32) -> bool {
+        // SAFETY: `text` passes memory of the size it announces.
+        let text = info::text(|size, value, ret| unsafe {
+            (api().clGetDeviceInfo)(self.0, cl::CL_DEVICE_VERSION, size, value, ret)
+        });
+        let text = text.unwrap_or_default();
+        let number = text.strip_prefix("OpenCL ").and_then(|text| text.split_ascii_whitespace().next());
+        let version = number.and_then(|number| {
+            let (major, minor) = number.split_once('.')?;
+            Some((major.parse().ok()?, minor.parse().ok()?))
+        });
+        version.unwrap_or((1, 0)) >= (major, minor)
+    }
+
+    /// The address of an extension's function in the driver that the device belongs to; `None` where it has none. What it
+    /// points to has the type that the extension declares.
+    pub(super) fn function(self, name: &CStr) -> Option<std::ptr::NonNull<c_void>> {
+        let mut platform: cl::cl_platform_id = std::ptr::null_mut();
+        // SAFETY: room for one handle, as announced.
+        let asked = unsafe {
+            (api().clGetDeviceInfo)(
+                self.0,
+                cl::CL_DEVICE_PLATFORM,
+                size_of::<cl::cl_platform_id>(),
+                (&raw mut platform).cast(),
+                std::ptr::null_mut(),
+            )
+        };
+        check(asked).ok()?;
+        // SAFETY: the platform is the driver's own, the name ends with NUL.
+        std::ptr::NonNull::new(unsafe { (api().clGetExtensionFunctionAddressForPlatform)(platform, name.as_ptr()) })
+    }
+
     /// Whether buffers live in memory that this process can reach without a copy over a bus.
     pub fn shares_host_memory(self) -> bool {
         // SAFETY: `value` passes memory of the size it announces.

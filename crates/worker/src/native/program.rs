@@ -66,6 +66,72 @@ impl Program {
         }
     }
 
+    /// clCreateProgramWithIL.
+    ///
+    /// # Errors
+    /// What the native call returned; CL_INVALID_OPERATION where there is none.
+    pub fn from_il(context: &Context, device: Device, il: &[u8]) -> Result<Self, Status> {
+        let mut status = 0;
+        let program = match api().clCreateProgramWithIL.filter(|_| device.is_at_least(2, 1)) {
+            // SAFETY: the bytes have the announced length; the native call copies them.
+            Some(create) => unsafe { create(context.0, il.as_ptr().cast(), il.len(), &raw mut status) },
+            None => {
+                let found = device.function(c"clCreateProgramWithILKHR").ok_or(cl::CL_INVALID_OPERATION)?;
+                // SAFETY: cl_khr_il_program declares it with the core function's type; a pointer and the optional function
+                // pointer have the same representation, and it is not null.
+                let create = unsafe {
+                    std::mem::transmute::<*mut std::ffi::c_void, cl::functions::clCreateProgramWithIL_t>(found.as_ptr())
+                };
+                let create = create.ok_or(cl::CL_INVALID_OPERATION)?;
+                // SAFETY: as above.
+                unsafe { create(context.0, il.as_ptr().cast(), il.len(), &raw mut status) }
+            }
+        };
+        check(status)?;
+        if program.is_null() { Err(cl::CL_INVALID_VALUE) } else { Ok(Self(program)) }
+    }
+
+    /// clSetProgramSpecializationConstant; `device` is one of its context's.
+    ///
+    /// # Errors
+    /// What the native call returned; CL_INVALID_OPERATION where there is none.
+    pub fn set_specialization_constant(&self, device: Device, id: u32, value: &[u8]) -> Result<(), Status> {
+        let set = api().clSetProgramSpecializationConstant.filter(|_| device.is_at_least(2, 2));
+        let set = set.ok_or(cl::CL_INVALID_OPERATION)?;
+        // SAFETY: the value has the announced length.
+        check(unsafe { set(self.0, id, value.len(), value.as_ptr().cast()) })
+    }
+
+    /// clCreateProgramWithBuiltInKernels.
+    ///
+    /// # Errors
+    /// What the native call returned.
+    pub fn from_built_in_kernels(context: &Context, devices: &[Device], names: &str) -> Result<Self, Status> {
+        let devices: Vec<_> = devices.iter().map(|d| d.0).collect();
+        let names = CString::new(names).map_err(|_| cl::CL_INVALID_VALUE)?;
+        let mut status = 0;
+        // SAFETY: the array has the announced length, the names end with NUL.
+        let program = unsafe {
+            (api().clCreateProgramWithBuiltInKernels)(
+                context.0,
+                devices.len() as u32,
+                devices.as_ptr(),
+                names.as_ptr(),
+                &raw mut status,
+            )
+        };
+        check(status)?;
+        if program.is_null() { Err(cl::CL_INVALID_VALUE) } else { Ok(Self(program)) }
+    }
+
+    /// A query of clGetProgramInfo whose answer is a cl_bool; false where there is no such query.
+    pub fn flag(&self, name: u32) -> bool {
+        // SAFETY: `value` passes memory of the size it announces.
+        let value: Result<u32, _> =
+            info::value(|size, value, ret| unsafe { (api().clGetProgramInfo)(self.0, name, size, value, ret) });
+        value.is_ok_and(|value| value != 0)
+    }
+
     /// clBuildProgram with exactly these options; returns when it is built.
     ///
     /// # Errors

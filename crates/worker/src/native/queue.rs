@@ -84,6 +84,37 @@ impl Queue {
         Ok(Self(queue))
     }
 
+    /// clCreateCommandQueueWithProperties with hints of cl_khr_priority_hints and cl_khr_throttle_hints, 0 for none.
+    ///
+    /// # Errors
+    /// What the native call returned.
+    pub fn with_hints(
+        context: &Context,
+        device: Device,
+        properties: u64,
+        priority: u32,
+        throttle: u32,
+    ) -> Result<Self, Status> {
+        let create = api().clCreateCommandQueueWithProperties.filter(|_| priority != 0 || throttle != 0);
+        // A driver that has these hints has the function, but older ones may not: most queues are made without it.
+        let Some(create) = create.filter(|_| device.is_at_least(2, 0)) else {
+            return Self::new(context, device, properties);
+        };
+        let mut list = vec![u64::from(cl::CL_QUEUE_PROPERTIES), properties];
+        if priority != 0 {
+            list.extend([cl::CL_QUEUE_PRIORITY_KHR, u64::from(priority)]);
+        }
+        if throttle != 0 {
+            list.extend([cl::CL_QUEUE_THROTTLE_KHR, u64::from(throttle)]);
+        }
+        list.push(0);
+        let mut status = 0;
+        // SAFETY: context and device are alive, the list ends with 0.
+        let queue = unsafe { create(context.0, device.0, list.as_ptr(), &raw mut status) };
+        check(status)?;
+        Ok(Self(queue))
+    }
+
     /// clFlush.
     ///
     /// # Errors

@@ -79,9 +79,8 @@ impl Session {
     /// # Errors
     /// There is no such device.
     pub fn ask_device_timer(&mut self, m: DeviceTimer, call: CallId<u64>) -> Result<(), End> {
-        let platform = self.warm.platforms.get(m.platform as usize);
-        let device = platform.and_then(|platform| platform.devices.get(m.device as usize));
-        let device = *device.ok_or_else(|| unknown(format_args!("device {} of platform {}", m.device, m.platform)))?;
+        let device = self.warm.device(m.platform, m.device);
+        let device = device.ok_or_else(|| unknown(format_args!("device {} of platform {}", m.device, m.platform)))?;
         self.start(Job::Timer(device, call));
         Ok(())
     }

@@ -344,7 +344,7 @@ impl Client {
     pub fn begin(&mut self, properties: u64) -> &mut Self {
         let context = ContextId(1);
         self.post(&CreateContext { context, platform: 0, devices: vec![0] });
-        self.post(&CreateQueue { queue: QueueId(1), context, device: 0, properties })
+        self.post(&CreateQueue { queue: QueueId(1), context, device: 0, properties, priority: 0, throttle: 0 })
     }
 
     pub fn buffer(&mut self, id: u64, size: u64) -> &mut Self {

@@ -1,0 +1,297 @@
+//! Builds, compilations and links: what is asked of the server, and what came of it.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+use ropeway_abi::{
+    CL_BUILD_ERROR, CL_BUILD_SUCCESS, CL_INVALID_OPERATION, CL_OUT_OF_RESOURCES,
+    CL_PROGRAM_BINARY_TYPE_COMPILED_OBJECT, CL_PROGRAM_BINARY_TYPE_LIBRARY, CL_PROGRAM_BINARY_TYPE_NONE,
+};
+use ropeway_protocol::content::ContentHash;
+use ropeway_protocol::messages::{BuildProgram, CompileProgram, LinkProgram, ReleaseProgram};
+use ropeway_protocol::types::{BuildReply, Built, DeviceBuild, KernelInfo, WorkGroupInfo};
+
+use super::{Origin, Program, Sent, State, indices};
+use crate::connection::lock;
+use crate::context::Context;
+use crate::includes;
+use crate::system::Device;
+use crate::{Result, Status};
+
+/// What came of a program's builds.
+#[derive(Debug)]
+pub struct Build {
+    devices: Vec<Arc<Device>>,
+    built: Built,
+}
+
+/// How a program is translated.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// To something that runs (clBuildProgram).
+    Build,
+    /// To something that can be linked (clCompileProgram). The programs' sources may be included under these names.
+    Compile(Vec<(String, Arc<Program>)>),
+    /// Of compiled programs (clLinkProgram).
+    Link(Vec<Arc<Program>>),
+}
+
+/// A build that is to be carried out. Until then the program counts as being built.
+#[derive(Debug)]
+pub struct Pending {
+    program: Arc<Program>,
+    devices: Vec<Arc<Device>>,
+    options: String,
+    step: Step,
+    /// The source with all that it includes, as it was when the application asked.
+    text: Option<Arc<[u8]>>,
+    ended: bool,
+}
+
+impl Program {
+    /// A program to be made of others by [`Step::Link`].
+    pub fn to_link(context: &Arc<Context>, devices: &[Arc<Device>]) -> Arc<Self> {
+        let id = ropeway_protocol::ids::ProgramId(context.connection().new_id());
+        Self::new(Sent { id, text: None }, context, devices.to_vec(), Origin::Programs)
+    }
+
+    /// CL_PROGRAM_BUILD_OPTIONS of the last build.
+    pub fn options(&self) -> String {
+        lock(&self.state).options.clone()
+    }
+
+    /// What came of the builds so far, if there were any. Does not wait for one that is under way.
+    pub fn build_state(&self) -> Option<Arc<Build>> {
+        lock(&self.state).build.clone()
+    }
+
+    /// As [`Self::build_state`], once no build is under way.
+    pub fn finished_build(&self) -> Option<Arc<Build>> {
+        let mut state = lock(&self.state);
+        while state.building.is_some() {
+            state = self.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.build.clone()
+    }
+
+    /// Whether a build for any device is under way.
+    pub fn is_building(&self) -> bool {
+        lock(&self.state).building.is_some()
+    }
+
+    /// Whether a build for `device` is under way (CL_BUILD_IN_PROGRESS).
+    pub fn is_building_for(&self, device: &Arc<Device>) -> bool {
+        let state = lock(&self.state);
+        state.building.as_ref().is_some_and(|devices| devices.iter().any(|one| Arc::ptr_eq(one, device)))
+    }
+
+    /// Takes note of a build that is about to be carried out by [`Pending::run`], on whatever thread. The files that the
+    /// source includes are read now.
+    ///
+    /// # Errors
+    /// CL_INVALID_OPERATION while another one is under way.
+    pub fn begin(self: &Arc<Self>, devices: Vec<Arc<Device>>, options: String, step: Step) -> Result<Pending> {
+        let State { building, build, options: last } = &mut *lock(&self.state);
+        if building.is_some() {
+            return Err(CL_INVALID_OPERATION);
+        }
+        *building = Some(devices.clone());
+        options.clone_into(last);
+        // What was built for these devices is no more, whatever comes of this.
+        *build = build.take().and_then(|build| build.without(&devices)).map(Arc::new);
+        let text = match (&self.origin, &step) {
+            (Origin::Source(source), Step::Compile(headers)) => Some(expanded(source, &options, headers)),
+            (Origin::Source(source), _) => Some(expanded(source, &options, &[])),
+            _ => None,
+        };
+        Ok(Pending { program: Arc::clone(self), devices, options, step, text, ended: false })
+    }
+
+    /// Sees to it that the server compiles this text.
+    fn send_text(&self, text: &Arc<[u8]>) -> Result<Sent> {
+        let mut sent = lock(&self.sent);
+        if sent.text.as_ref() != Some(text) {
+            let before = std::mem::replace(&mut *sent, Sent::create(&self.context, Arc::clone(text))?);
+            self.connection().post(&ReleaseProgram { program: before.id })?;
+        }
+        Ok(sent.clone())
+    }
+}
+
+/// The source with all that it includes.
+fn expanded(source: &Arc<[u8]>, options: &str, headers: &[(String, Arc<Program>)]) -> Arc<[u8]> {
+    let headers: Vec<_> = headers.iter().map(|(name, program)| (name.as_str(), program.source())).collect();
+    includes::expand(source, options, &headers).map_or_else(|| Arc::clone(source), Arc::from)
+}
+
+impl Pending {
+    /// Carries it out and waits for the compiler; the source travels only to a server that does not know it. What the native
+    /// call returned for a program that is there, with its log.
+    ///
+    /// # Errors
+    /// What the native call returned where it left nothing behind, [`crate::SERVER_LOST`].
+    pub fn run(mut self) -> Result<Status> {
+        let program = Arc::clone(&self.program);
+        let sent = match &self.text {
+            Some(text) => program.send_text(text)?,
+            None => lock(&program.sent).clone(),
+        };
+        let text = sent.text.as_deref().unwrap_or_default();
+        for _ in 0..2 {
+            match self.ask(&sent)? {
+                BuildReply::Built(built) => {
+                    let status = built.status;
+                    self.end(built);
+                    return Ok(status);
+                }
+                BuildReply::NeedContent(hashes) => {
+                    for hash in hashes {
+                        if hash == ContentHash::of(text) {
+                            program.connection().put_content(hash, text)?;
+                        }
+                    }
+                }
+            }
+        }
+        crate::error!(
+            "the server {} lost a program source while it was sent; try again",
+            program.connection().endpoint()
+        );
+        Err(CL_OUT_OF_RESOURCES)
+    }
+
+    fn ask(&self, sent: &Sent) -> Result<BuildReply> {
+        let (connection, program) = (self.program.connection(), sent.id);
+        let (devices, options) = (indices(&self.devices), self.options.as_str());
+        match &self.step {
+            Step::Build => connection.call(&BuildProgram { program, devices, options }),
+            Step::Compile(_) => connection.call(&CompileProgram { program, devices, options }),
+            Step::Link(inputs) => {
+                let inputs = inputs.iter().map(|input| input.id()).collect();
+                // From here on the server has a program of this name.
+                self.program.made.store(true, Ordering::Release);
+                let context = self.program.context.id();
+                connection.call(&LinkProgram { program, context, devices, inputs, options })
+            }
+        }
+    }
+
+    /// Takes note of what came of it.
+    fn end(&mut self, built: Built) {
+        self.ended = true;
+        let new = Build::new(self.devices.clone(), built);
+        let mut state = lock(&self.program.state);
+        let new = match &state.build {
+            Some(before) => new.beside(before),
+            None => new,
+        };
+        state.build = Some(Arc::new(new));
+        state.building = None;
+        drop(state);
+        self.program.ended.notify_all();
+    }
+}
+
+impl Drop for Pending {
+    /// What was never carried out, or failed altogether, has failed on every device.
+    fn drop(&mut self) {
+        if !self.ended {
+            let failed = DeviceBuild {
+                status: CL_BUILD_ERROR,
+                binary_type: CL_PROGRAM_BINARY_TYPE_NONE,
+                ..DeviceBuild::default()
+            };
+            self.end(Built { devices: vec![failed; self.devices.len()], ..Built::default() });
+        }
+    }
+}
+
+impl Build {
+    pub(super) fn new(devices: Vec<Arc<Device>>, built: Built) -> Self {
+        Self { devices, built }
+    }
+
+    /// The devices it was for.
+    pub fn devices(&self) -> &[Arc<Device>] {
+        &self.devices
+    }
+
+    fn position(&self, device: &Arc<Device>) -> Option<usize> {
+        self.devices.iter().position(|one| Arc::ptr_eq(one, device))
+    }
+
+    /// What came of it on a device, if it was for that one.
+    pub fn for_device(&self, device: &Arc<Device>) -> Option<&DeviceBuild> {
+        self.built.devices.get(self.position(device)?)
+    }
+
+    /// Whether some device has something to run.
+    pub fn is_executable(&self) -> bool {
+        // What was compiled only, or linked to a library, is still to be linked.
+        let parts = [CL_PROGRAM_BINARY_TYPE_COMPILED_OBJECT, CL_PROGRAM_BINARY_TYPE_LIBRARY];
+        self.built.devices.iter().any(|d| d.status == CL_BUILD_SUCCESS && !parts.contains(&d.binary_type))
+    }
+
+    /// The kernels, in the native order.
+    pub fn kernels(&self) -> &[KernelInfo] {
+        &self.built.kernels
+    }
+
+    /// What is known of a kernel on a device.
+    pub fn work_group(&self, kernel: &KernelInfo, device: &Arc<Device>) -> Option<WorkGroupInfo> {
+        kernel.work_group.get(self.position(device)?).copied()
+    }
+
+    /// CL_PROGRAM_SCOPE_GLOBAL_CTORS_PRESENT.
+    pub fn has_constructors(&self) -> bool {
+        self.built.has_constructors
+    }
+
+    /// CL_PROGRAM_SCOPE_GLOBAL_DTORS_PRESENT.
+    pub fn has_destructors(&self) -> bool {
+        self.built.has_destructors
+    }
+
+    /// What it says of devices other than these, if there are any.
+    fn without(&self, devices: &[Arc<Device>]) -> Option<Self> {
+        let stays = |at: &usize| !devices.iter().any(|one| Arc::ptr_eq(one, &self.devices[*at]));
+        let kept: Vec<usize> = (0..self.devices.len()).filter(stays).collect();
+        if kept.is_empty() {
+            return None;
+        }
+        let kernels = self.built.kernels.iter().map(|kernel| KernelInfo {
+            work_group: kept.iter().map(|&at| kernel.work_group.get(at).copied().unwrap_or_default()).collect(),
+            ..kernel.clone()
+        });
+        let built = Built {
+            devices: kept.iter().map(|&at| self.built.devices.get(at).cloned().unwrap_or_default()).collect(),
+            kernels: kernels.collect(),
+            ..self.built
+        };
+        Some(Self { devices: kept.iter().map(|&at| Arc::clone(&self.devices[at])).collect(), built })
+    }
+
+    /// This and what was built before for other devices.
+    fn beside(mut self, before: &Self) -> Self {
+        let (own, others) = (self.devices.len(), before.devices.len());
+        for kernel in &mut self.built.kernels {
+            let known = before.built.kernels.iter().find(|known| known.name == kernel.name);
+            kernel.work_group.resize(own, WorkGroupInfo::default());
+            kernel.work_group.extend(known.map(|known| known.work_group.iter().copied()).into_iter().flatten());
+            kernel.work_group.resize(own + others, WorkGroupInfo::default());
+        }
+        for known in &before.built.kernels {
+            if !self.built.kernels.iter().any(|kernel| kernel.name == known.name) {
+                let mut kernel = known.clone();
+                kernel.work_group.splice(0..0, std::iter::repeat_n(WorkGroupInfo::default(), own));
+                self.built.kernels.push(kernel);
+            }
+        }
+        self.built.devices.resize(own, DeviceBuild::default());
+        self.built.devices.extend(before.built.devices.iter().cloned());
+        self.devices.extend(before.devices.iter().cloned());
+        self.built.has_constructors |= before.built.has_constructors;
+        self.built.has_destructors |= before.built.has_destructors;
+        self
+    }
+}

@@ -1,0 +1,51 @@
+//! What the messages about devices do.
+
+use ropeway_abi as cl;
+use ropeway_protocol::CallId;
+use ropeway_protocol::messages::{CreateSubDevices, GetDeviceInfo, ReleaseSubDevice};
+use ropeway_protocol::types::{Status, SubDevices};
+
+use crate::error::End;
+use crate::job::Job;
+use crate::session::{Session, unknown};
+use crate::warmup::OWN_ANSWER;
+
+/// Most parts of devices that a session may have at a time.
+const MAX_PARTS: usize = 1 << 12;
+
+impl Session {
+    pub(super) fn divide_device(&mut self, m: CreateSubDevices, call: CallId<SubDevices>) -> Result<(), End> {
+        let reply = if m.make && self.warm.part_count() >= MAX_PARTS {
+            Err(cl::CL_OUT_OF_RESOURCES)
+        } else {
+            let divided = self.warm.divide(m.platform, m.device, &m.properties, m.make);
+            divided.ok_or_else(|| unknown(format_args!("device {}", m.device)))?
+        };
+        self.answer(call, reply);
+        Ok(())
+    }
+
+    pub(super) fn drop_sub_device(&mut self, m: ReleaseSubDevice) -> Result<(), End> {
+        match self.warm.drop_part(m.platform, m.device) {
+            true => Ok(()),
+            false => Err(unknown(format_args!("sub-device {}", m.device))),
+        }
+    }
+
+    pub(super) fn ask_device(&mut self, m: GetDeviceInfo, call: CallId<Vec<u8>>) -> Result<(), End> {
+        let device =
+            self.warm.device(m.platform, m.device).ok_or_else(|| unknown(format_args!("device {}", m.device)))?;
+        let reply = if OWN_ANSWER.contains(&m.name) { Err(cl::CL_INVALID_VALUE) } else { device.info(m.name) };
+        self.answer(call, reply);
+        Ok(())
+    }
+
+    /// Leaves a reply to be sent next.
+    pub(super) fn answer<R: serde::Serialize + Send + 'static>(&mut self, call: CallId<R>, reply: Result<R, Status>) {
+        self.start(Job::Run(Box::new(move |common| {
+            let mut sending = common.outgoing.lock();
+            sending.reply(&call, &reply);
+            Ok(sending.send()?)
+        })));
+    }
+}

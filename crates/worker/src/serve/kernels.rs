@@ -1,0 +1,71 @@
+//! What the messages about kernels do, but for their arguments and launches.
+
+use ropeway_abi as cl;
+use ropeway_protocol::CallId;
+use ropeway_protocol::messages::{CloneKernel, KernelSubGroupInfo, LaunchKernel, SuggestedLocalSize};
+use ropeway_protocol::types::Status;
+
+use crate::error::End;
+use crate::native;
+use crate::objects::Kernel;
+use crate::session::{Session, unknown};
+
+impl Session {
+    pub(super) fn copy_kernel(&mut self, m: CloneKernel) -> Result<(), End> {
+        let total = self.objects();
+        let source = self.kernels.get(&m.source).ok_or_else(|| unknown(m.source))?;
+        let native = source.usable().and_then(|native| native.try_clone(source.device()?));
+        let kernel = Kernel {
+            native,
+            context: source.context.clone(),
+            kinds: source.kinds.clone(),
+            memory: source.memory.clone(),
+            unusable: source.unusable.clone(),
+        };
+        Self::claim(total, &mut self.kernels, m.kernel, kernel)
+    }
+
+    pub(super) fn ask_sub_groups(&mut self, m: KernelSubGroupInfo, call: CallId<Vec<u64>>) -> Result<(), End> {
+        let kernel = self.kernels.get(&m.kernel).ok_or_else(|| unknown(m.kernel))?;
+        let device = kernel.context.devices.iter().find(|(index, _)| *index == m.device);
+        let (_, device) = *device.ok_or_else(|| unknown(format_args!("device {}", m.device)))?;
+        let reply = kernel.usable().and_then(|native| native.sub_group_info(device, m.name, &m.input, m.room as usize));
+        self.answer(call, reply);
+        Ok(())
+    }
+
+    pub(super) fn suggest_local_size(&mut self, m: SuggestedLocalSize, call: CallId<[u64; 3]>) -> Result<(), End> {
+        let kernel = self.kernels.get(&m.kernel).ok_or_else(|| unknown(m.kernel))?;
+        let queue = &self.lanes.queues.get(&m.queue).ok_or_else(|| unknown(m.queue))?.queue;
+        let native = queue.native.as_ref().map_err(|status| *status);
+        let reply = native.and_then(|native| native.suggested_local_size(queue.device, kernel.usable()?, &m.range));
+        self.answer(call, reply);
+        Ok(())
+    }
+
+    pub(super) fn launch(&mut self, m: LaunchKernel, call: CallId<()>) -> Result<(), End> {
+        let total = self.objects();
+        let kernel = self.kernels.get(&m.kernel).ok_or_else(|| unknown(m.kernel))?;
+        let mut reply = Ok(());
+        self.lanes.enqueue(total, &m.command, |lane, waits, event| {
+            let outcome = lane.native().and_then(|queue| queue.kernel(kernel.launchable()?, &m.range, waits, event));
+            reply = outcome.as_ref().map(drop).map_err(|status| *status);
+            // The answer tells of it; a queue without an event to mark needs not tell again.
+            Ok(if event { outcome } else { Ok(outcome.unwrap_or_default()) })
+        })?;
+        self.answer(call, reply);
+        Ok(())
+    }
+}
+
+impl Kernel {
+    /// The native kernel, whatever its arguments.
+    fn usable(&self) -> Result<&native::Kernel, Status> {
+        self.native.as_ref().map_err(|status| *status)
+    }
+
+    /// One of the devices that it may run on.
+    fn device(&self) -> Result<native::Device, Status> {
+        self.context.devices.first().map(|(_, device)| *device).ok_or(cl::CL_INVALID_KERNEL)
+    }
+}

@@ -1,0 +1,161 @@
+//! What the messages about programs do.
+
+use std::sync::Arc;
+
+use ropeway_abi as cl;
+use ropeway_protocol::ids::{ContextId, ProgramId};
+use ropeway_protocol::limits::{MAX_CONTENT, MAX_STAGED};
+use ropeway_protocol::messages::*;
+use ropeway_protocol::types::{BinaryReply, BuildReply};
+use ropeway_protocol::{CallId, Tail, content::ContentHash};
+
+use crate::build::{self, Step};
+use crate::error::End;
+use crate::job::{Job, answer_build};
+use crate::native;
+use crate::objects::{Context, Program, ProgramState, lock};
+use crate::session::{Session, unknown};
+
+/// The devices of a context that these indices name.
+fn devices_of(context: &Context, wanted: &[u32]) -> Result<Vec<(u32, native::Device)>, End> {
+    let find = |wanted: &u32| context.devices.iter().find(|(index, _)| index == wanted).copied();
+    wanted.iter().map(|index| find(index).ok_or_else(|| unknown(format_args!("device {index}")))).collect()
+}
+
+impl Session {
+    pub(super) fn program_from_source(&mut self, m: CreateProgramWithSource) -> Result<(), End> {
+        let total = self.objects();
+        let context = self.context(m.context)?.clone();
+        let state = ProgramState { source: Some(m.source), ..ProgramState::default() };
+        let program = Arc::new(Program { context, state: state.into() });
+        Self::claim(total, &mut self.programs, m.program, program)
+    }
+
+    pub(super) fn program_from_binaries(
+        &mut self,
+        m: CreateProgramWithBinary,
+        call: CallId<BinaryReply>,
+    ) -> Result<(), End> {
+        let context = self.context(m.context)?.clone();
+        let mut binaries = Vec::new();
+        for binary in m.binaries {
+            let device = context.devices.iter().find(|(index, _)| *index == binary.device);
+            let (_, device) = *device.ok_or_else(|| unknown(format_args!("device {}", binary.device)))?;
+            binaries.push((binary, device));
+        }
+        let program = self.program_to_load(m.program, m.context)?;
+        self.start(Job::Load(program, binaries, call));
+        Ok(())
+    }
+
+    pub(super) fn take_content(&mut self, m: PutContent, tail: &mut dyn Tail) -> Result<(), End> {
+        let (total, held) = (m.total, self.contents.values().map(|c| c.len() as u64).sum::<u64>());
+        if total > MAX_CONTENT as u64 || held + tail.remaining() as u64 > MAX_STAGED as u64 {
+            return Err(End::refused(format_args!("program contents of {total} bytes are over the limit")));
+        }
+        let content = self.contents.entry(m.hash).or_default();
+        if m.offset != content.len() as u64 || tail.remaining() as u64 > total - m.offset {
+            return Err(End::refused(format_args!("a piece of program contents that is not the next one")));
+        }
+        content.extend_from_slice(&tail.read_to_vec()?);
+        if (content.len() as u64) < total {
+            return Ok(());
+        }
+        let content = self.contents.remove(&m.hash).unwrap_or_default();
+        if ContentHash::of(&content) != m.hash {
+            return Err(End::refused("program contents under a name that is not theirs"));
+        }
+        self.common.cache.put(m.hash, content);
+        Ok(())
+    }
+
+    pub(super) fn build(&mut self, m: BuildProgram<'_>, call: CallId<BuildReply>) -> Result<(), End> {
+        let program = self.programs.get(&m.program).ok_or_else(|| unknown(m.program))?.clone();
+        let devices = devices_of(&program.context, &m.devices)?;
+        self.start(Job::Build(program, devices, Step::Build, m.options.to_owned(), call));
+        Ok(())
+    }
+
+    pub(super) fn compile(&mut self, m: CompileProgram<'_>, call: CallId<BuildReply>) -> Result<(), End> {
+        let program = self.programs.get(&m.program).ok_or_else(|| unknown(m.program))?.clone();
+        let devices = devices_of(&program.context, &m.devices)?;
+        self.start(Job::Build(program, devices, Step::Compile, m.options.to_owned(), call));
+        Ok(())
+    }
+
+    pub(super) fn link(&mut self, m: LinkProgram<'_>, call: CallId<BuildReply>) -> Result<(), End> {
+        let total = self.objects();
+        let context = self.context(m.context)?.clone();
+        let devices = devices_of(&context, &m.devices)?;
+        let input = |id: &ProgramId| self.programs.get(id).cloned().ok_or_else(|| unknown(*id));
+        let inputs = m.inputs.iter().map(input).collect::<Result<_, _>>()?;
+        let program = Arc::new(Program { context, state: Default::default() });
+        Self::claim(total, &mut self.programs, m.program, program.clone())?;
+        self.start(Job::Link(program, devices, inputs, m.options.to_owned(), call));
+        Ok(())
+    }
+
+    pub(super) fn send_program_binary(&mut self, m: ProgramBinary, call: CallId<u64>) -> Result<(), End> {
+        let program = self.programs.get(&m.program).ok_or_else(|| unknown(m.program))?.clone();
+        let device = program.context.devices.iter().find(|(index, _)| *index == m.device);
+        let (_, device) = *device.ok_or_else(|| unknown(format_args!("device {}", m.device)))?;
+        self.start(Job::Binary(program, device, m.transfer, call));
+        Ok(())
+    }
+
+    pub(super) fn program_from_il(&mut self, m: CreateProgramWithIl, call: CallId<BinaryReply>) -> Result<(), End> {
+        let program = self.program_to_load(m.program, m.context)?;
+        self.start(Job::Run(Box::new(move |common| {
+            let reply = build::load_il(common, &program, m.il);
+            let mut sending = common.outgoing.lock();
+            sending.reply(&call, &reply);
+            Ok(sending.send()?)
+        })));
+        Ok(())
+    }
+
+    /// The program of this name, which is new, or was asked for before while contents were missing.
+    fn program_to_load(&mut self, id: ProgramId, context: ContextId) -> Result<Arc<Program>, End> {
+        let total = self.objects();
+        let context = self.context(context)?.clone();
+        if let Some(program) = self.programs.get(&id) {
+            return Ok(program.clone());
+        }
+        let program = Arc::new(Program { context, state: Default::default() });
+        Self::claim(total, &mut self.programs, id, program.clone())?;
+        Ok(program)
+    }
+
+    pub(super) fn specialize(&mut self, m: SetSpecializationConstant<'_>, call: CallId<()>) -> Result<(), End> {
+        let program = self.programs.get(&m.program).ok_or_else(|| unknown(m.program))?.clone();
+        let (id, value) = (m.id, m.value.to_vec());
+        self.start(Job::Run(Box::new(move |common| {
+            let outcome = match (&lock(&program.state).native, program.context.devices.first()) {
+                (Some(Ok(native)), Some((_, device))) => native.set_specialization_constant(*device, id, &value),
+                (Some(Err(status)), _) => Err(*status),
+                _ => Err(cl::CL_INVALID_PROGRAM),
+            };
+            let mut sending = common.outgoing.lock();
+            sending.reply(&call, &outcome);
+            Ok(sending.send()?)
+        })));
+        Ok(())
+    }
+
+    pub(super) fn program_of_built_in_kernels(
+        &mut self,
+        m: CreateProgramWithBuiltInKernels<'_>,
+        call: CallId<BuildReply>,
+    ) -> Result<(), End> {
+        let total = self.objects();
+        let context = self.context(m.context)?.clone();
+        let devices = devices_of(&context, &m.devices)?;
+        let program = Arc::new(Program { context, state: Default::default() });
+        Self::claim(total, &mut self.programs, m.program, program.clone())?;
+        let names = m.names.to_owned();
+        self.start(Job::Run(Box::new(move |common| {
+            answer_build(common, &build::built_in(&program, &devices, &names), &call)
+        })));
+        Ok(())
+    }
+}
