@@ -35,7 +35,7 @@ const ARGUMENTS: &str = include_str!("../../../conformance.txt");
 ///
 /// Ends with 1 if a sub-test passes or skips natively and does not through Ropeway.
 #[derive(Parser)]
-#[command(name = "conformance")]
+#[command(name = "conformance", args_override_self = true)]
 struct Options {
     /// Folder with built test programs (test_*), at any depth.
     #[arg(long, value_name = "DIR")]
