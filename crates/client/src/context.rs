@@ -1,8 +1,10 @@
 //! Contexts.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use ropeway_protocol::ids::ContextId;
+use ropeway_protocol::image::ImageFormat;
 use ropeway_protocol::messages::{CreateContext, ReleaseContext};
 
 use crate::Result;
@@ -18,7 +20,11 @@ pub struct Context {
     /// Shared virtual memory. Each allocation keeps the context.
     pub(crate) svm: Allocations,
     on_destruction: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
+    formats: Mutex<Formats>,
 }
+
+/// The image formats that were asked for, by flags and type of image.
+pub(crate) type Formats = HashMap<(u64, u32), Arc<[ImageFormat]>>;
 
 impl std::fmt::Debug for Context {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -43,7 +49,14 @@ impl Context {
             platform: devices[0].native_index(),
             devices: devices.iter().map(|d| d.index()).collect(),
         })?;
-        Ok(Arc::new(Self { id, connection, devices, svm: Allocations::default(), on_destruction: Mutex::default() }))
+        Ok(Arc::new(Self {
+            id,
+            connection,
+            devices,
+            svm: Allocations::default(),
+            on_destruction: Mutex::default(),
+            formats: Mutex::default(),
+        }))
     }
 
     /// Its devices, in the order they were given.
@@ -54,6 +67,11 @@ impl Context {
     /// The link to its server.
     pub(crate) fn connection(&self) -> &Arc<Connection> {
         &self.connection
+    }
+
+    /// The image formats that are known.
+    pub(crate) fn formats(&self) -> &Mutex<Formats> {
+        &self.formats
     }
 
     pub(crate) fn id(&self) -> ContextId {

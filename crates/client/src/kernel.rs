@@ -8,7 +8,7 @@ use ropeway_abi::{
     CL_INVALID_ARG_INDEX, CL_INVALID_ARG_SIZE, CL_INVALID_ARG_VALUE, CL_INVALID_KERNEL_NAME,
     CL_INVALID_PROGRAM_EXECUTABLE,
 };
-use ropeway_protocol::ids::{KernelId, MemoryId};
+use ropeway_protocol::ids::{KernelId, MemoryId, SamplerId};
 use ropeway_protocol::messages::{
     CloneKernel, CreateKernel, KernelSubGroupInfo, ReleaseKernel, SetKernelArg, SetKernelSvmPointers,
 };
@@ -19,6 +19,7 @@ use crate::Result;
 use crate::connection::{Connection, lock};
 use crate::memory::Memory;
 use crate::program::{Build, Program};
+use crate::sampler::Sampler;
 use crate::svm::Region;
 use crate::system::Device;
 
@@ -54,6 +55,8 @@ pub enum Arg<'a> {
     Bytes(&'a [u8]),
     /// A memory object, or the null one.
     Memory(Option<&'a Memory>),
+    /// A sampler.
+    Sampler(&'a Sampler),
     /// No value: so many bytes of local memory.
     Local(usize),
     /// An address in shared virtual memory, or the null pointer.
@@ -65,6 +68,7 @@ pub enum Arg<'a> {
 enum Sent {
     Bytes(SmallVec<[u8; 16]>),
     Memory(Option<MemoryId>),
+    Sampler(SamplerId),
     Local(usize),
     Svm(Option<(MemoryId, u64)>),
 }
@@ -208,6 +212,10 @@ impl Kernel {
             Arg::Bytes(bytes) => {
                 (ArgValue::Bytes(bytes), &move |sent| matches!(sent, Sent::Bytes(b) if b.as_slice() == bytes))
             }
+            Arg::Sampler(sampler) => {
+                let id = sampler.id();
+                (ArgValue::Sampler(id), &move |sent| *sent == Sent::Sampler(id))
+            }
             Arg::Memory(memory) => {
                 let id = memory.map(Memory::id);
                 (ArgValue::Memory(id), &move |sent| *sent == Sent::Memory(id))
@@ -228,6 +236,7 @@ impl Kernel {
         let value = match value {
             Arg::Bytes(bytes) => Sent::Bytes(SmallVec::from_slice(bytes)),
             Arg::Memory(memory) => Sent::Memory(memory.map(Memory::id)),
+            Arg::Sampler(sampler) => Sent::Sampler(sampler.id()),
             Arg::Local(size) => Sent::Local(size),
             Arg::Svm(region) => Sent::Svm(region.map(Region::place)),
         };
@@ -245,10 +254,14 @@ fn check(kind: ArgKind, value: Arg<'_>) -> Result<()> {
         (ArgKind::Value(_) | ArgKind::Unknown | ArgKind::Local | ArgKind::Other, Arg::Svm(_)) => {
             Err(CL_INVALID_ARG_VALUE)
         }
-        (ArgKind::Value(_) | ArgKind::Unknown, Arg::Local(_) | Arg::Memory(_)) => Err(CL_INVALID_ARG_VALUE),
-        (ArgKind::Buffer, Arg::Bytes(_) | Arg::Local(_)) => Err(CL_INVALID_ARG_SIZE),
+        // An object may look like a value to a native implementation.
+        (ArgKind::Value(_) | ArgKind::Unknown, Arg::Memory(_) | Arg::Sampler(_)) => Ok(()),
+        (ArgKind::Value(_) | ArgKind::Unknown, Arg::Local(_)) => Err(CL_INVALID_ARG_VALUE),
+        (ArgKind::Buffer | ArgKind::Image | ArgKind::Sampler, Arg::Bytes(_) | Arg::Local(_)) => {
+            Err(CL_INVALID_ARG_SIZE)
+        }
         (ArgKind::Local, Arg::Local(0)) => Err(CL_INVALID_ARG_SIZE),
-        (ArgKind::Local, Arg::Bytes(_) | Arg::Memory(_)) => Err(CL_INVALID_ARG_VALUE),
+        (ArgKind::Local, Arg::Bytes(_) | Arg::Memory(_) | Arg::Sampler(_)) => Err(CL_INVALID_ARG_VALUE),
         _ => Ok(()),
     }
 }

@@ -9,6 +9,7 @@ use ropeway_protocol::messages::ReleaseMemory;
 use crate::connection::{Connection, lock, run_later};
 use crate::context::Context;
 use crate::host::HostRange;
+use crate::image::Image;
 use crate::mapping::Mappings;
 
 /// Flags about the application's memory: at the server the object is an ordinary one.
@@ -31,6 +32,8 @@ pub struct Memory {
 pub enum Kind {
     /// A buffer.
     Buffer,
+    /// An image.
+    Image(Image),
 }
 
 /// How a new memory object is described; see the methods of [`Memory`] of the same names.

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use ropeway_abi::CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
 use ropeway_protocol::ids::TransferId;
+use ropeway_protocol::image::ImagePart;
 use ropeway_protocol::limits::MAX_EAGER;
 use ropeway_protocol::messages::{
-    Marker, ReadBuffer, ReadBufferRect, WriteBuffer, WriteBufferRect, WriteBufferRectTransfer, WriteBufferTransfer,
+    Marker, ReadBuffer, ReadBufferRect, ReadImage, WriteBuffer, WriteBufferRect, WriteBufferRectTransfer,
+    WriteBufferTransfer, WriteImage, WriteImageTransfer,
 };
 use ropeway_protocol::types::{BufferRect, Command};
 
@@ -24,6 +26,8 @@ pub enum Part<'a> {
     Bytes(&'a Memory, usize),
     /// This region of a buffer, which has as many bytes as the host's memory.
     Rect(&'a Memory, BufferRect),
+    /// These elements of an image, which have as many bytes as the host's memory.
+    Image(&'a Memory, ImagePart),
 }
 
 impl Part<'_> {
@@ -36,6 +40,9 @@ impl Part<'_> {
             }
             Self::Rect(memory, rect) => {
                 connection.post_with_tail(&WriteBufferRect { command, buffer: memory.id(), rect }, bytes)
+            }
+            Self::Image(memory, part) => {
+                connection.post_with_tail(&WriteImage { command, image: memory.id(), part }, bytes)
             }
         }
     }
@@ -56,6 +63,9 @@ impl Part<'_> {
             Self::Rect(memory, rect) => {
                 connection.post(&WriteBufferRectTransfer { command, buffer: memory.id(), rect, transfer })
             }
+            Self::Image(memory, part) => {
+                connection.post(&WriteImageTransfer { command, image: memory.id(), part, transfer })
+            }
         }
     }
 
@@ -69,6 +79,7 @@ impl Part<'_> {
             Self::Rect(memory, rect) => {
                 connection.post(&ReadBufferRect { command, buffer: memory.id(), rect, transfer })
             }
+            Self::Image(memory, part) => connection.post(&ReadImage { command, image: memory.id(), part, transfer }),
         }
     }
 }

@@ -4,12 +4,15 @@ use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
 use ropeway_abi::{
-    CL_DEVICE_ADDRESS_BITS, CL_DEVICE_EXTENSIONS, CL_DEVICE_MAX_MEM_ALLOC_SIZE, CL_DEVICE_MAX_WORK_GROUP_SIZE,
-    CL_DEVICE_MAX_WORK_ITEM_SIZES, CL_DEVICE_NON_UNIFORM_WORK_GROUP_SUPPORT, CL_DEVICE_QUEUE_ON_HOST_PROPERTIES,
-    CL_DEVICE_VERSION, CL_INVALID_COMMAND_QUEUE, CL_INVALID_CONTEXT, CL_INVALID_DEVICE, CL_INVALID_EVENT,
-    CL_INVALID_KERNEL, CL_INVALID_MEM_OBJECT, CL_INVALID_PLATFORM, CL_INVALID_PROGRAM, CL_PLATFORM_NAME, cl_int,
+    CL_DEVICE_ADDRESS_BITS, CL_DEVICE_EXTENSIONS, CL_DEVICE_IMAGE_MAX_ARRAY_SIZE, CL_DEVICE_IMAGE_MAX_BUFFER_SIZE,
+    CL_DEVICE_IMAGE_SUPPORT, CL_DEVICE_IMAGE2D_MAX_HEIGHT, CL_DEVICE_IMAGE2D_MAX_WIDTH, CL_DEVICE_IMAGE3D_MAX_DEPTH,
+    CL_DEVICE_IMAGE3D_MAX_HEIGHT, CL_DEVICE_IMAGE3D_MAX_WIDTH, CL_DEVICE_MAX_MEM_ALLOC_SIZE,
+    CL_DEVICE_MAX_WORK_GROUP_SIZE, CL_DEVICE_MAX_WORK_ITEM_SIZES, CL_DEVICE_NON_UNIFORM_WORK_GROUP_SUPPORT,
+    CL_DEVICE_QUEUE_ON_HOST_PROPERTIES, CL_DEVICE_VERSION, CL_INVALID_COMMAND_QUEUE, CL_INVALID_CONTEXT,
+    CL_INVALID_DEVICE, CL_INVALID_EVENT, CL_INVALID_KERNEL, CL_INVALID_MEM_OBJECT, CL_INVALID_PLATFORM,
+    CL_INVALID_PROGRAM, CL_INVALID_SAMPLER, CL_PLATFORM_NAME, cl_int,
 };
-use ropeway_client::{context, event, kernel, memory, program, queue, system};
+use ropeway_client::{context, event, kernel, memory, program, queue, sampler, system};
 
 use crate::api::Raw;
 use crate::handle::{Handle, Object};
@@ -40,6 +43,16 @@ pub struct Limits {
     pub non_uniform_work_groups: bool,
     /// Its version of OpenCL: major and minor.
     pub version: (u32, u32),
+    /// Whether it has images at all, and how large they may be.
+    pub images: Option<ImageLimits>,
+}
+
+/// The largest images of a device, in elements.
+pub struct ImageLimits {
+    pub image_2d: [u64; 2],
+    pub image_3d: [u64; 3],
+    pub buffer: u64,
+    pub array: u64,
 }
 
 /// `cl_context`.
@@ -66,6 +79,14 @@ pub struct Memory {
     /// The object whose memory it uses (CL_MEM_ASSOCIATED_MEMOBJECT).
     pub parent: Option<Handle<Memory>>,
     /// CL_MEM_PROPERTIES: as they were given, with the final 0; empty if there were none.
+    pub properties: Vec<u64>,
+}
+
+/// `cl_sampler`.
+pub struct Sampler {
+    pub client: Arc<sampler::Sampler>,
+    pub context: Handle<Context>,
+    /// As given to clCreateSamplerWithProperties, with the final 0; empty if there were none.
     pub properties: Vec<u64>,
 }
 
@@ -106,6 +127,7 @@ objects! {
     Context  b"RWct" CL_INVALID_CONTEXT;
     Queue    b"RWqu" CL_INVALID_COMMAND_QUEUE;
     Memory   b"RWme" CL_INVALID_MEM_OBJECT;
+    Sampler  b"RWsa" CL_INVALID_SAMPLER;
     Program  b"RWpr" CL_INVALID_PROGRAM;
     Kernel   b"RWke" CL_INVALID_KERNEL;
     Event    b"RWev" CL_INVALID_EVENT;
@@ -201,6 +223,13 @@ impl Limits {
             queue_properties: device.number(CL_DEVICE_QUEUE_ON_HOST_PROPERTIES),
             non_uniform_work_groups: device.number(CL_DEVICE_NON_UNIFORM_WORK_GROUP_SUPPORT) != 0,
             version: version_of(device),
+            images: (device.number(CL_DEVICE_IMAGE_SUPPORT) != 0).then(|| ImageLimits {
+                image_2d: [CL_DEVICE_IMAGE2D_MAX_WIDTH, CL_DEVICE_IMAGE2D_MAX_HEIGHT].map(|name| device.number(name)),
+                image_3d: [CL_DEVICE_IMAGE3D_MAX_WIDTH, CL_DEVICE_IMAGE3D_MAX_HEIGHT, CL_DEVICE_IMAGE3D_MAX_DEPTH]
+                    .map(|name| device.number(name)),
+                buffer: device.number(CL_DEVICE_IMAGE_MAX_BUFFER_SIZE),
+                array: device.number(CL_DEVICE_IMAGE_MAX_ARRAY_SIZE),
+            }),
         }
     }
 }

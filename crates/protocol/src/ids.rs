@@ -26,6 +26,8 @@ ids! {
     QueueId,
     /// A memory object: buffer, sub-buffer, image or pipe; one number space.
     MemoryId,
+    /// A sampler.
+    SamplerId,
     /// A program.
     ProgramId,
     /// A kernel.

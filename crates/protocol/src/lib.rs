@@ -12,6 +12,7 @@ pub mod content;
 pub mod frame;
 pub mod handshake;
 pub mod ids;
+pub mod image;
 pub mod limits;
 pub mod messages;
 mod table;

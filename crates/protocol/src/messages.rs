@@ -15,7 +15,8 @@
 use crate::codec::{DecodeError, check_header, decode};
 use crate::content::ContentHash;
 use crate::frame::FrameHeader;
-use crate::ids::{ContextId, EventId, KernelId, MemoryId, ProgramId, QueueId, TransferId};
+use crate::ids::{ContextId, EventId, KernelId, MemoryId, ProgramId, QueueId, SamplerId, TransferId};
+use crate::image::{ImageDescription, ImageFormat, ImagePart, SamplerDescription};
 use crate::table::{Call, CallId, Described, Kind, Note, Post, Tail, messages};
 use crate::types::{
     ArgValue, BinaryFor, BinaryReply, BufferRect, BuildReply, Command, Completions, EventList, InitialContents,
@@ -201,6 +202,45 @@ messages! {
     /// Tells which shared virtual memory a kernel uses without having it as an argument (CL_KERNEL_EXEC_INFO_SVM_PTRS): addresses by
     /// their offsets.
     post 132 set_kernel_svm_pointers: SetKernelSvmPointers { kernel: KernelId, pointers: Vec<(MemoryId, u64)> };
+
+    // Images and samplers.
+
+    /// Makes a sampler.
+    post 100 create_sampler: CreateSampler { sampler: SamplerId, context: ContextId, like: SamplerDescription };
+    /// Drops a sampler.
+    post 101 release_sampler: ReleaseSampler { sampler: SamplerId };
+    /// The formats of images of a type, a CL_MEM_OBJECT_IMAGE…, made with these flags (clGetSupportedImageFormats).
+    call 102 image_formats: ImageFormats { context: ContextId, flags: u64, image_type: u32 } -> Vec<ImageFormat>;
+    /// Makes an image of memory of its own, or of a buffer's or image's; `flags` are the native ones, without those about host
+    /// memory.
+    post 103 create_image: CreateImage {
+        image: MemoryId, context: ContextId, flags: u64, like: ImageDescription, of: Option<MemoryId>,
+        initial: InitialContents,
+    } + tail;
+    /// Whether a memory object could be made.
+    call 104 memory_status: MemoryStatus { memory: MemoryId } -> ();
+    /// Writes the tail, the packed bytes of all elements, into part of an image (eager: at most `limits::MAX_EAGER` bytes).
+    post 105 write_image: WriteImage { command: Command, image: MemoryId, part: ImagePart } + tail;
+    /// Writes part of an image, once its bytes were asked for with `TransferReady`.
+    post 106 write_image_transfer: WriteImageTransfer {
+        command: Command, image: MemoryId, part: ImagePart, transfer: TransferId,
+    };
+    /// Reads part of an image; the packed bytes of its elements come in `ReadData` notes.
+    post 107 read_image: ReadImage { command: Command, image: MemoryId, part: ImagePart, transfer: TransferId };
+    /// Copies between images of the same format.
+    post 108 copy_image: CopyImage {
+        command: Command, source: MemoryId, target: MemoryId, from: [u64; 3], to: [u64; 3], region: [u64; 3],
+    };
+    /// Copies part of an image to a buffer, packed.
+    post 109 copy_image_to_buffer: CopyImageToBuffer {
+        command: Command, source: MemoryId, part: ImagePart, target: MemoryId, offset: u64,
+    };
+    /// Copies packed elements from a buffer into part of an image.
+    post 110 copy_buffer_to_image: CopyBufferToImage {
+        command: Command, source: MemoryId, offset: u64, target: MemoryId, part: ImagePart,
+    };
+    /// Fills part of an image with a color: four numbers of 32 bits, of the kind that its format asks for.
+    post 111 fill_image: FillImage { command: Command, image: MemoryId, part: ImagePart, color: [u32; 4] };
 
     // The link.
 

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use crate::content::ContentHash;
 use crate::handshake::Property;
-use crate::ids::{EventId, MemoryId, QueueId};
+use crate::ids::{EventId, MemoryId, QueueId, SamplerId};
 use crate::limits;
 
 /// An OpenCL error code or event status: 0 is success (for an event, complete), less is an error.
@@ -89,6 +89,8 @@ pub enum ArgValue<'a> {
     Local(u64),
     /// An address in shared virtual memory, by its offset there, or the null pointer.
     Svm(Option<(MemoryId, u64)>),
+    /// A sampler.
+    Sampler(SamplerId),
 }
 
 /// Where a new buffer's first contents come from.
@@ -259,8 +261,12 @@ pub enum ArgKind {
     Buffer,
     /// Local memory.
     Local,
-    /// An image, sampler, queue or pipe.
+    /// A queue or pipe.
     Other,
+    /// An image.
+    Image,
+    /// A sampler.
+    Sampler,
 }
 
 /// clGetKernelArgInfo of one argument.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use ropeway_abi as cl;
 use ropeway_protocol::ids::{MemoryId, TransferId};
+use ropeway_protocol::image::ImagePart;
 use ropeway_protocol::messages::TransferFailed;
 use ropeway_protocol::types::{BufferRect, Command, Status};
 
@@ -121,6 +122,19 @@ impl Session {
         Ok((self.buffer_range(id, bounds.0, bounds.1)?, Part::Rect(rect)))
     }
 
+    /// An image and part of it.
+    ///
+    /// # Errors
+    /// There is no such object, it is not an image, or the part leaves it.
+    pub fn image_part(&self, id: MemoryId, part: ImagePart) -> Result<(Arc<Memory>, Part), End> {
+        let memory = self.memory(id)?;
+        let like = memory.image().ok_or_else(|| End::refused(format_args!("{id} is not an image")))?;
+        match like.region_bytes(part.region) {
+            Some(size) if like.holds(&part) => Ok((memory.clone(), Part::Image { part, size })),
+            _ => Err(End::refused(format_args!("{part:?} is not within {id} of {:?} elements", like.extent))),
+        }
+    }
+
     /// Takes the bytes of a transfer that is under way; says which transfer is complete with them.
     ///
     /// # Errors
@@ -160,14 +174,14 @@ impl Session {
         Ok(())
     }
 
-    /// Prepares for the first contents of a buffer, which are about to come.
+    /// Prepares for the first contents of a memory object, which are about to come.
     ///
     /// # Errors
     /// The transfer's name is taken.
-    pub fn await_contents(&mut self, id: MemoryId, buffer: &Arc<Memory>, transfer: TransferId) -> Result<(), End> {
-        let size = buffer.buffer_size().filter(|&size| size != 0);
-        let size = size.ok_or_else(|| End::refused(cl::CL_INVALID_BUFFER_SIZE))?;
-        let gate = Gate::new(transfer, Direction::In, buffer.clone(), Part::Bytes { offset: 0, size });
+    pub fn await_contents(&mut self, id: MemoryId, memory: &Arc<Memory>, transfer: TransferId) -> Result<(), End> {
+        let whole = memory.whole().filter(|whole| whole.size() != 0);
+        let whole = whole.ok_or_else(|| End::refused(cl::CL_INVALID_BUFFER_SIZE))?;
+        let gate = Gate::new(transfer, Direction::In, memory.clone(), whole);
         if let Err(status) = gate.open() {
             gate.discard(status);
         }

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 
 use ropeway_abi as cl;
 use ropeway_protocol::CallId;
+use ropeway_protocol::image::ImageFormat;
 use ropeway_protocol::messages::{ContextError, Progressed};
 use ropeway_protocol::types::{BinaryFor, BinaryReply, BuildReply, Completions, Status, Waited};
 
@@ -15,7 +16,7 @@ use crate::build;
 use crate::common::{Common, News};
 use crate::error::End;
 use crate::native;
-use crate::objects::{Cell, Cells, Program, Queue};
+use crate::objects::{Cell, Cells, Context, Program, Queue};
 use crate::report::Report;
 use crate::transfer::Gate;
 
@@ -43,6 +44,10 @@ pub enum Job {
     Timer(native::Device, CallId<u64>),
     /// Whatever this does.
     Run(Box<dyn FnOnce(&Common) -> Result<(), End> + Send>),
+    /// Lists the image formats of a context, for flags and a type.
+    ImageFormats(Arc<Context>, u64, u32, CallId<Vec<ImageFormat>>),
+    /// Answers whether something could be done.
+    Done(Result<(), Status>, CallId<()>),
     /// Answers a ping with so many bytes.
     Ping(usize, CallId<()>),
     /// Answers with a number.
@@ -87,6 +92,18 @@ impl Job {
                 sending.send()?;
             }
             Self::Run(work) => work(common)?,
+            Self::ImageFormats(context, flags, image_type, call) => {
+                let native = context.native.as_ref().map_err(|status| *status);
+                let formats = native.and_then(|native| native.image_formats(flags, image_type));
+                let mut sending = common.outgoing.lock();
+                sending.reply(&call, &formats);
+                sending.send()?;
+            }
+            Self::Done(answer, call) => {
+                let mut sending = common.outgoing.lock();
+                sending.reply(&call, &answer);
+                sending.send()?;
+            }
             Self::Ping(answer, call) => {
                 let mut sending = common.outgoing.lock();
                 sending.reply_with_tail(&call, &Ok(()), &vec![0; answer])?;

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use ropeway_abi as cl;
 use ropeway_protocol::ids::{EventId, TransferId};
+use ropeway_protocol::image::ImageDescription;
 use ropeway_protocol::types::{ArgKind, EventDone, Status};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -123,13 +124,52 @@ pub struct Memory {
 pub enum MemoryKind {
     /// A buffer of so many bytes.
     Buffer(u64),
+    /// An image like this.
+    Image(ImageDescription),
 }
 
 impl Memory {
     /// The size in bytes of a buffer; `None` for what is none.
     pub fn buffer_size(&self) -> Option<u64> {
-        let MemoryKind::Buffer(size) = self.kind;
-        Some(size)
+        match self.kind {
+            MemoryKind::Buffer(size) => Some(size),
+            MemoryKind::Image(_) => None,
+        }
+    }
+
+    /// All of its bytes; `None` where they are too many to count.
+    pub fn whole(&self) -> Option<native::Part> {
+        Some(match &self.kind {
+            MemoryKind::Buffer(size) => native::Part::Bytes { offset: 0, size: *size },
+            MemoryKind::Image(like) => native::Part::Image { part: like.whole(), size: like.bytes()? },
+        })
+    }
+
+    /// What an image is like; `None` for what is none.
+    pub fn image(&self) -> Option<&ImageDescription> {
+        match &self.kind {
+            MemoryKind::Image(like) => Some(like),
+            MemoryKind::Buffer(_) => None,
+        }
+    }
+}
+
+/// An object that is a kernel's argument.
+#[derive(Clone)]
+pub enum Held {
+    /// A memory object.
+    Memory(Arc<Memory>),
+    /// A sampler, if it could be made.
+    Sampler(Arc<Result<native::Sampler, Status>>),
+}
+
+impl Held {
+    /// The memory object that it is.
+    pub fn memory(&self) -> Option<&Memory> {
+        match self {
+            Self::Memory(memory) => Some(memory),
+            Self::Sampler(_) => None,
+        }
     }
 }
 
@@ -141,8 +181,8 @@ pub struct Kernel {
     pub context: Arc<Context>,
     /// What each argument takes.
     pub kinds: Arc<[ArgKind]>,
-    /// The memory objects that arguments were last set to: they must live as long as a launch may use them.
-    pub memory: Vec<Option<Arc<Memory>>>,
+    /// What arguments were last set to: it must live as long as a launch may use it.
+    pub held: Vec<Option<Held>>,
     /// Arguments that could not be set, and why: launches fail with it.
     pub unusable: SmallVec<[(u32, Status); 1]>,
 }

@@ -3,6 +3,7 @@
 mod buffers;
 mod devices;
 mod events;
+mod images;
 mod kernels;
 mod programs;
 mod svm;
@@ -11,6 +12,7 @@ mod transfers;
 use std::sync::Arc;
 
 use ropeway_abi as cl;
+use ropeway_protocol::image::ImageFormat;
 use ropeway_protocol::limits::MAX_TAIL;
 use ropeway_protocol::messages::*;
 use ropeway_protocol::types::{ArgKind, ArgValue, BinaryReply, BuildReply, Status, SubDevices, Waited};
@@ -20,7 +22,7 @@ use crate::common::News;
 use crate::error::End;
 use crate::job::Job;
 use crate::native;
-use crate::objects::{Kernel, Memory, Queue, lock};
+use crate::objects::{Held, Kernel, Queue, lock};
 use crate::session::{Deferred, Lane, Session, unknown};
 use crate::transfer::Direction;
 
@@ -147,21 +149,22 @@ impl Serve for Session {
         };
         let kinds: Arc<[ArgKind]> = state.kernels.get(m.name).cloned().unwrap_or_default();
         drop(state);
-        let memory = vec![None; kinds.len()];
+        let held = vec![None; kinds.len()];
         let context = program.context.clone();
-        let kernel = Kernel { native, context, kinds, memory, unusable: Default::default() };
+        let kernel = Kernel { native, context, kinds, held, unusable: Default::default() };
         Self::claim(total, &mut self.kernels, m.kernel, kernel)
     }
 
     fn set_kernel_arg(&mut self, m: SetKernelArg<'_>) -> Result<(), End> {
         let kernel = self.kernels.get_mut(&m.kernel).ok_or_else(|| unknown(m.kernel))?;
-        let memory = match m.value {
+        let held = match m.value {
             ArgValue::Memory(Some(id)) | ArgValue::Svm(Some((id, _))) => {
-                Some(self.memory.get(&id).ok_or_else(|| unknown(id))?.clone())
+                Some(Held::Memory(self.memory.get(&id).ok_or_else(|| unknown(id))?.clone()))
             }
+            ArgValue::Sampler(id) => Some(Held::Sampler(self.samplers.get(&id).ok_or_else(|| unknown(id))?.clone())),
             _ => None,
         };
-        kernel.set(m.index, m.value, memory);
+        kernel.set(m.index, m.value, held);
         Ok(())
     }
 
@@ -338,6 +341,57 @@ impl Serve for Session {
         self.tell_of_svm(&m)
     }
 
+    fn create_image(&mut self, m: CreateImage, tail: &mut dyn Tail) -> Result<(), End> {
+        self.make_image(m, tail)
+    }
+
+    fn memory_status(&mut self, m: MemoryStatus, call: CallId<()>) -> Result<(), End> {
+        self.tell_memory_status(m, call)
+    }
+
+    fn write_image(&mut self, m: WriteImage, tail: &mut dyn Tail) -> Result<(), End> {
+        let place = self.image_part(m.image, m.part)?;
+        self.write(&m.command, place, tail)
+    }
+
+    fn write_image_transfer(&mut self, m: WriteImageTransfer) -> Result<(), End> {
+        let place = self.image_part(m.image, m.part)?;
+        self.gate(&m.command, m.transfer, Direction::In, place)
+    }
+
+    fn read_image(&mut self, m: ReadImage) -> Result<(), End> {
+        let place = self.image_part(m.image, m.part)?;
+        self.read(&m.command, m.transfer, place)
+    }
+
+    fn copy_image(&mut self, m: CopyImage) -> Result<(), End> {
+        self.enqueue_copy_image(m)
+    }
+
+    fn copy_image_to_buffer(&mut self, m: CopyImageToBuffer) -> Result<(), End> {
+        self.enqueue_copy_image_to_buffer(m)
+    }
+
+    fn copy_buffer_to_image(&mut self, m: CopyBufferToImage) -> Result<(), End> {
+        self.enqueue_copy_buffer_to_image(m)
+    }
+
+    fn fill_image(&mut self, m: FillImage) -> Result<(), End> {
+        self.enqueue_fill_image(m)
+    }
+
+    fn create_sampler(&mut self, m: CreateSampler) -> Result<(), End> {
+        self.make_sampler(m)
+    }
+
+    fn release_sampler(&mut self, m: ReleaseSampler) -> Result<(), End> {
+        self.drop_sampler(m)
+    }
+
+    fn image_formats(&mut self, m: ImageFormats, call: CallId<Vec<ImageFormat>>) -> Result<(), End> {
+        self.list_image_formats(m, call)
+    }
+
     fn ping(&mut self, m: Ping, call: CallId<()>, _tail: &mut dyn Tail) -> Result<(), End> {
         if m.answer as usize > MAX_TAIL {
             return Err(End::refused(format_args!("a ping for {} bytes", m.answer)));
@@ -360,6 +414,7 @@ impl Session {
 }
 
 impl Lane {
+    /// The native queue.
     fn native(&self) -> Result<&native::Queue, Status> {
         self.queue.native.as_ref().map_err(|status| *status)
     }
@@ -375,16 +430,16 @@ impl Kernel {
     }
 
     /// Sets an argument. What cannot be set makes launches fail until it is set to something better.
-    fn set(&mut self, index: u32, value: ArgValue<'_>, memory: Option<Arc<Memory>>) {
-        let outcome = self.try_set(index, value, memory.as_deref());
+    fn set(&mut self, index: u32, value: ArgValue<'_>, held: Option<Held>) {
+        let outcome = self.try_set(index, value, held.as_ref());
         if !self.unusable.is_empty() {
             self.unusable.retain(|(bad, _)| *bad != index);
         }
         match outcome {
             Ok(()) => {
                 // Shared virtual memory is freed when the application says so, whatever kernel has its address.
-                let kept = memory.filter(|_| !matches!(value, ArgValue::Svm(_)));
-                if let Some(place) = self.memory.get_mut(index as usize) {
+                let kept = held.filter(|_| !matches!(value, ArgValue::Svm(_)));
+                if let Some(place) = self.held.get_mut(index as usize) {
                     *place = kept;
                 }
             }
@@ -392,7 +447,8 @@ impl Kernel {
         }
     }
 
-    fn try_set(&mut self, index: u32, value: ArgValue<'_>, memory: Option<&Memory>) -> Result<(), Status> {
+    fn try_set(&mut self, index: u32, value: ArgValue<'_>, held: Option<&Held>) -> Result<(), Status> {
+        const HANDLE: u32 = size_of::<usize>() as u32;
         let native = self.native.as_mut().map_err(|status| *status)?;
         let kind = *self.kinds.get(index as usize).ok_or(cl::CL_INVALID_ARG_INDEX)?;
         match (value, kind) {
@@ -402,12 +458,23 @@ impl Kernel {
             (ArgValue::Bytes(_), ArgKind::Value(_)) => Err(cl::CL_INVALID_ARG_SIZE),
             // A value of unknown size, to which the driver does not hold it either.
             (ArgValue::Bytes(bytes), ArgKind::Unknown) => native.set_bytes(index, bytes),
-            (ArgValue::Memory(None), ArgKind::Buffer) => native.set_memory(index, None),
-            (ArgValue::Memory(Some(_)), ArgKind::Buffer) => {
-                let memory = memory.ok_or(cl::CL_INVALID_MEM_OBJECT)?;
-                native.set_memory(index, Some(memory.native.as_deref().map_err(|status| *status)?))
+            // PoCL without argument information takes any eight bytes for an image or a sampler: they look like values.
+            (
+                ArgValue::Memory(_) | ArgValue::Sampler(_),
+                ArgKind::Buffer | ArgKind::Image | ArgKind::Sampler | ArgKind::Unknown | ArgKind::Value(HANDLE),
+            ) => match held {
+                None => native.set_memory(index, None),
+                Some(Held::Memory(memory)) => {
+                    native.set_memory(index, Some(memory.native.as_deref().map_err(|status| *status)?))
+                }
+                Some(Held::Sampler(sampler)) => {
+                    native.set_sampler(index, Result::as_ref(sampler).map_err(|status| *status)?)
+                }
+            },
+            (ArgValue::Svm(place), ArgKind::Buffer) => {
+                let memory = held.and_then(Held::memory);
+                native.set_svm(index, svm::place(place, memory)?)
             }
-            (ArgValue::Svm(place), ArgKind::Buffer) => native.set_svm(index, svm::place(place, memory)?),
             (ArgValue::Local(size), ArgKind::Local) => native.set_local(index, size),
             _ => Err(cl::CL_INVALID_ARG_VALUE),
         }

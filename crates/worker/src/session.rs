@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use ropeway_abi as cl;
 use ropeway_protocol::content::ContentHash;
-use ropeway_protocol::ids::{ContextId, EventId, KernelId, MemoryId, ProgramId, QueueId, TransferId};
+use ropeway_protocol::ids::{ContextId, EventId, KernelId, MemoryId, ProgramId, QueueId, SamplerId, TransferId};
 use ropeway_protocol::limits;
 use ropeway_protocol::types::{Command, EventList, Status};
 use rustc_hash::FxHashMap;
@@ -81,6 +81,8 @@ pub struct Session {
     pub programs: FxHashMap<ProgramId, Arc<Program>>,
     /// Kernels.
     pub kernels: FxHashMap<KernelId, Kernel>,
+    /// Samplers.
+    pub samplers: FxHashMap<SamplerId, Arc<Result<native::Sampler, Status>>>,
     /// User events, which are also among the events.
     pub user_events: FxHashMap<EventId, native::UserEvent>,
     /// Transfers from the client.
@@ -111,6 +113,7 @@ impl Session {
             memory_bytes: 0,
             programs: FxHashMap::default(),
             kernels: FxHashMap::default(),
+            samplers: FxHashMap::default(),
             user_events: FxHashMap::default(),
             incoming: FxHashMap::default(),
             contents: FxHashMap::default(),
@@ -174,6 +177,7 @@ impl Session {
             + self.memory.len()
             + self.programs.len()
             + self.kernels.len()
+            + self.samplers.len()
     }
 
     /// A context.

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use ropeway_abi as cl;
 use ropeway_protocol::ids::TransferId;
+use ropeway_protocol::image::ImagePart;
 use ropeway_protocol::limits::CHUNK;
 use ropeway_protocol::messages::{ReadData, TransferFailed, TransferReady};
 use ropeway_protocol::types::Status;
@@ -15,7 +16,7 @@ use ropeway_protocol::{Tail, TailError};
 
 use crate::common::Common;
 use crate::error::End;
-use crate::native::{Event, Mapping, Part, UserEvent};
+use crate::native::{Event, ImageReader, ImageWriter, Mapping, Part, UserEvent};
 use crate::objects::{Cell, Memory, lock};
 use crate::report::Report;
 
@@ -36,6 +37,8 @@ enum Sink {
     Mapped(Mapping),
     /// Through the context's ring of pinned memory.
     Ring,
+    /// Into an image, band by band.
+    Image(Box<ImageWriter>),
     /// Nowhere: the buffer could not be made, or writing to it failed with this.
     Nowhere(Status),
 }
@@ -133,6 +136,9 @@ impl Gate {
             Part::Bytes { offset, size } if context.maps => {
                 Sink::Mapped(Mapping::to_write(context.transfer_queue()?, native, offset, size)?)
             }
+            Part::Image { part, .. } => {
+                Sink::Image(Box::new(ImageWriter::new(context.transfer_queue()?, native, part)?))
+            }
             _ => Sink::Ring,
         };
         *lock(&self.sink) = sink;
@@ -158,6 +164,12 @@ impl Gate {
                 Ok(tail.read_exact(&mut mapping.bytes_mut()[at..end])?)
             }
             Sink::Nowhere(_) => Ok(()),
+            Sink::Image(writer) => {
+                if let Err(status) = writer.receive(tail)? {
+                    *sink = Sink::Nowhere(status);
+                }
+                Ok(())
+            }
             Sink::Ring => {
                 if let Err(status) = self.receive_pinned(at, tail)? {
                     *sink = Sink::Nowhere(status);
@@ -214,6 +226,7 @@ impl Gate {
         let sink = std::mem::replace(&mut *lock(&self.sink), Sink::Closed);
         match sink {
             Sink::Mapped(mapping) => mapping.unmap(),
+            Sink::Image(writer) => writer.settle(),
             Sink::Ring => {
                 let context = &self.memory.context;
                 context.with_ring(&context.ring_in, |ring| ring.drain())
@@ -226,7 +239,11 @@ impl Gate {
     /// Sends all bytes to the client.
     fn send_all(&self, common: &Common) -> Result<Result<(), Status>, End> {
         let context = &self.memory.context;
-        let Part::Bytes { offset, size } = self.part else { return self.send_pinned(common) };
+        let (offset, size) = match self.part {
+            Part::Bytes { offset, size } => (offset, size),
+            Part::Image { part, .. } => return self.send_image(common, part),
+            Part::Rect(_) => return self.send_pinned(common),
+        };
         if !context.maps {
             return self.send_pinned(common);
         }
@@ -279,6 +296,28 @@ impl Gate {
         match over {
             Some(end) => Err(end),
             None => Ok(outcome),
+        }
+    }
+
+    fn send_image(&self, common: &Common, part: ImagePart) -> Result<Result<(), Status>, End> {
+        let open = || {
+            let native = self.memory.native.as_ref().map_err(|status| *status)?;
+            ImageReader::new(self.memory.context.transfer_queue()?, native, part)
+        };
+        let mut reader = match open() {
+            Ok(reader) => reader,
+            Err(status) => return Ok(Err(status)),
+        };
+        let mut offset = 0;
+        loop {
+            match reader.next() {
+                Ok(Some(piece)) => {
+                    self.send_piece(common, offset, piece)?;
+                    offset += piece.len() as u64;
+                }
+                Ok(None) => return Ok(Ok(())),
+                Err(status) => return Ok(Err(status)),
+            }
         }
     }
 

@@ -134,6 +134,16 @@ impl Serve for Echo {
         watch_progress WatchProgress,
         create_svm_buffer CreateSvmBuffer,
         set_kernel_svm_pointers SetKernelSvmPointers,
+        create_sampler CreateSampler,
+        release_sampler ReleaseSampler,
+        create_image CreateImage + tail,
+        write_image WriteImage + tail,
+        write_image_transfer WriteImageTransfer,
+        read_image ReadImage,
+        copy_image CopyImage,
+        copy_image_to_buffer CopyImageToBuffer,
+        copy_buffer_to_image CopyBufferToImage,
+        fill_image FillImage,
         goodbye Goodbye,
     }
 
@@ -155,6 +165,8 @@ impl Serve for Echo {
         finish Finish -> ropeway_protocol::types::Waited,
         wait_for_events WaitForEvents -> ropeway_protocol::types::Waited,
         svm_alloc SvmAlloc -> u64,
+        memory_status MemoryStatus -> (),
+        image_formats ImageFormats -> Vec<ropeway_protocol::image::ImageFormat>,
         ping Ping + tail -> (),
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 
 use ropeway_protocol::handshake::{Hello, Refusal, Welcome};
+use ropeway_protocol::image::ImageFormat;
 use ropeway_protocol::messages::*;
 use ropeway_protocol::types::{BinaryReply, BuildReply, KernelArgInfo, Status, SubDevices, Waited};
 use ropeway_protocol::{Call, DecodeError, Described, Note, Post, decode, encode_call, encode_note, encode_post};
@@ -118,6 +119,9 @@ pub const MESSAGES: &[Generator] = generators! { ropeway_protocol::MESSAGES:
     post CreateUserEvent, post SetUserEventStatus, post ReleaseEvent, post Subscribe, post WatchProgress, call DeviceTimer,
     call Finish, call WaitForEvents,
     call SvmAlloc, post CreateSvmBuffer, post SetKernelSvmPointers,
+    post CreateSampler, post ReleaseSampler, call ImageFormats,
+    post CreateImage, call MemoryStatus, post WriteImage, post WriteImageTransfer, post ReadImage, post CopyImage,
+    post CopyImageToBuffer, post CopyBufferToImage, post FillImage,
     call Ping, post Goodbye,
 };
 
@@ -153,6 +157,7 @@ pub const REPLIES: &[Reply] = bodies! {
     "Vec<u64>" Result<Vec<u64>, Status>,
     "[u64; 3]" Result<[u64; 3], Status>,
     "u64" Result<u64, Status>,
+    "Vec<ImageFormat>" Result<Vec<ImageFormat>, Status>,
     "Waited" Result<Waited, Status>,
     "()" Result<(), Status>,
     "KernelArgInfo" KernelArgInfo,

@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use ropeway_abi::{
     CL_INVALID_ARG_INDEX, CL_INVALID_ARG_SIZE, CL_INVALID_ARG_VALUE, CL_INVALID_DEVICE, CL_INVALID_MEM_OBJECT,
-    CL_INVALID_PROGRAM_EXECUTABLE, CL_INVALID_VALUE, CL_KERNEL_ARG_ACCESS_QUALIFIER, CL_KERNEL_ARG_ADDRESS_QUALIFIER,
+    CL_INVALID_PROGRAM_EXECUTABLE, CL_INVALID_SAMPLER, CL_INVALID_VALUE, CL_KERNEL_ARG_ACCESS_QUALIFIER,
+    CL_KERNEL_ARG_ACCESS_READ_ONLY, CL_KERNEL_ARG_ACCESS_WRITE_ONLY, CL_KERNEL_ARG_ADDRESS_QUALIFIER,
     CL_KERNEL_ARG_INFO_NOT_AVAILABLE, CL_KERNEL_ARG_NAME, CL_KERNEL_ARG_TYPE_NAME, CL_KERNEL_ARG_TYPE_QUALIFIER,
     CL_KERNEL_ATTRIBUTES, CL_KERNEL_COMPILE_WORK_GROUP_SIZE, CL_KERNEL_CONTEXT, CL_KERNEL_FUNCTION_NAME,
     CL_KERNEL_GLOBAL_WORK_SIZE, CL_KERNEL_LOCAL_MEM_SIZE, CL_KERNEL_NUM_ARGS,
     CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE, CL_KERNEL_PRIVATE_MEM_SIZE, CL_KERNEL_PROGRAM,
-    CL_KERNEL_REFERENCE_COUNT, CL_KERNEL_WORK_GROUP_SIZE, cl_device_id, cl_int, cl_kernel, cl_kernel_arg_info,
-    cl_kernel_info, cl_kernel_work_group_info, cl_program, cl_uint,
+    CL_KERNEL_REFERENCE_COUNT, CL_KERNEL_WORK_GROUP_SIZE, CL_MEM_READ_ONLY, CL_MEM_WRITE_ONLY, cl_device_id, cl_int,
+    cl_kernel, cl_kernel_arg_info, cl_kernel_info, cl_kernel_work_group_info, cl_program, cl_uint,
 };
 use ropeway_client::kernel::{self, Arg};
 use ropeway_client::system;
@@ -22,7 +23,7 @@ use super::loader::text;
 use crate::guard;
 use crate::handle::{self, Handle};
 use crate::info::{Answered, Info};
-use crate::objects::{Device, Kernel, Memory, Program};
+use crate::objects::{Device, Kernel, Memory, Program, Sampler};
 
 /// clCreateKernel.
 pub unsafe extern "C" fn clCreateKernel(
@@ -118,7 +119,16 @@ unsafe fn set_arg(
         // SAFETY: the caller's promise; not null.
         unsafe { std::slice::from_raw_parts(value.cast::<u8>(), len) }
     };
+    // Without its declaration, what takes a handle can look like something else. PoCL then takes any eight bytes for an image or a
+    // sampler; numbers are no objects' handles.
+    let declared = kernel.client.info().args.get(index as usize).and_then(|arg| arg.declared.as_ref());
+    let undeclared = declared.is_none() && size == HANDLE && !value.is_null();
     match kind {
+        ArgKind::Buffer | ArgKind::Image | ArgKind::Sampler | ArgKind::Value(_) | ArgKind::Unknown
+            if undeclared && set_object(kernel, index, handle())? =>
+        {
+            Ok(())
+        }
         ArgKind::Buffer => {
             // CL_INVALID_ARG_SIZE if the argument is a memory object and arg_size is not sizeof(cl_mem).
             if size != HANDLE {
@@ -128,13 +138,46 @@ unsafe fn set_arg(
             if value.is_null() || handle().is_null() {
                 return kernel.client.set_arg(index, Arg::Memory(None));
             }
-            // CL_INVALID_MEM_OBJECT if the argument is a memory object and the value is not a valid one: also when it is
-            // another context's, which cannot mean anything here.
-            let buffer = Handle::<Memory>::find(handle())?;
-            if buffer.context != kernel.program.context {
+            let buffer = memory_of(kernel, handle())?;
+            // CL_INVALID_MEM_OBJECT if the argument is a memory object and the value is not a valid one.
+            if buffer.client.as_image().is_some() {
                 return Err(CL_INVALID_MEM_OBJECT);
             }
             kernel.client.set_arg(index, Arg::Memory(Some(&buffer.client)))
+        }
+        ArgKind::Image => {
+            // CL_INVALID_ARG_SIZE if the argument is a memory object and arg_size is not sizeof(cl_mem).
+            if size != HANDLE {
+                return Err(CL_INVALID_ARG_SIZE);
+            }
+            // CL_INVALID_MEM_OBJECT if the argument is a memory object and the value is not a valid one.
+            let image = memory_of(kernel, if value.is_null() { std::ptr::null_mut() } else { handle() })?;
+            if image.client.as_image().is_none() {
+                return Err(CL_INVALID_MEM_OBJECT);
+            }
+            // CL_INVALID_ARG_VALUE if the argument is an image declared with the read_only qualifier and the image was created
+            // with CL_MEM_WRITE_ONLY, or if it is declared with write_only and the image was created with CL_MEM_READ_ONLY.
+            let forbidden = match declared.map(|declared| declared.access) {
+                Some(CL_KERNEL_ARG_ACCESS_READ_ONLY) => CL_MEM_WRITE_ONLY,
+                Some(CL_KERNEL_ARG_ACCESS_WRITE_ONLY) => CL_MEM_READ_ONLY,
+                _ => 0,
+            };
+            if image.client.flags() & forbidden != 0 {
+                return Err(CL_INVALID_ARG_VALUE);
+            }
+            kernel.client.set_arg(index, Arg::Memory(Some(&image.client)))
+        }
+        ArgKind::Sampler => {
+            // CL_INVALID_ARG_SIZE if arg_size is not sizeof(cl_sampler).
+            if size != HANDLE {
+                return Err(CL_INVALID_ARG_SIZE);
+            }
+            // CL_INVALID_SAMPLER if the argument is of type sampler_t and the value is not a valid sampler object.
+            let sampler = Handle::<Sampler>::find(if value.is_null() { std::ptr::null_mut() } else { handle() })?;
+            if sampler.context != kernel.program.context {
+                return Err(CL_INVALID_SAMPLER);
+            }
+            kernel.client.set_arg(index, Arg::Sampler(&sampler.client))
         }
         ArgKind::Local => {
             // CL_INVALID_ARG_VALUE if the argument is in local memory and arg_value is not NULL; CL_INVALID_ARG_SIZE if
@@ -158,7 +201,7 @@ unsafe fn set_arg(
             }
             kernel.client.set_arg(index, Arg::Bytes(bytes(size)))
         }
-        // There are no images, samplers or queues on devices that could be its value.
+        // There are no queues or pipes that could be its value.
         ArgKind::Other => Err(CL_INVALID_ARG_VALUE),
         // A value of a size that the native implementation does not hold it to.
         ArgKind::Unknown => {
@@ -167,6 +210,27 @@ unsafe fn set_arg(
             }
             kernel.client.set_arg(index, Arg::Bytes(bytes(size)))
         }
+    }
+}
+
+/// # Errors
+/// CL_INVALID_MEM_OBJECT if it is not a valid memory object: also when it is another context's, which cannot mean anything to this
+/// kernel.
+fn memory_of(kernel: &Kernel, handle: *mut c_void) -> Result<Handle<Memory>, cl_int> {
+    let memory = Handle::<Memory>::find(handle)?;
+    if memory.context == kernel.program.context { Ok(memory) } else { Err(CL_INVALID_MEM_OBJECT) }
+}
+
+/// Sets an argument to the object that `handle` is; false where it is none that the kernel could have.
+fn set_object(kernel: &Kernel, index: cl_uint, handle: *mut c_void) -> Result<bool, cl_int> {
+    if let Ok(memory) = memory_of(kernel, handle) {
+        return kernel.client.set_arg(index, Arg::Memory(Some(&memory.client))).map(|()| true);
+    }
+    match Handle::<Sampler>::find(handle) {
+        Ok(sampler) if sampler.context == kernel.program.context => {
+            kernel.client.set_arg(index, Arg::Sampler(&sampler.client)).map(|()| true)
+        }
+        _ => Ok(false),
     }
 }
 

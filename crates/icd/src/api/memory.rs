@@ -7,29 +7,28 @@ use std::sync::Arc;
 use ropeway_abi::{
     CL_INVALID_BUFFER_SIZE, CL_INVALID_HOST_PTR, CL_INVALID_PROPERTY, CL_INVALID_VALUE, CL_MEM_ALLOC_HOST_PTR,
     CL_MEM_ASSOCIATED_MEMOBJECT, CL_MEM_CONTEXT, CL_MEM_COPY_HOST_PTR, CL_MEM_FLAGS, CL_MEM_HOST_NO_ACCESS,
-    CL_MEM_HOST_PTR, CL_MEM_HOST_READ_ONLY, CL_MEM_HOST_WRITE_ONLY, CL_MEM_KERNEL_READ_AND_WRITE, CL_MEM_MAP_COUNT,
-    CL_MEM_OBJECT_BUFFER, CL_MEM_OBJECT_IMAGE1D, CL_MEM_OBJECT_IMAGE1D_ARRAY, CL_MEM_OBJECT_IMAGE1D_BUFFER,
-    CL_MEM_OBJECT_IMAGE2D, CL_MEM_OBJECT_IMAGE2D_ARRAY, CL_MEM_OBJECT_IMAGE3D, CL_MEM_OFFSET, CL_MEM_PROPERTIES,
-    CL_MEM_READ_ONLY, CL_MEM_READ_WRITE, CL_MEM_REFERENCE_COUNT, CL_MEM_SIZE, CL_MEM_TYPE, CL_MEM_USE_HOST_PTR,
-    CL_MEM_USES_SVM_POINTER, CL_MEM_WRITE_ONLY, cl_context, cl_image_format, cl_int, cl_mem, cl_mem_flags, cl_mem_info,
-    cl_mem_object_type, cl_mem_properties, cl_uint,
+    CL_MEM_HOST_PTR, CL_MEM_HOST_READ_ONLY, CL_MEM_HOST_WRITE_ONLY, CL_MEM_MAP_COUNT, CL_MEM_OBJECT_BUFFER,
+    CL_MEM_OFFSET, CL_MEM_PROPERTIES, CL_MEM_READ_ONLY, CL_MEM_READ_WRITE, CL_MEM_REFERENCE_COUNT, CL_MEM_SIZE,
+    CL_MEM_TYPE, CL_MEM_USE_HOST_PTR, CL_MEM_USES_SVM_POINTER, CL_MEM_WRITE_ONLY, cl_context, cl_int, cl_mem,
+    cl_mem_flags, cl_mem_info, cl_mem_properties, cl_uint,
 };
 use ropeway_client::host::HostRange;
 use ropeway_client::memory::{self, Kind};
 
-use super::{Callback, Raw, put};
+use super::image::type_of;
+use super::{Callback, Raw};
 use crate::handle::{self, Handle};
 use crate::info::{Answered, Info};
 use crate::objects::{Context, Memory};
 use crate::{guard, host};
 
-const DEVICE_ACCESS: cl_mem_flags = CL_MEM_READ_WRITE | CL_MEM_WRITE_ONLY | CL_MEM_READ_ONLY;
-const HOST_ACCESS: cl_mem_flags = CL_MEM_HOST_WRITE_ONLY | CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_NO_ACCESS;
-const HOST_POINTER: cl_mem_flags = CL_MEM_USE_HOST_PTR | CL_MEM_ALLOC_HOST_PTR | CL_MEM_COPY_HOST_PTR;
+pub(super) const DEVICE_ACCESS: cl_mem_flags = CL_MEM_READ_WRITE | CL_MEM_WRITE_ONLY | CL_MEM_READ_ONLY;
+pub(super) const HOST_ACCESS: cl_mem_flags = CL_MEM_HOST_WRITE_ONLY | CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_NO_ACCESS;
+pub(super) const HOST_POINTER: cl_mem_flags = CL_MEM_USE_HOST_PTR | CL_MEM_ALLOC_HOST_PTR | CL_MEM_COPY_HOST_PTR;
 
 /// # Errors
 /// CL_INVALID_VALUE if values specified in flags are not valid.
-fn check_flags(flags: cl_mem_flags) -> Result<(), cl_int> {
+pub(super) fn check_flags(flags: cl_mem_flags) -> Result<(), cl_int> {
     let unknown = flags & !(DEVICE_ACCESS | HOST_ACCESS | HOST_POINTER) != 0;
     // The ways of access exclude each other, for kernels and for the host; memory that is the application's own is neither
     // allocated nor copied.
@@ -146,6 +145,7 @@ fn answer(memory: &Handle<Memory>, name: cl_mem_info, info: Info) -> Result<Answ
     match name {
         CL_MEM_TYPE => match client.kind() {
             Kind::Buffer => info.value(CL_MEM_OBJECT_BUFFER),
+            Kind::Image(image) => info.value(type_of(image.like.kind)),
         },
         CL_MEM_FLAGS => info.value(client.flags()),
         CL_MEM_SIZE => info.value(client.size()),
@@ -183,37 +183,6 @@ pub unsafe extern "C" fn clSetMemObjectDestructorCallback(
             // SAFETY: the application gave this function and argument for this.
             unsafe { notify(memobj.get(), user_data) };
         }));
-        Ok(())
-    })
-}
-
-/// clGetSupportedImageFormats: none, as long as there are no images.
-pub unsafe extern "C" fn clGetSupportedImageFormats(
-    context: cl_context,
-    flags: cl_mem_flags,
-    image_type: cl_mem_object_type,
-    num_entries: cl_uint,
-    image_formats: *mut cl_image_format,
-    num_image_formats: *mut cl_uint,
-) -> cl_int {
-    guard::status("clGetSupportedImageFormats", || {
-        Handle::<Context>::find(context)?;
-        // CL_INVALID_VALUE if flags or image_type are not valid, or if num_entries is 0 and image_formats is not NULL.
-        check_flags(flags & !CL_MEM_KERNEL_READ_AND_WRITE)?;
-        let known = matches!(
-            image_type,
-            CL_MEM_OBJECT_IMAGE1D
-                | CL_MEM_OBJECT_IMAGE1D_ARRAY
-                | CL_MEM_OBJECT_IMAGE1D_BUFFER
-                | CL_MEM_OBJECT_IMAGE2D
-                | CL_MEM_OBJECT_IMAGE2D_ARRAY
-                | CL_MEM_OBJECT_IMAGE3D
-        );
-        if !known || num_entries == 0 && !image_formats.is_null() {
-            return Err(CL_INVALID_VALUE);
-        }
-        // SAFETY: the caller's promise.
-        unsafe { put(num_image_formats, 0) };
         Ok(())
     })
 }

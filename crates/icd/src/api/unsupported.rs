@@ -40,16 +40,6 @@ macro_rules! unsupported {
 
 unsupported! {
     // Images and samplers.
-    create clCreateImage2D(A B C D E F G);
-    create clCreateImage3D(A B C D E F G H I);
-    create clCreateImage(A B C D E);
-    create clCreateImageWithProperties(A B C D E F);
-    status clGetImageInfo(A B C D E);
-    create clCreateSampler(A B C D);
-    create clCreateSamplerWithProperties(A B);
-    status clRetainSampler(A);
-    status clReleaseSampler(A);
-    status clGetSamplerInfo(A B C D E);
     status clEnqueueReadImage(A B C D E F G H I J K);
     status clEnqueueWriteImage(A B C D E F G H I J K);
     status clEnqueueCopyImage(A B C D E F G H I);

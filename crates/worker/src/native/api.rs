@@ -67,6 +67,10 @@ api! {
     clReleaseCommandQueue: clReleaseCommandQueue_t;
     clCreateBuffer: clCreateBuffer_t;
     clReleaseMemObject: clReleaseMemObject_t;
+    clCreateImage: clCreateImage_t;
+    clGetSupportedImageFormats: clGetSupportedImageFormats_t;
+    clCreateSampler: clCreateSampler_t;
+    clReleaseSampler: clReleaseSampler_t;
     clCreateProgramWithSource: clCreateProgramWithSource_t;
     clCreateProgramWithBinary: clCreateProgramWithBinary_t;
     clReleaseProgram: clReleaseProgram_t;
@@ -98,6 +102,12 @@ api! {
     clEnqueueWriteBufferRect: clEnqueueWriteBufferRect_t;
     clEnqueueCopyBufferRect: clEnqueueCopyBufferRect_t;
     clEnqueueCopyBuffer: clEnqueueCopyBuffer_t;
+    clEnqueueReadImage: clEnqueueReadImage_t;
+    clEnqueueWriteImage: clEnqueueWriteImage_t;
+    clEnqueueFillImage: clEnqueueFillImage_t;
+    clEnqueueCopyImage: clEnqueueCopyImage_t;
+    clEnqueueCopyImageToBuffer: clEnqueueCopyImageToBuffer_t;
+    clEnqueueCopyBufferToImage: clEnqueueCopyBufferToImage_t;
     clEnqueueMapBuffer: clEnqueueMapBuffer_t;
     clEnqueueUnmapMemObject: clEnqueueUnmapMemObject_t;
     clEnqueueNDRangeKernel: clEnqueueNDRangeKernel_t;

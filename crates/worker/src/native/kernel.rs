@@ -6,7 +6,7 @@ use ropeway_abi as cl;
 use ropeway_protocol::types::{ArgDeclaration, ArgKind, KernelArgInfo, KernelInfo, Status, WorkGroupInfo};
 
 use super::api::api;
-use super::{Device, Memory, check, info};
+use super::{Device, Memory, Sampler, check, info};
 
 /// Most arguments of one kernel that are looked at: far above what any compiler takes.
 const MAX_ARGS: u32 = 4096;
@@ -88,6 +88,14 @@ impl Kernel {
         check(unsafe { set(self.0, cl::CL_KERNEL_EXEC_INFO_SVM_PTRS, size, pointers.as_ptr().cast()) })
     }
 
+    /// Sets an argument to a sampler.
+    ///
+    /// # Errors
+    /// What the native call returned.
+    pub fn set_sampler(&mut self, index: u32, sampler: &Sampler) -> Result<(), Status> {
+        check(self.set(index, size_of::<cl::cl_sampler>(), (&raw const sampler.0).cast()))
+    }
+
     /// Gives an argument so many bytes of local memory.
     ///
     /// # Errors
@@ -163,11 +171,16 @@ impl Kernel {
     }
 
     fn kind_as_declared(&mut self, index: u32, declared: &ArgDeclaration) -> ArgKind {
-        let handle = ["image", "sampler_t", "queue_t", "pipe", "clk_event_t", "reserve_id_t"];
-        if declared.access != cl::CL_KERNEL_ARG_ACCESS_NONE
-            || (!declared.type_name.ends_with('*') && handle.iter().any(|name| declared.type_name.starts_with(name)))
-        {
+        let other = ["queue_t", "pipe", "clk_event_t", "reserve_id_t"];
+        let is = |name: &str| declared.type_name.starts_with(name) && !declared.type_name.ends_with('*');
+        if declared.type_qualifier & u64::from(cl::CL_KERNEL_ARG_TYPE_PIPE) != 0 || other.iter().any(|name| is(name)) {
             return ArgKind::Other;
+        }
+        if is("sampler_t") {
+            return ArgKind::Sampler;
+        }
+        if is("image") || declared.access != cl::CL_KERNEL_ARG_ACCESS_NONE {
+            return ArgKind::Image;
         }
         match declared.address {
             cl::CL_KERNEL_ARG_ADDRESS_LOCAL => ArgKind::Local,
@@ -200,9 +213,9 @@ impl Kernel {
             match self.set(index, size, ZEROS.as_ptr().cast()) {
                 cl::CL_SUCCESS if found.is_some() => return ArgKind::Unknown,
                 cl::CL_SUCCESS => found = Some(size),
-                cl::CL_INVALID_SAMPLER | cl::CL_INVALID_MEM_OBJECT | cl::CL_INVALID_DEVICE_QUEUE => {
-                    return ArgKind::Other;
-                }
+                cl::CL_INVALID_SAMPLER => return ArgKind::Sampler,
+                cl::CL_INVALID_MEM_OBJECT => return ArgKind::Image,
+                cl::CL_INVALID_DEVICE_QUEUE => return ArgKind::Other,
                 _ => {}
             }
         }

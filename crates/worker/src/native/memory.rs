@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use ropeway_abi as cl;
+use ropeway_protocol::image::ImageDescription;
 use ropeway_protocol::types::{BufferRect, Status};
 
 use super::api::api;
@@ -25,7 +26,7 @@ enum Storage {
     Own,
     /// In this shared virtual memory. There is no object; commands name its addresses.
     Svm(Svm),
-    /// In shared virtual memory that the object was made of, and that must outlive it.
+    /// In another object's, which must outlive it.
     Within(#[allow(dead_code, reason = "kept, not used")] Arc<Memory>),
 }
 
@@ -42,6 +43,8 @@ pub(super) struct NativeRect {
 pub(super) enum Shape {
     /// A buffer of so many bytes.
     Buffer(u64),
+    /// An image like this.
+    Image(ImageDescription),
 }
 
 // SAFETY: OpenCL's handles may be used from any thread (OpenCL 3.0 API, appendix A.2).
@@ -72,6 +75,11 @@ impl Memory {
     /// Takes over a handle of an object that has memory of its own.
     pub(super) fn of(mem: cl::cl_mem, shape: Shape) -> Self {
         Self { mem, shape, storage: Storage::Own }
+    }
+
+    /// As [`Self::of`], of an object that has the memory of another.
+    pub(super) fn within(mem: cl::cl_mem, shape: Shape, of: Arc<Self>) -> Self {
+        Self { mem, shape, storage: Storage::Within(of) }
     }
 
     /// Shared virtual memory, which is a buffer for all commands: as [`Svm::new`].
@@ -137,7 +145,7 @@ impl Memory {
 
     /// `offset` and `size` as native sizes, when this is a buffer and they lie within it.
     pub(super) fn range(&self, offset: u64, size: u64) -> Result<(usize, usize), Status> {
-        let Shape::Buffer(whole) = self.shape;
+        let Shape::Buffer(whole) = self.shape else { return Err(cl::CL_INVALID_MEM_OBJECT) };
         match offset.checked_add(size) {
             Some(end) if end <= whole => Ok((offset as usize, size as usize)),
             _ => Err(cl::CL_INVALID_VALUE),

@@ -6,7 +6,9 @@
 #![allow(unsafe_code)]
 
 mod api;
+mod bands;
 mod event;
+mod image;
 mod info;
 mod kernel;
 mod kernel_extra;
@@ -18,11 +20,14 @@ mod platform;
 pub mod process;
 mod program;
 mod queue;
+mod sampler;
 mod staging;
 mod subdevice;
 mod svm;
 
+pub use bands::{ImageReader, ImageWriter};
 pub use event::{Event, UserEvent};
+pub use image::Material;
 pub use kernel::Kernel;
 pub use mapping::{Mapping, Ring};
 pub use memory::Memory;
@@ -31,6 +36,7 @@ pub use pinned::PinnedPool;
 pub use platform::{Context, Device, ErrorSink, Platform, platforms};
 pub use program::Program;
 pub use queue::{Queue, Waits};
+pub use sampler::Sampler;
 pub use staging::{StagedRead, Staging};
 pub use subdevice::SubDevice;
 pub use svm::{Svm, avoid};

@@ -1,5 +1,6 @@
 //! Parts of memory objects that are read and written as packed bytes.
 
+use ropeway_protocol::image::ImagePart;
 use ropeway_protocol::types::BufferRect;
 use smallvec::SmallVec;
 
@@ -15,6 +16,13 @@ pub enum Part {
     },
     /// A region of a buffer. The session has found that its bounds are in order.
     Rect(BufferRect),
+    /// Elements of an image.
+    Image {
+        /// Which.
+        part: ImagePart,
+        /// How many bytes they have.
+        size: u64,
+    },
 }
 
 /// Parts that together are a stretch of packed bytes: at most two pieces of rows, of slices, and what lies between.
@@ -24,7 +32,7 @@ impl Part {
     /// How many bytes it has.
     pub fn size(&self) -> u64 {
         match self {
-            Self::Bytes { size, .. } => *size,
+            Self::Bytes { size, .. } | Self::Image { size, .. } => *size,
             Self::Rect(rect) => rect.size(),
         }
     }
@@ -37,6 +45,8 @@ impl Part {
                 all.push(Self::Bytes { offset: offset.saturating_add(at), size: len });
                 all
             }
+            // Images are cut between elements, by those who know how large these are.
+            Self::Image { .. } => Pieces::new(),
             Self::Rect(rect) => {
                 let boxes = boxes(rect.region, at, len);
                 let part = |(from, region): ([u64; 3], [u64; 3])| {

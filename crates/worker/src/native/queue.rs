@@ -65,7 +65,7 @@ unsafe impl Send for Queue {}
 unsafe impl Sync for Queue {}
 
 /// Calls an enqueue function, with a place for its event where one is wanted.
-fn enqueue(wanted: bool, call: impl FnOnce(*mut cl::cl_event) -> i32) -> Result<Option<Event>, Status> {
+pub(super) fn enqueue(wanted: bool, call: impl FnOnce(*mut cl::cl_event) -> i32) -> Result<Option<Event>, Status> {
     let mut event = std::ptr::null_mut();
     check(call(if wanted { &raw mut event } else { std::ptr::null_mut() }))?;
     Ok((!event.is_null()).then(|| Event::owned(event)))
@@ -200,6 +200,10 @@ impl Queue {
                     (api().clEnqueueWriteBuffer)(self.0, mem, cl::CL_FALSE, offset, size, from.cast(), count, list, out)
                 })
             }
+            // SAFETY: the caller's promise.
+            Part::Image { part, size } => unsafe {
+                self.write_image(memory, part, (from, *size as usize), waits, event)
+            },
             Part::Rect(rect) => {
                 let NativeRect { origin, region, row_pitch, slice_pitch } = memory.rect(rect)?;
                 // SAFETY: the region is within the buffer; on the host, pitches of 0 mean packed bytes, for which the caller
@@ -250,6 +254,10 @@ impl Queue {
                 enqueue(true, |out| unsafe {
                     (api().clEnqueueReadBuffer)(self.0, mem, cl::CL_FALSE, offset, size, into.cast(), count, list, out)
                 })
+            }
+            // SAFETY: the caller's promise.
+            Part::Image { part, size } => {
+                return unsafe { self.read_image(memory, part, (into, *size as usize), waits) };
             }
             Part::Rect(rect) => {
                 let NativeRect { origin, region, row_pitch, slice_pitch } = memory.rect(rect)?;

@@ -19,7 +19,7 @@ impl Session {
             native,
             context: source.context.clone(),
             kinds: source.kinds.clone(),
-            memory: source.memory.clone(),
+            held: source.held.clone(),
             unusable: source.unusable.clone(),
         };
         Self::claim(total, &mut self.kernels, m.kernel, kernel)
