@@ -34,7 +34,7 @@ pub fn rows(folder: &Path, arguments: &str, only: &[String], without: &[String])
             sets.push(Vec::new());
         }
         for args in sets {
-            let key = [&[name.clone()], args.as_slice()].concat().join(" ");
+            let key = [std::slice::from_ref(&name), args.as_slice()].concat().join(" ");
             rows.push(Row { key, program: program.clone(), args });
         }
     }

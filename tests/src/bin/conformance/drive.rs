@@ -109,7 +109,8 @@ impl Setting {
         let mut rest: Vec<_> = names.iter().filter(|name| !self.known(row, mode, name)).cloned().collect();
         // A program that lists nothing is taken as one test.
         let whole = names.is_empty() && !mode.is_again();
-        if rest.is_empty() && !(whole && !self.known(row, mode, WHOLE)) || self.end <= Instant::now() {
+        let done = rest.is_empty() && (!whole || self.known(row, mode, WHOLE));
+        if done || self.end <= Instant::now() {
             return Ok(());
         }
         let place = self.place(row, mode)?;
@@ -209,4 +210,93 @@ fn added(path: &Path, extension: &str) -> PathBuf {
     name.push(".");
     name.push(extension);
     name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A program with one sub-test for each way to end.
+    const PROGRAM: &str = r#"
+        [ "$*" = --list ] && { printf '\tbad\n\tcrash\n\tgood\n\thang\n\tlast\n'; exit; }
+        [ $# -gt 0 ] || set -- good crash hang bad last
+        for name; do
+            echo "$name..."
+            case $name in
+                crash) kill -ABRT $$;;
+                hang) sleep 600;;
+                bad) echo "bad FAILED";;
+                *) echo "$name passed";;
+            esac
+        done
+        printf '{\n"results": {\n"last": "skip"\n}\n}\n' > "$CL_CONFORMANCE_RESULTS_FILENAME"
+    "#;
+
+    fn setting(out: &Path, program_limit: Duration) -> Setting {
+        fs::create_dir_all(out.join("logs")).unwrap();
+        Setting {
+            ropeway: "ropeway".into(),
+            library: "libropeway.so".into(),
+            out: out.to_owned(),
+            limit: Duration::from_secs(1),
+            program_limit,
+            end: Instant::now() + Duration::from_secs(100),
+            results: Mutex::new(Results::open(&out.join("results.tsv"), |_| true).unwrap()),
+        }
+    }
+
+    fn row(folder: &Path) -> Row {
+        let program = folder.join("test_x");
+        symlink("/bin/sh", &program).unwrap();
+        fs::write(folder.join("script"), PROGRAM).unwrap();
+        Row { key: "test_x".to_owned(), program, args: vec!["script".to_owned()] }
+    }
+
+    fn verdicts(setting: &Setting) -> Vec<(String, Verdict)> {
+        let results = setting.results.lock().unwrap();
+        let mut list: Vec<_> =
+            results.of("test_x", Mode::Native).map(|ended| (ended.name.clone(), ended.verdict)).collect();
+        list.sort_by(|a, b| a.0.cmp(&b.0));
+        list
+    }
+
+    #[test]
+    fn a_crash_and_a_hang_hide_nothing() {
+        let (folder, out) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let row = row(folder.path());
+        let setting = setting(out.path(), Duration::from_secs(60));
+        let names = setting.names(&row).unwrap();
+        assert_eq!(names, ["bad", "crash", "good", "hang", "last"]);
+        setting.drive(&row, Mode::Native, &names).unwrap();
+        use Verdict::{Crash, Fail, Hung, Pass, Skip};
+        let expected = [("bad", Fail), ("crash", Crash), ("good", Pass), ("hang", Hung), ("last", Skip)];
+        assert_eq!(verdicts(&setting), expected.map(|(name, verdict)| (name.to_owned(), verdict)));
+        // What is known is not run again.
+        let begin = Instant::now();
+        setting.drive(&row, Mode::Native, &names).unwrap();
+        assert!(begin.elapsed() < Duration::from_millis(500));
+    }
+
+    #[test]
+    fn what_a_program_has_no_time_for_is_said_not_to_have_run() {
+        let (folder, out) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let row = row(folder.path());
+        let mut setting = setting(out.path(), Duration::from_millis(500));
+        let names = setting.names(&row).unwrap();
+        setting.drive(&row, Mode::Native, &names).unwrap();
+        use Verdict::{Crash, Hung, NotRun, Pass};
+        let expected = [("bad", NotRun), ("crash", Crash), ("good", Pass), ("hang", Hung), ("last", NotRun)];
+        // The rest runs in the order of its names, so that what comes before the hanging one has an end too.
+        let found = verdicts(&setting);
+        assert_eq!(found.len(), 5, "{found:?}");
+        assert_eq!(found[1..4], expected[1..4].iter().map(|&(name, v)| (name.to_owned(), v)).collect::<Vec<_>>());
+        // Interrupted as a whole: nothing is said of what was open.
+        setting.end = Instant::now() + Duration::from_millis(300);
+        setting.program_limit = Duration::from_secs(60);
+        let again = Row { key: "again".to_owned(), ..row };
+        setting.drive(&again, Mode::Native, &names).unwrap();
+        let results = setting.results.lock().unwrap();
+        assert!(results.find("again", Mode::Native, "good").is_some());
+        assert!(results.find("again", Mode::Native, "hang").is_none());
+    }
 }
