@@ -22,7 +22,7 @@ help:
 	@echo 'make bench    figures beside native OpenCL and the raw link'
 	@echo 'make conformance CTS=<folder>   the conformance programs built there, natively and through Ropeway;'
 	@echo '              CONFORMANCE=--help says what else there is'
-	@echo 'make golden   rewrite what pins the wire, after a change of the message table'
+	@echo 'make golden   rewrite what pins the wire and the lists in docs, after a change of messages or functions'
 	@echo 'make deb      a Debian package in $(OUT)/debian'
 
 demo:
@@ -68,6 +68,7 @@ conformance: build
 
 golden:
 	UPDATE_GOLDEN=1 $(CARGO) test -p ropeway-protocol --test golden --test docs --locked
+	UPDATE_GOLDEN=1 $(CARGO) test -p ropeway-icd --locked compatibility
 
 deb: build
 	packaging/build-deb.sh

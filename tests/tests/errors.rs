@@ -142,4 +142,4 @@ macro_rules! families {
     )*};
 }
 
-families! { context event kernel program queue rectangles transfers }
+families! { context event kernel platform program queue rectangles transfers }

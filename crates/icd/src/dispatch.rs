@@ -16,6 +16,10 @@ macro_rules! functions {
             $($name: Some($module::$name),)*
         };
 
+        /// The module and the name of each function of the table.
+        #[cfg(test)]
+        pub const FUNCTIONS: &[(&str, &str)] = &[$((stringify!($module), stringify!($name)),)*];
+
         /// The function of the table with this name.
         pub fn by_name(name: &[u8]) -> Option<*mut c_void> {
             $(

@@ -15,6 +15,8 @@
 #![allow(non_snake_case)]
 
 mod api;
+#[cfg(test)]
+mod compatibility;
 mod dispatch;
 mod exports;
 mod farewell;

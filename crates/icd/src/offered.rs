@@ -91,7 +91,7 @@ pub fn device_info(name: cl_device_info) -> Option<Answer> {
 
 /// Extensions that are offered where the device has them: those of the language, and those of queries that are passed on.
 /// What is not listed may need host functions that Ropeway lacks.
-const EXTENSIONS: &[&str] = &[
+pub const EXTENSIONS: &[&str] = &[
     "cl_amd_assembly_program",
     "cl_amd_device_attribute_query",
     "cl_amd_fp64",

@@ -173,6 +173,39 @@ static void queries(void)
     INFO(clGetKernelWorkGroupInfo, CL_KERNEL_PRIVATE_MEM_SIZE, kernel, device);
 }
 
+typedef cl_int(CL_API_CALL *Suggested)(cl_command_queue, cl_kernel, cl_uint, const size_t *, const size_t *, size_t *);
+
+/* cl_khr_suggested_local_work_size, under its two names. */
+static void suggested_sizes(const char *name)
+{
+    Suggested suggested = (Suggested)clGetExtensionFunctionAddressForPlatform(platform, name);
+    size_t one = 1, zero = 0, most = SIZE_MAX, size[3];
+    static char extensions[65536];
+    clGetDeviceInfo(device, CL_DEVICE_EXTENSIONS, sizeof extensions, extensions, NULL);
+    if (!strstr(extensions, "cl_khr_suggested_local_work_size")) {
+        skipped(name, "the device does not have cl_khr_suggested_local_work_size");
+        return;
+    }
+#define SUGGESTED(queue, kernel, dims, offset, global, size) suggested(queue, kernel, dims, offset, global, size)
+#define ROW(call, what, code)                                                                                          \
+    if (begins(name, what, (const cl_int[]){code}, 1))                                                                 \
+    ends((call), NULL)
+    ROW(SUGGESTED(NULL, kernel, 1, NULL, &one, size), "command_queue is NULL", CL_INVALID_COMMAND_QUEUE);
+    ROW(SUGGESTED((void *)context, kernel, 1, NULL, &one, size), "command_queue is a context", CL_INVALID_COMMAND_QUEUE);
+    ROW(SUGGESTED(queue, NULL, 1, NULL, &one, size), "kernel is NULL", CL_INVALID_KERNEL);
+    ROW(SUGGESTED(queue, (void *)context, 1, NULL, &one, size), "kernel is a context", CL_INVALID_KERNEL);
+    ROW(SUGGESTED(other_queue, kernel, 1, NULL, &one, size), "the queue is of another context", CL_INVALID_CONTEXT);
+    ROW(SUGGESTED(queue, unset, 1, NULL, &one, size), "an argument was not set", CL_INVALID_KERNEL_ARGS);
+    ROW(SUGGESTED(queue, kernel, 0, NULL, &one, size), "work_dim is 0", CL_INVALID_WORK_DIMENSION);
+    ROW(SUGGESTED(queue, kernel, 4, NULL, &one, size), "work_dim is 4", CL_INVALID_WORK_DIMENSION);
+    ROW(SUGGESTED(queue, kernel, 1, NULL, NULL, size), "global_work_size is NULL", CL_INVALID_GLOBAL_WORK_SIZE);
+    ROW(SUGGESTED(queue, kernel, 1, NULL, &zero, size), "global_work_size is 0", CL_INVALID_GLOBAL_WORK_SIZE);
+    ROW(SUGGESTED(queue, kernel, 1, &one, &most, size), "offset and size wrap", CL_INVALID_GLOBAL_OFFSET);
+    ROW(SUGGESTED(queue, kernel, 1, NULL, &one, NULL), "suggested_local_work_size is NULL", CL_INVALID_VALUE);
+#undef ROW
+#undef SUGGESTED
+}
+
 static void sub_groups(void)
 {
     cl_uint most = 0;
@@ -180,6 +213,12 @@ static void sub_groups(void)
     clGetDeviceInfo(device, CL_DEVICE_MAX_NUM_SUB_GROUPS, sizeof most, &most, NULL);
 #define SUB_GROUPS(kernel, device, name, size, value)                                                                  \
     clGetKernelSubGroupInfo(kernel, device, name, size, value, sizeof count, &count, NULL)
+    /* cl_khr_subgroups has it under another name. */
+    cl_int(CL_API_CALL * older)(cl_kernel, cl_device_id, cl_uint, size_t, const void *, size_t, void *, size_t *) =
+        clGetExtensionFunctionAddressForPlatform(platform, "clGetKernelSubGroupInfoKHR");
+    REMOTE WRONG_HANDLES_FOR(
+        RETURNS, older(X, device, CL_KERNEL_MAX_SUB_GROUP_SIZE_FOR_NDRANGE, 0, NULL, sizeof count, &count, NULL),
+        "kernel", CL_INVALID_KERNEL);
     WRONG_HANDLES_FOR(RETURNS, SUB_GROUPS(X, device, CL_KERNEL_MAX_NUM_SUB_GROUPS, 0, NULL), "kernel",
                       CL_INVALID_KERNEL);
     if (most == 0) {
@@ -212,6 +251,8 @@ int main(int argc, char **argv)
     native_kernels();
     queries();
     sub_groups();
+    suggested_sizes("clGetKernelSuggestedLocalWorkSize");
+    suggested_sizes("clGetKernelSuggestedLocalWorkSizeKHR");
     CHECK(clReleaseMemObject(buffer));
     CHECK(clReleaseMemObject(foreign));
     CHECK(clReleaseKernel(kernel));

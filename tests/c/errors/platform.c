@@ -67,6 +67,15 @@ static void devices(void)
     REMOTE WRONG_HANDLES_FOR(RETURNS, clReleaseDevice(X == device ? (void *)context : X), "device", CL_INVALID_DEVICE);
     RETURNS(clRetainDevice(device), "a root device", CL_SUCCESS);
     RETURNS(clReleaseDevice(device), "a root device", CL_SUCCESS);
+    /* The older names (cl_ext_device_fission) are found by name. */
+    cl_int(CL_API_CALL * retain)(cl_device_id) = clGetExtensionFunctionAddressForPlatform(platform, "clRetainDeviceEXT");
+    cl_int(CL_API_CALL * give_up)(cl_device_id) =
+        clGetExtensionFunctionAddressForPlatform(platform, "clReleaseDeviceEXT");
+    REMOTE
+    {
+        WRONG_HANDLES_FOR(RETURNS, retain(X == device ? (void *)context : X), "device", CL_INVALID_DEVICE);
+        WRONG_HANDLES_FOR(RETURNS, give_up(X == device ? (void *)context : X), "device", CL_INVALID_DEVICE);
+    }
     cl_ulong resolution = 0;
     clGetPlatformInfo(platform, CL_PLATFORM_HOST_TIMER_RESOLUTION, sizeof resolution, &resolution, NULL);
     if (resolution == 0) {
@@ -187,6 +196,16 @@ static void sub_devices(void)
     clGetDeviceInfo(device, CL_DEVICE_PARTITION_PROPERTIES, sizeof kinds, kinds, NULL);
     WRONG_HANDLES_FOR(RETURNS, clCreateSubDevices(X == device ? (void *)context : X, equally, 64, some, &count),
                       "in_device", CL_INVALID_DEVICE);
+    /* cl_ext_device_fission has it under another name, with other properties. */
+    const cl_ulong nothing[] = {0};
+    cl_int(CL_API_CALL * older)(cl_device_id, const cl_ulong *, cl_uint, cl_device_id *, cl_uint *) =
+        clGetExtensionFunctionAddressForPlatform(platform, "clCreateSubDevicesEXT");
+    REMOTE
+    {
+        WRONG_HANDLES_FOR(RETURNS, older(X == device ? (void *)context : X, nothing, 64, some, &count), "in_device",
+                          CL_INVALID_DEVICE);
+        RETURNS(older(device, NULL, 64, some, &count), "properties is NULL", CL_INVALID_VALUE);
+    }
     RETURNS(clCreateSubDevices(device, NULL, 64, some, &count), "properties is NULL", CL_INVALID_VALUE);
     RETURNS(clCreateSubDevices(device, none, 64, some, &count), "properties is empty", CL_INVALID_VALUE);
     RETURNS(clCreateSubDevices(device, unknown, 64, some, &count), "an unknown kind of partition", CL_INVALID_VALUE);

@@ -57,6 +57,10 @@ static void creation(void)
 
     WRONG_HANDLES_FOR(MAKES, clCreateProgramWithIL(X, nonsense, sizeof nonsense, &status), "context",
                       CL_INVALID_CONTEXT);
+    /* cl_khr_il_program has it under another name. */
+    cl_program(CL_API_CALL * older)(cl_context, const void *, size_t, cl_int *) =
+        clGetExtensionFunctionAddressForPlatform(platform, "clCreateProgramWithILKHR");
+    REMOTE WRONG_HANDLES_FOR(MAKES, older(X, nonsense, sizeof nonsense, &status), "context", CL_INVALID_CONTEXT);
     char il[256] = "";
     clGetDeviceInfo(device, CL_DEVICE_IL_VERSION, sizeof il, il, NULL);
     if (il[0] == '\0') {

@@ -32,6 +32,14 @@ static void creation(void)
           "the default of queues on the device that is none", CL_INVALID_VALUE);
     MAKES(clCreateCommandQueueWithProperties(context, device, size_on_host, &status), "a size for a queue on the host",
           CL_INVALID_VALUE);
+    /* The same under its older name. */
+    cl_command_queue(CL_API_CALL * older)(cl_context, cl_device_id, const cl_queue_properties *, cl_int *) =
+        clGetExtensionFunctionAddressForPlatform(platform, "clCreateCommandQueueWithPropertiesKHR");
+    REMOTE
+    {
+        WRONG_HANDLES_FOR(MAKES, older(X, device, NULL, &status), "context", CL_INVALID_CONTEXT);
+        MAKES(older(context, device, unknown, &status), "a property is unknown", CL_INVALID_VALUE);
+    }
     cl_uint most = 0;
     clGetDeviceInfo(device, CL_DEVICE_MAX_ON_DEVICE_QUEUES, sizeof most, &most, NULL);
     if (most == 0)
