@@ -48,7 +48,7 @@ impl Queue {
         (wire, event)
     }
 
-    fn enqueue<P: Post>(
+    pub(crate) fn enqueue<P: Post>(
         self: &Arc<Self>,
         order: Order<'_>,
         command: u32,

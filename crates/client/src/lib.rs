@@ -15,6 +15,7 @@
 
 mod buffer;
 pub mod command;
+pub mod command_buffer;
 pub mod config;
 pub mod connection;
 pub mod context;

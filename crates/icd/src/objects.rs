@@ -8,11 +8,11 @@ use ropeway_abi::{
     CL_DEVICE_IMAGE_SUPPORT, CL_DEVICE_IMAGE2D_MAX_HEIGHT, CL_DEVICE_IMAGE2D_MAX_WIDTH, CL_DEVICE_IMAGE3D_MAX_DEPTH,
     CL_DEVICE_IMAGE3D_MAX_HEIGHT, CL_DEVICE_IMAGE3D_MAX_WIDTH, CL_DEVICE_MAX_MEM_ALLOC_SIZE,
     CL_DEVICE_MAX_WORK_GROUP_SIZE, CL_DEVICE_MAX_WORK_ITEM_SIZES, CL_DEVICE_NON_UNIFORM_WORK_GROUP_SUPPORT,
-    CL_DEVICE_QUEUE_ON_HOST_PROPERTIES, CL_DEVICE_VERSION, CL_INVALID_COMMAND_QUEUE, CL_INVALID_CONTEXT,
-    CL_INVALID_DEVICE, CL_INVALID_EVENT, CL_INVALID_KERNEL, CL_INVALID_MEM_OBJECT, CL_INVALID_PLATFORM,
-    CL_INVALID_PROGRAM, CL_INVALID_SAMPLER, CL_PLATFORM_NAME, cl_int,
+    CL_DEVICE_QUEUE_ON_HOST_PROPERTIES, CL_DEVICE_VERSION, CL_INVALID_COMMAND_BUFFER_KHR, CL_INVALID_COMMAND_QUEUE,
+    CL_INVALID_CONTEXT, CL_INVALID_DEVICE, CL_INVALID_EVENT, CL_INVALID_KERNEL, CL_INVALID_MEM_OBJECT,
+    CL_INVALID_PLATFORM, CL_INVALID_PROGRAM, CL_INVALID_SAMPLER, CL_PLATFORM_NAME, cl_int,
 };
-use ropeway_client::{context, event, kernel, memory, program, queue, sampler, system};
+use ropeway_client::{command_buffer, context, event, kernel, memory, program, queue, sampler, system};
 
 use crate::api::Raw;
 use crate::handle::{Handle, Object};
@@ -103,6 +103,14 @@ pub struct Kernel {
     pub program: Handle<Program>,
 }
 
+/// `cl_command_buffer_khr`.
+pub struct CommandBuffer {
+    pub client: command_buffer::CommandBuffer,
+    pub queue: Handle<Queue>,
+    /// As they were given, with the final 0; empty if there were none.
+    pub properties: Vec<u64>,
+}
+
 /// `cl_event`.
 pub struct Event {
     pub client: Arc<event::Event>,
@@ -131,6 +139,7 @@ objects! {
     Program  b"RWpr" CL_INVALID_PROGRAM;
     Kernel   b"RWke" CL_INVALID_KERNEL;
     Event    b"RWev" CL_INVALID_EVENT;
+    CommandBuffer b"RWcb" CL_INVALID_COMMAND_BUFFER_KHR;
 }
 
 impl Platform {

@@ -36,6 +36,8 @@ ids! {
     EventId,
     /// A transfer of bulk bytes that is larger than one frame, in either direction.
     TransferId,
+    /// A command buffer.
+    CommandBufferId,
     /// A session: one client process on one server. Chosen by the server, at random.
     SessionId,
 }

@@ -15,6 +15,7 @@ pub mod ids;
 pub mod image;
 pub mod limits;
 pub mod messages;
+pub mod recording;
 mod table;
 pub mod types;
 

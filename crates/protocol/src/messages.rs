@@ -15,8 +15,9 @@
 use crate::codec::{DecodeError, check_header, decode};
 use crate::content::ContentHash;
 use crate::frame::FrameHeader;
-use crate::ids::{ContextId, EventId, KernelId, MemoryId, ProgramId, QueueId, SamplerId, TransferId};
+use crate::ids::{CommandBufferId, ContextId, EventId, KernelId, MemoryId, ProgramId, QueueId, SamplerId, TransferId};
 use crate::image::{ImageDescription, ImageFormat, ImagePart, SamplerDescription};
+use crate::recording::Recorded;
 use crate::table::{Call, CallId, Described, Kind, Note, Post, Tail, messages};
 use crate::types::{
     ArgValue, BinaryFor, BinaryReply, BufferRect, BuildReply, Command, Completions, EventList, InitialContents,
@@ -241,6 +242,17 @@ messages! {
     };
     /// Fills part of an image with a color: four numbers of 32 bits, of the kind that its format asks for.
     post 111 fill_image: FillImage { command: Command, image: MemoryId, part: ImagePart, color: [u32; 4] };
+
+    // Command buffers.
+
+    /// Makes a command buffer; what it records is for queues like this one.
+    post 150 create_command_buffer: CreateCommandBuffer { commands: CommandBufferId, queue: QueueId };
+    /// Drops a command buffer, and with it all that it records.
+    post 151 release_command_buffer: ReleaseCommandBuffer { commands: CommandBufferId };
+    /// Adds a command, to be carried out when those named by their places in the order of recording have ended.
+    post 152 record: Record<'a> { commands: CommandBufferId, waits: Vec<u32>, #[serde(borrow)] action: Recorded<'a> };
+    /// Carries out all that was recorded.
+    post 153 replay: Replay { command: Command, commands: CommandBufferId };
 
     // The link.
 

@@ -10,6 +10,7 @@
 
 mod build;
 mod cache;
+mod command_buffer;
 mod common;
 mod error;
 mod gating;

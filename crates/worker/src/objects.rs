@@ -240,6 +240,8 @@ pub struct Cell {
     pub native: Option<native::Event>,
     /// The native event that says when a gated transfer could begin; its times are the command's first ones.
     pub began: Option<native::Event>,
+    /// The native event of the first of several native commands; its times, but for the end, are the command's.
+    pub first: Option<native::Event>,
     /// The queue; `None` for user events.
     pub queue: Option<Arc<Queue>>,
     /// An error found by the worker, which outweighs what the native event says; 0 for none.
@@ -263,6 +265,7 @@ impl Cell {
             id,
             native,
             began: None,
+            first: None,
             queue,
             failure: AtomicI32::new(0),
             told: AtomicBool::new(id.is_none()),
@@ -334,11 +337,11 @@ impl Cell {
 
     fn times(&self) -> Option<[u64; 5]> {
         let native = self.native.as_ref()?;
-        let first = self.began.as_ref().unwrap_or(native);
+        let first = self.began.as_ref().or(self.first.as_ref()).unwrap_or(native);
         let end = native.time(cl::CL_PROFILING_COMMAND_END).ok()?;
         let start = match &self.began {
             Some(began) => began.time(cl::CL_PROFILING_COMMAND_END),
-            None => native.time(cl::CL_PROFILING_COMMAND_START),
+            None => first.time(cl::CL_PROFILING_COMMAND_START),
         };
         Some([
             first.time(cl::CL_PROFILING_COMMAND_QUEUED).ok()?,

@@ -1,6 +1,7 @@
 //! What each message does.
 
 mod buffers;
+mod command_buffers;
 mod devices;
 mod events;
 mod images;
@@ -18,7 +19,6 @@ use ropeway_protocol::messages::*;
 use ropeway_protocol::types::{ArgKind, ArgValue, BinaryReply, BuildReply, Status, SubDevices, Waited};
 use ropeway_protocol::{CallId, Serve, Tail};
 
-use crate::common::News;
 use crate::error::End;
 use crate::job::Job;
 use crate::native;
@@ -287,17 +287,11 @@ impl Serve for Session {
     }
 
     fn release_event(&mut self, m: ReleaseEvent) -> Result<(), End> {
-        let cell = self.lanes.events.remove(&m.event).ok_or_else(|| unknown(m.event))?;
-        cell.silence();
-        Ok(())
+        self.drop_event(m.event)
     }
 
     fn subscribe(&mut self, m: Subscribe) -> Result<(), End> {
-        let cell = self.lanes.events.get(&m.event).ok_or_else(|| unknown(m.event))?;
-        if !cell.settled() {
-            self.common.watch(cell.native.clone(), News::Ended(cell.clone()));
-        }
-        Ok(())
+        self.tell_end_of(m.event)
     }
 
     fn watch_progress(&mut self, m: WatchProgress) -> Result<(), End> {
@@ -320,13 +314,7 @@ impl Serve for Session {
     }
 
     fn wait_for_events(&mut self, m: WaitForEvents, call: CallId<Waited>) -> Result<(), End> {
-        let cells = self.lanes.cells(&m.events)?;
-        self.demote(|deferred| match deferred {
-            Deferred::Read(cell) => cells.iter().any(|waited| Arc::ptr_eq(waited, cell)),
-            Deferred::Gate(_) => false,
-        });
-        self.job = Some(Job::Wait(cells, call));
-        Ok(())
+        self.wait_for_all(&m, call)
     }
 
     fn svm_alloc(&mut self, m: SvmAlloc, call: CallId<u64>) -> Result<(), End> {
@@ -392,6 +380,22 @@ impl Serve for Session {
         self.list_image_formats(m, call)
     }
 
+    fn create_command_buffer(&mut self, m: CreateCommandBuffer) -> Result<(), End> {
+        self.make_command_buffer(&m)
+    }
+
+    fn release_command_buffer(&mut self, m: ReleaseCommandBuffer) -> Result<(), End> {
+        self.drop_command_buffer(m.commands)
+    }
+
+    fn record(&mut self, m: Record<'_>) -> Result<(), End> {
+        self.record_command(m)
+    }
+
+    fn replay(&mut self, m: Replay) -> Result<(), End> {
+        self.replay_commands(&m)
+    }
+
     fn ping(&mut self, m: Ping, call: CallId<()>, _tail: &mut dyn Tail) -> Result<(), End> {
         if m.answer as usize > MAX_TAIL {
             return Err(End::refused(format_args!("a ping for {} bytes", m.answer)));
@@ -422,7 +426,7 @@ impl Lane {
 
 impl Kernel {
     /// The native kernel, if all of its arguments could be set.
-    fn launchable(&self) -> Result<&native::Kernel, Status> {
+    pub(crate) fn launchable(&self) -> Result<&native::Kernel, Status> {
         match self.unusable.first() {
             Some((_, status)) => Err(*status),
             None => self.native.as_ref().map_err(|status| *status),

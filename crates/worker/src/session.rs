@@ -6,12 +6,15 @@ use std::sync::atomic::Ordering;
 
 use ropeway_abi as cl;
 use ropeway_protocol::content::ContentHash;
-use ropeway_protocol::ids::{ContextId, EventId, KernelId, MemoryId, ProgramId, QueueId, SamplerId, TransferId};
+use ropeway_protocol::ids::{
+    CommandBufferId, ContextId, EventId, KernelId, MemoryId, ProgramId, QueueId, SamplerId, TransferId,
+};
 use ropeway_protocol::limits;
 use ropeway_protocol::types::{Command, EventList, Status};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
+use crate::command_buffer::CommandBuffer;
 use crate::common::{Common, News};
 use crate::error::End;
 use crate::job::Job;
@@ -83,6 +86,10 @@ pub struct Session {
     pub kernels: FxHashMap<KernelId, Kernel>,
     /// Samplers.
     pub samplers: FxHashMap<SamplerId, Arc<Result<native::Sampler, Status>>>,
+    /// Command buffers.
+    pub command_buffers: FxHashMap<CommandBufferId, CommandBuffer>,
+    /// Commands that they hold.
+    pub recorded: usize,
     /// User events, which are also among the events.
     pub user_events: FxHashMap<EventId, native::UserEvent>,
     /// Transfers from the client.
@@ -114,6 +121,8 @@ impl Session {
             programs: FxHashMap::default(),
             kernels: FxHashMap::default(),
             samplers: FxHashMap::default(),
+            command_buffers: FxHashMap::default(),
+            recorded: 0,
             user_events: FxHashMap::default(),
             incoming: FxHashMap::default(),
             contents: FxHashMap::default(),
@@ -178,6 +187,8 @@ impl Session {
             + self.programs.len()
             + self.kernels.len()
             + self.samplers.len()
+            + self.command_buffers.len()
+            + self.recorded
     }
 
     /// A context.

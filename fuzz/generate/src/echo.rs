@@ -144,6 +144,10 @@ impl Serve for Echo {
         copy_image_to_buffer CopyImageToBuffer,
         copy_buffer_to_image CopyBufferToImage,
         fill_image FillImage,
+        create_command_buffer CreateCommandBuffer,
+        release_command_buffer ReleaseCommandBuffer,
+        record Record<'a>,
+        replay Replay,
         goodbye Goodbye,
     }
 

@@ -122,6 +122,7 @@ pub const MESSAGES: &[Generator] = generators! { ropeway_protocol::MESSAGES:
     post CreateSampler, post ReleaseSampler, call ImageFormats,
     post CreateImage, call MemoryStatus, post WriteImage, post WriteImageTransfer, post ReadImage, post CopyImage,
     post CopyImageToBuffer, post CopyBufferToImage, post FillImage,
+    post CreateCommandBuffer, post ReleaseCommandBuffer, post Record, post Replay,
     call Ping, post Goodbye,
 };
 

@@ -29,25 +29,9 @@ pub unsafe extern "C" fn clEnqueueNDRangeKernel(
 ) -> cl_int {
     guard::status("clEnqueueNDRangeKernel", || {
         let (queue, kernel) = ready(queue, kernel)?;
-        // CL_INVALID_WORK_DIMENSION if work_dim is not 1, 2 or 3.
-        if !(1..=3).contains(&work_dim) {
-            return Err(CL_INVALID_WORK_DIMENSION);
-        }
-        let dims = work_dim as usize;
-        let read = |list: *const usize| {
-            let mut sizes = [0; 3];
-            for (index, size) in sizes.iter_mut().take(dims).enumerate() {
-                // SAFETY: the caller's promise: a list that is not null has work_dim entries.
-                *size = unsafe { list.add(index).read() } as u64;
-            }
-            sizes
-        };
-        let given = |list: *const usize| (!list.is_null()).then(|| read(list));
-        // CL_INVALID_GLOBAL_WORK_SIZE if global_work_size is NULL; since OpenCL 2.1 that means no work-items.
-        let empty = queue.device.limits.empty_ranges().then_some([0; 3]);
-        let global = given(global_work_size).or(empty).ok_or(CL_INVALID_GLOBAL_WORK_SIZE)?;
+        // SAFETY: the caller's promise.
         let range =
-            NdRange { dims: work_dim as u8, offset: given(global_work_offset), global, local: given(local_work_size) };
+            unsafe { read_range(&queue.device, work_dim, global_work_offset, global_work_size, local_work_size)? };
         let doubtful = check_range(&queue.device, &kernel, &range)?;
         // SAFETY: the caller's promise.
         let request = unsafe { Request::read(&queue, num_events, wait_list, event)? };
@@ -74,6 +58,40 @@ pub unsafe extern "C" fn clEnqueueTask(
         let request = unsafe { Request::read(&queue, num_events, wait_list, event)? };
         request.run(&queue, |order| queue.client.enqueue_kernel(&kernel.client, range, CL_COMMAND_TASK, order))
     })
+}
+
+/// The index space of a launch.
+///
+/// # Errors
+/// As said below.
+///
+/// # Safety
+/// The lists are null or valid for reads of `work_dim` entries.
+pub(super) unsafe fn read_range(
+    device: &Device,
+    work_dim: cl_uint,
+    global_work_offset: *const usize,
+    global_work_size: *const usize,
+    local_work_size: *const usize,
+) -> Result<NdRange, cl_int> {
+    // CL_INVALID_WORK_DIMENSION if work_dim is not 1, 2 or 3.
+    if !(1..=3).contains(&work_dim) {
+        return Err(CL_INVALID_WORK_DIMENSION);
+    }
+    let dims = work_dim as usize;
+    let read = |list: *const usize| {
+        let mut sizes = [0; 3];
+        for (index, size) in sizes.iter_mut().take(dims).enumerate() {
+            // SAFETY: the caller's promise; a list that is not null has work_dim entries.
+            *size = unsafe { list.add(index).read() } as u64;
+        }
+        sizes
+    };
+    let given = |list: *const usize| (!list.is_null()).then(|| read(list));
+    // CL_INVALID_GLOBAL_WORK_SIZE if global_work_size is NULL; since OpenCL 2.1 that means no work-items.
+    let empty = device.limits.empty_ranges().then_some([0; 3]);
+    let global = given(global_work_size).or(empty).ok_or(CL_INVALID_GLOBAL_WORK_SIZE)?;
+    Ok(NdRange { dims: work_dim as u8, offset: given(global_work_offset), global, local: given(local_work_size) })
 }
 
 /// A queue, and a kernel that can run on it.
@@ -117,7 +135,7 @@ pub(super) fn check_global(device: &Device, range: &NdRange) -> Result<(), cl_in
 }
 
 /// Holds a launch against device and kernel. True where the native implementation has the last word on its work-groups.
-fn check_range(device: &Device, kernel: &Kernel, range: &NdRange) -> Result<bool, cl_int> {
+pub(super) fn check_range(device: &Device, kernel: &Kernel, range: &NdRange) -> Result<bool, cl_int> {
     check_global(device, range)?;
     let (dims, limits) = (usize::from(range.dims), &device.limits);
     let Some(local) = range.local else { return Ok(false) };

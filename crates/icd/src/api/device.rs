@@ -10,7 +10,7 @@ use ropeway_abi::{
     cl_device_type, cl_int, cl_platform_id, cl_uint,
 };
 
-use super::enumerate;
+use super::{command_buffer, enumerate};
 use crate::guard;
 use crate::handle::Handle;
 use crate::info::{Answered, Info};
@@ -94,6 +94,9 @@ fn answer(device: &Handle<Device>, name: cl_device_info, info: Info) -> Result<A
         CL_DEVICE_AVAILABLE if !device.client.is_available() => return info.value::<cl_uint>(0),
         _ => {}
     }
+    if let Some(answer) = command_buffer::device_info(device, name) {
+        return info.value(answer);
+    }
     // CL_INVALID_VALUE if param_name is not one of the supported values: the native device says so.
     let native = device.client.property(name).unwrap_or(Err(CL_INVALID_VALUE));
     let Some(instead) = offered::device_info(name) else {
@@ -109,8 +112,20 @@ fn answer(device: &Handle<Device>, name: cl_device_info, info: Info) -> Result<A
         Answer::Ulong(value) => info.value(value),
         Answer::Masked(bits) => info.value(device.client.number(name) & bits),
         Answer::Size(value) => info.value(value),
-        Answer::Extensions => info.string(&offered::extensions(native)),
-        Answer::ExtensionsWithVersion => info.bytes(&offered::extensions_with_version(native)),
+        Answer::Extensions => {
+            let mut names = offered::extensions(native);
+            if command_buffer::supports(device) {
+                names.extend([" ", command_buffer::NAME]);
+            }
+            info.string(names.trim_start())
+        }
+        Answer::ExtensionsWithVersion => {
+            let mut list = offered::extensions_with_version(native);
+            if command_buffer::supports(device) {
+                list.extend(offered::name_version(command_buffer::NAME, command_buffer::VERSION));
+            }
+            info.bytes(&list)
+        }
         Answer::LanguageFeatures => info.bytes(&offered::language_features(native)),
         Answer::Refused => Err(CL_INVALID_VALUE),
     }

@@ -5,6 +5,7 @@
 
 pub mod build;
 pub mod command;
+pub mod command_buffer;
 pub mod context;
 pub mod device;
 pub mod event;

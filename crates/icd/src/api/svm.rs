@@ -26,7 +26,7 @@ use crate::{guard, host};
 type FreeFunction = unsafe extern "C" fn(cl_command_queue, cl_uint, *mut *mut c_void, *mut c_void);
 
 /// Whether a device has shared virtual memory.
-fn supports(device: &Device) -> bool {
+pub(super) fn supports(device: &Device) -> bool {
     device.client.number(CL_DEVICE_SVM_CAPABILITIES) & CL_DEVICE_SVM_COARSE_GRAIN_BUFFER != 0
 }
 
@@ -43,7 +43,7 @@ fn queue_for(queue: cl_command_queue) -> Result<Handle<Queue>, cl_int> {
 ///
 /// # Errors
 /// CL_INVALID_VALUE if svm_ptr is NULL; if it is not in shared virtual memory, or the region is not within one allocation.
-fn region_of(queue: &Queue, pointer: *const c_void, size: usize) -> Result<Region, cl_int> {
+pub(super) fn region_of(queue: &Queue, pointer: *const c_void, size: usize) -> Result<Region, cl_int> {
     queue.context.client.svm_region(pointer.addr(), size)?.ok_or(CL_INVALID_VALUE)
 }
 

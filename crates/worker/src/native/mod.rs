@@ -10,6 +10,7 @@ mod bands;
 mod event;
 mod image;
 mod info;
+pub mod kept;
 mod kernel;
 mod kernel_extra;
 mod mapping;

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use super::api::api;
 use super::memory::NativeRect;
-use super::{Context, Device, Event, Kernel, Memory, Part, check, svm};
+use super::{Context, Device, Event, Kernel, Memory, Part, check, kept, svm};
 
 /// The events that a command waits for. They must outlive the call that it is passed to.
 #[derive(Default)]
@@ -34,6 +34,11 @@ impl<'a> Waits<'a> {
     /// One more.
     pub fn push(&mut self, event: &'a Event) {
         self.handles.push(event.raw());
+    }
+
+    /// Those of another list too.
+    pub fn push_all(&mut self, others: &Waits<'a>) {
+        self.handles.extend_from_slice(&others.handles);
     }
 
     /// Whether there are none.
@@ -67,8 +72,13 @@ unsafe impl Sync for Queue {}
 /// Calls an enqueue function, with a place for its event where one is wanted.
 pub(super) fn enqueue(wanted: bool, call: impl FnOnce(*mut cl::cl_event) -> i32) -> Result<Option<Event>, Status> {
     let mut event = std::ptr::null_mut();
-    check(call(if wanted { &raw mut event } else { std::ptr::null_mut() }))?;
-    Ok((!event.is_null()).then(|| Event::owned(event)))
+    let keeping = kept::keeping();
+    check(call(if wanted || keeping { &raw mut event } else { std::ptr::null_mut() }))?;
+    let event = (!event.is_null()).then(|| Event::owned(event));
+    if let Some(event) = event.as_ref().filter(|_| keeping) {
+        kept::keep(event.clone());
+    }
+    Ok(event.filter(|_| wanted))
 }
 
 impl Queue {

@@ -5,14 +5,15 @@ use std::sync::Arc;
 use ropeway_abi as cl;
 use ropeway_protocol::CallId;
 use ropeway_protocol::ids::EventId;
-use ropeway_protocol::messages::{CreateUserEvent, DeviceTimer, SetUserEventStatus};
+use ropeway_protocol::messages::{CreateUserEvent, DeviceTimer, SetUserEventStatus, WaitForEvents};
+use ropeway_protocol::types::Waited;
 
 use crate::common::News;
 use crate::error::End;
 use crate::job::Job;
 use crate::native;
 use crate::objects::Cell;
-use crate::session::{Session, unknown};
+use crate::session::{Deferred, Session, unknown};
 
 impl Session {
     /// Makes a user event.
@@ -29,6 +30,7 @@ impl Session {
         let cell = match made {
             Ok(user) => {
                 let event = user.event().clone();
+                native::kept::user_event_made();
                 Self::claim(total, &mut self.user_events, m.event, user)?;
                 Cell::new(Some(m.event), Some(event), None, None)
             }
@@ -52,11 +54,48 @@ impl Session {
             Some(user) => {
                 // The client has checked that it is set once; commands run from here.
                 let _ = user.set(m.status);
+                native::kept::user_event_set();
                 Ok(())
             }
             None if self.lanes.events.contains_key(&m.event) => Ok(()),
             None => Err(unknown(m.event)),
         }
+    }
+
+    /// Forgets an event.
+    ///
+    /// # Errors
+    /// There is no such event.
+    pub fn drop_event(&mut self, event: EventId) -> Result<(), End> {
+        let cell = self.lanes.events.remove(&event).ok_or_else(|| unknown(event))?;
+        cell.silence();
+        Ok(())
+    }
+
+    /// Waits until events have ended.
+    ///
+    /// # Errors
+    /// One of them does not exist.
+    pub fn wait_for_all(&mut self, m: &WaitForEvents, call: CallId<Waited>) -> Result<(), End> {
+        let cells = self.lanes.cells(&m.events)?;
+        self.demote(|deferred| match deferred {
+            Deferred::Read(cell) => cells.iter().any(|waited| Arc::ptr_eq(waited, cell)),
+            Deferred::Gate(_) => false,
+        });
+        self.job = Some(Job::Wait(cells, call));
+        Ok(())
+    }
+
+    /// Lets the client know when an event has ended.
+    ///
+    /// # Errors
+    /// There is no such event.
+    pub fn tell_end_of(&mut self, event: EventId) -> Result<(), End> {
+        let cell = self.lanes.events.get(&event).ok_or_else(|| unknown(event))?;
+        if !cell.settled() {
+            self.common.watch(cell.native.clone(), News::Ended(cell.clone()));
+        }
+        Ok(())
     }
 
     /// Lets the client know when a command is submitted and when it runs, as far as the native implementation tells.

@@ -10,18 +10,24 @@ use crate::native;
 use crate::objects::Kernel;
 use crate::session::{Session, unknown};
 
+impl Kernel {
+    /// One like this, with the arguments that it has now.
+    pub(super) fn copy(&self) -> Self {
+        Self {
+            native: self.usable().and_then(|native| native.try_clone(self.device()?)),
+            context: self.context.clone(),
+            kinds: self.kinds.clone(),
+            held: self.held.clone(),
+            unusable: self.unusable.clone(),
+        }
+    }
+}
+
 impl Session {
     pub(super) fn copy_kernel(&mut self, m: CloneKernel) -> Result<(), End> {
         let total = self.objects();
         let source = self.kernels.get(&m.source).ok_or_else(|| unknown(m.source))?;
-        let native = source.usable().and_then(|native| native.try_clone(source.device()?));
-        let kernel = Kernel {
-            native,
-            context: source.context.clone(),
-            kinds: source.kinds.clone(),
-            held: source.held.clone(),
-            unusable: source.unusable.clone(),
-        };
+        let kernel = source.copy();
         Self::claim(total, &mut self.kernels, m.kernel, kernel)
     }
 

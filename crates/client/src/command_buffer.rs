@@ -1,0 +1,174 @@
+//! Command buffers (cl_khr_command_buffer).
+
+use std::sync::{Arc, Mutex};
+
+use ropeway_abi::{CL_COMMAND_COMMAND_BUFFER_KHR, CL_INVALID_OPERATION};
+use ropeway_protocol::ids::CommandBufferId;
+use ropeway_protocol::messages::{CreateCommandBuffer, Record, ReleaseCommandBuffer, Replay};
+use ropeway_protocol::recording::Recorded;
+use ropeway_protocol::types::NdRange;
+
+use crate::Result;
+use crate::command::{Enqueued, Order};
+use crate::connection::lock;
+use crate::kernel::Kernel;
+use crate::memory::Memory;
+use crate::queue::Queue;
+use crate::svm::Region;
+
+/// A command buffer. What it records lives at the server, which keeps hold of all that the commands use.
+pub struct CommandBuffer {
+    id: CommandBufferId,
+    queue: Arc<Queue>,
+    recording: Mutex<Recording>,
+}
+
+#[derive(Default)]
+struct Recording {
+    commands: u32,
+    finalized: bool,
+}
+
+impl std::fmt::Debug for CommandBuffer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.id)
+    }
+}
+
+impl CommandBuffer {
+    /// Makes one for commands on queues like `queue`.
+    ///
+    /// # Errors
+    /// [`crate::SERVER_LOST`].
+    pub fn new(queue: &Arc<Queue>) -> Result<Self> {
+        let id = CommandBufferId(queue.connection().new_id());
+        queue.connection().post(&CreateCommandBuffer { commands: id, queue: queue.id() })?;
+        Ok(Self { id, queue: Arc::clone(queue), recording: Mutex::default() })
+    }
+
+    /// How many commands were recorded; each is a sync point of its own, from 1 on.
+    pub fn commands(&self) -> u32 {
+        lock(&self.recording).commands
+    }
+
+    /// Whether it was finalized.
+    pub fn is_finalized(&self) -> bool {
+        lock(&self.recording).finalized
+    }
+
+    /// Ends the recording (clFinalizeCommandBufferKHR).
+    ///
+    /// # Errors
+    /// CL_INVALID_OPERATION when that was done before.
+    pub fn finalize(&self) -> Result<()> {
+        if std::mem::replace(&mut lock(&self.recording).finalized, true) { Err(CL_INVALID_OPERATION) } else { Ok(()) }
+    }
+
+    /// Records a command behind those of the sync points `waits`; gives its own sync point.
+    ///
+    /// # Errors
+    /// CL_INVALID_OPERATION once it is finalized, [`crate::SERVER_LOST`].
+    fn record(&self, waits: &[u32], action: Recorded<'_>) -> Result<u32> {
+        // Under the lock, so that the server counts as is counted here.
+        let mut recording = lock(&self.recording);
+        if recording.finalized {
+            return Err(CL_INVALID_OPERATION);
+        }
+        let waits = waits.iter().map(|&point| point.saturating_sub(1)).collect();
+        self.queue.connection().post(&Record { commands: self.id, waits, action })?;
+        recording.commands += 1;
+        Ok(recording.commands)
+    }
+
+    /// Records a launch of `kernel` with the arguments that it has now.
+    ///
+    /// # Errors
+    /// As all that record: CL_INVALID_OPERATION once it is finalized, [`crate::SERVER_LOST`].
+    pub fn record_kernel(&self, kernel: &Kernel, range: NdRange, waits: &[u32]) -> Result<u32> {
+        self.record(waits, Recorded::Kernel { kernel: kernel.id(), range })
+    }
+
+    /// Records a copy of `size` bytes between buffers.
+    ///
+    /// # Errors
+    /// As [`CommandBuffer::record_kernel`].
+    pub fn record_copy(
+        &self,
+        (source, source_offset): (&Memory, usize),
+        (target, target_offset): (&Memory, usize),
+        size: usize,
+        waits: &[u32],
+    ) -> Result<u32> {
+        let (source, target) = (source.id(), target.id());
+        let (source_offset, target_offset, size) = (source_offset as u64, target_offset as u64, size as u64);
+        self.record(waits, Recorded::CopyBuffer { source, target, source_offset, target_offset, size })
+    }
+
+    /// Records that `size` bytes at `offset` are filled with a pattern.
+    ///
+    /// # Errors
+    /// As [`CommandBuffer::record_kernel`].
+    pub fn record_fill(
+        &self,
+        buffer: &Memory,
+        pattern: &[u8],
+        offset: usize,
+        size: usize,
+        waits: &[u32],
+    ) -> Result<u32> {
+        let (offset, size) = (offset as u64, size as u64);
+        self.record(waits, Recorded::FillBuffer { buffer: buffer.id(), pattern, offset, size })
+    }
+
+    /// Records a copy within shared virtual memory.
+    ///
+    /// # Errors
+    /// As [`CommandBuffer::record_kernel`].
+    pub fn record_svm_copy(&self, source: &Region, target: &Region, size: usize, waits: &[u32]) -> Result<u32> {
+        match size {
+            0 => self.record_nothing(waits),
+            _ => self.record_copy((source.memory(), source.offset()), (target.memory(), target.offset()), size, waits),
+        }
+    }
+
+    /// Records that shared virtual memory is filled with a pattern.
+    ///
+    /// # Errors
+    /// As [`CommandBuffer::record_kernel`].
+    pub fn record_svm_fill(&self, region: &Region, pattern: &[u8], size: usize, waits: &[u32]) -> Result<u32> {
+        match size {
+            0 => self.record_nothing(waits),
+            _ => self.record_fill(region.memory(), pattern, region.offset(), size, waits),
+        }
+    }
+
+    /// Records a command that does nothing but wait.
+    fn record_nothing(&self, waits: &[u32]) -> Result<u32> {
+        self.record(waits, Recorded::Barrier)
+    }
+
+    /// Records a barrier; without sync points to wait for it waits for all before it.
+    ///
+    /// # Errors
+    /// As [`CommandBuffer::record_kernel`].
+    pub fn record_barrier(&self, waits: &[u32]) -> Result<u32> {
+        self.record(waits, Recorded::Barrier)
+    }
+}
+
+impl Queue {
+    /// Carries out what was recorded, with one message (clEnqueueCommandBufferKHR).
+    ///
+    /// # Errors
+    /// [`crate::SERVER_LOST`].
+    pub fn enqueue_commands(self: &Arc<Self>, commands: &CommandBuffer, order: Order<'_>) -> Result<Enqueued> {
+        self.enqueue(order, CL_COMMAND_COMMAND_BUFFER_KHR, |command| Replay { command, commands: commands.id })
+    }
+}
+
+impl Drop for CommandBuffer {
+    fn drop(&mut self) {
+        // A lost server has dropped it already.
+        let _ = self.queue.connection().post(&ReleaseCommandBuffer { commands: self.id });
+    }
+}

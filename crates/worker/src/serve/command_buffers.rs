@@ -1,0 +1,94 @@
+//! Command buffers.
+
+use std::sync::Arc;
+
+use ropeway_abi as cl;
+use ropeway_protocol::ids::CommandBufferId;
+use ropeway_protocol::limits::MAX_OBJECTS;
+use ropeway_protocol::messages::{CreateCommandBuffer, Record, Replay};
+use ropeway_protocol::recording::Recorded;
+
+use crate::command_buffer::{Action, CommandBuffer};
+use crate::error::End;
+use crate::objects::Cell;
+use crate::session::{Session, gather, unknown};
+
+impl Session {
+    /// Makes a command buffer.
+    ///
+    /// # Errors
+    /// There is no such queue, or the name is taken.
+    pub fn make_command_buffer(&mut self, m: &CreateCommandBuffer) -> Result<(), End> {
+        let total = self.objects();
+        let queue = self.lanes.lane(m.queue)?.queue.clone();
+        Self::claim(total, &mut self.command_buffers, m.commands, CommandBuffer::new(queue))
+    }
+
+    /// Drops a command buffer. Native implementations keep what its commands still use.
+    ///
+    /// # Errors
+    /// There is none of this name.
+    pub fn drop_command_buffer(&mut self, id: CommandBufferId) -> Result<(), End> {
+        let dropped = self.command_buffers.remove(&id).ok_or_else(|| unknown(id))?;
+        self.recorded -= dropped.len();
+        Ok(())
+    }
+
+    /// Records a command.
+    ///
+    /// # Errors
+    /// Something that it names does not exist, or a range leaves its buffer.
+    pub fn record_command(&mut self, m: Record<'_>) -> Result<(), End> {
+        let action = match m.action {
+            Recorded::Kernel { kernel, range } => {
+                let kernel = self.kernels.get(&kernel).ok_or_else(|| unknown(kernel))?;
+                Action::Kernel(Box::new(kernel.copy()), range)
+            }
+            Recorded::CopyBuffer { source, target, source_offset, target_offset, size } => {
+                let source = self.buffer_range(source, source_offset, size)?;
+                let target = self.buffer_range(target, target_offset, size)?;
+                Action::Copy((source, source_offset), (target, target_offset), size)
+            }
+            Recorded::FillBuffer { buffer, pattern, offset, size } => {
+                Action::Fill(self.buffer_range(buffer, offset, size)?, pattern.to_vec(), (offset, size))
+            }
+            Recorded::Barrier => Action::Barrier,
+        };
+        if self.objects() >= MAX_OBJECTS {
+            return Err(End::refused(format_args!("more than {MAX_OBJECTS} objects")));
+        }
+        let buffer = self.command_buffers.get_mut(&m.commands).ok_or_else(|| unknown(m.commands))?;
+        if !buffer.record(action, &m.waits) {
+            return Err(End::refused(format_args!("a command of {} waits for one that is not before it", m.commands)));
+        }
+        self.recorded += 1;
+        Ok(())
+    }
+
+    /// Carries out a command buffer.
+    ///
+    /// # Errors
+    /// Something named does not exist.
+    pub fn replay_commands(&mut self, m: &Replay) -> Result<(), End> {
+        let total = self.objects();
+        let queue = self.lanes.lane(m.command.queue)?.queue.clone();
+        let buffer = self.command_buffers.get_mut(&m.commands).ok_or_else(|| unknown(m.commands))?;
+        let outcome = match gather(&self.lanes.events, &m.command.waits, self.lanes.failures)? {
+            Ok(_) if !Arc::ptr_eq(&queue.context, &buffer.queue.context) => Err(cl::CL_INVALID_CONTEXT),
+            Ok(waits) => buffer.replay(&queue, &waits, m.command.event.is_some()),
+            Err(status) => Err(status),
+        };
+        self.lanes.touch(&queue);
+        match (m.command.event, outcome) {
+            (Some(id), Ok(replayed)) => {
+                let mut cell = Cell::new(Some(id), replayed.end, Some(queue.clone()), None);
+                cell.first = replayed.first;
+                let cell = Arc::new(cell);
+                queue.push(cell.clone());
+                Self::claim(total, &mut self.lanes.events, id, cell)
+            }
+            (None, Ok(_)) => Ok(()),
+            (event, Err(status)) => self.lanes.fail(total, event, status, &queue),
+        }
+    }
+}
