@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ropeway_protocol::ids::{MemoryId, TransferId};
 use ropeway_protocol::limits::MAX_EAGER;
-use ropeway_protocol::messages::{CreateBuffer, CreateSvmBuffer};
+use ropeway_protocol::messages::{CreateBuffer, CreateSubBuffer, CreateSvmBuffer};
 use ropeway_protocol::types::InitialContents;
 
 use crate::Result;
@@ -39,6 +39,24 @@ impl Memory {
         connection.post_with_tail(&create, tail)?;
         connection.send_transfer(transfer, &long)?;
         Ok(Self::made(id, context, Description { flags, size, kind: Kind::Buffer, parent: None, host }))
+    }
+
+    /// Makes a sub-buffer: `size` bytes from `origin` on of `parent`, a buffer.
+    ///
+    /// # Errors
+    /// [`crate::SERVER_LOST`].
+    pub fn sub_buffer(parent: &Arc<Self>, flags: u64, origin: usize, size: usize) -> Result<Arc<Self>> {
+        let context = parent.context();
+        let id = MemoryId(context.connection().new_id());
+        context.connection().post(&CreateSubBuffer {
+            memory: id,
+            parent: parent.id(),
+            flags: flags & !HOST_FLAGS,
+            origin: origin as u64,
+            size: size as u64,
+        })?;
+        let (kind, parent) = (Kind::SubBuffer { origin }, Some(Arc::clone(parent)));
+        Ok(Self::made(id, context, Description { flags, size, kind, parent, host: None }))
     }
 
     /// What the server has allocated as shared virtual memory.

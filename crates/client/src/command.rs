@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use ropeway_abi::{
     CL_COMMAND_BARRIER, CL_COMMAND_COPY_BUFFER, CL_COMMAND_COPY_BUFFER_RECT, CL_COMMAND_FILL_BUFFER, CL_COMMAND_MARKER,
+    CL_COMMAND_MIGRATE_MEM_OBJECTS,
 };
 use ropeway_protocol::Post;
 use ropeway_protocol::messages::{
-    Barrier, CopyBuffer, CopyBufferRect, EnqueueKernel, FillBuffer, LaunchKernel, Marker, SuggestedLocalSize,
+    Barrier, CopyBuffer, CopyBufferRect, EnqueueKernel, FillBuffer, LaunchKernel, Marker, MigrateMemory,
+    SuggestedLocalSize,
 };
 use ropeway_protocol::types::{BufferRect, Command, NdRange};
 
@@ -199,6 +201,15 @@ impl Queue {
             offset: offset as u64,
             size: size as u64,
         })
+    }
+
+    /// Moves memory objects to the queue's device, or to its host (clEnqueueMigrateMemObjects); `flags` is CL_MIGRATE_MEM_OBJECT_*.
+    ///
+    /// # Errors
+    /// [`crate::SERVER_LOST`].
+    pub fn enqueue_migrate(self: &Arc<Self>, memory: &[&Memory], flags: u64, order: Order<'_>) -> Result<Enqueued> {
+        let memory = memory.iter().map(|memory| memory.id()).collect();
+        self.enqueue(order, CL_COMMAND_MIGRATE_MEM_OBJECTS, |command| MigrateMemory { command, memory, flags })
     }
 
     /// Enqueues a marker; without events to wait for it waits for all before it.

@@ -45,6 +45,26 @@ pub trait HostRange: Send + Sync {
     fn target(self: Arc<Self>, offset: usize, region: Region) -> Box<dyn HostTarget>;
 }
 
+/// Memory from an offset on.
+pub(crate) struct Within {
+    pub(crate) whole: Arc<dyn HostRange>,
+    pub(crate) offset: usize,
+}
+
+impl HostRange for Within {
+    fn address(&self) -> usize {
+        self.whole.address() + self.offset
+    }
+
+    fn source(self: Arc<Self>, offset: usize, region: Region) -> Box<dyn HostSource> {
+        Arc::clone(&self.whole).source(self.offset + offset, region)
+    }
+
+    fn target(self: Arc<Self>, offset: usize, region: Region) -> Box<dyn HostTarget> {
+        Arc::clone(&self.whole).target(self.offset + offset, region)
+    }
+}
+
 /// The addresses from the first to behind the last byte.
 pub fn addresses(bytes: &[u8]) -> Range<usize> {
     let start = bytes.as_ptr().addr();

@@ -14,7 +14,7 @@ use crate::Result;
 use crate::command::{Enqueued, Order};
 use crate::connection::lock;
 use crate::event::wait_for_all;
-use crate::host::HostRange;
+use crate::host::{HostRange, Within};
 use crate::memory::Memory;
 use crate::queue::Queue;
 use crate::region::Region;
@@ -52,13 +52,20 @@ impl Memory {
 
     /// The address where the buffer is mapped, or would be; `None` before the first map.
     pub fn host_address(&self) -> Option<usize> {
+        if let Some(parent) = self.parent() {
+            return Some(parent.host_address()? + self.offset());
+        }
         lock(&self.mappings.state).range.as_ref().map(|r| r.address())
     }
 
     fn range(&self, allocate: impl FnOnce(usize) -> Option<Arc<dyn HostRange>>) -> Result<Arc<dyn HostRange>> {
         let mut state = lock(&self.mappings.state);
         if state.range.is_none() {
-            state.range = allocate(self.size());
+            state.range = match self.parent() {
+                // The same memory is at the same addresses, whichever object it is mapped by.
+                Some(parent) => Some(Arc::new(Within { whole: parent.range(allocate)?, offset: self.offset() })),
+                None => allocate(self.size()),
+            };
         }
         state.range.clone().ok_or(CL_MEM_OBJECT_ALLOCATION_FAILURE)
     }

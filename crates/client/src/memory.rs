@@ -34,6 +34,11 @@ pub enum Kind {
     Buffer,
     /// An image.
     Image(Image),
+    /// Part of its parent, a buffer.
+    SubBuffer {
+        /// Where it begins there, in bytes.
+        origin: usize,
+    },
 }
 
 /// How a new memory object is described; see the methods of [`Memory`] of the same names.
@@ -95,7 +100,17 @@ impl Memory {
 
     /// Whether functions that take buffers take it.
     pub fn is_buffer(&self) -> bool {
-        matches!(self.kind, Kind::Buffer)
+        matches!(self.kind, Kind::Buffer | Kind::SubBuffer { .. })
+    }
+
+    /// CL_MEM_OFFSET: where it begins in the buffer that it is part of, in bytes.
+    pub fn offset(&self) -> usize {
+        if let Kind::SubBuffer { origin } = self.kind { origin } else { 0 }
+    }
+
+    /// The same for all objects that share their memory: a buffer and its sub-buffers.
+    pub fn storage_id(&self) -> u64 {
+        self.parent.as_ref().map_or(self.id.0, |parent| parent.storage_id())
     }
 
     pub(crate) fn id(&self) -> MemoryId {

@@ -19,7 +19,7 @@ use crate::command::{Enqueued, Order};
 use crate::connection::lock;
 use crate::context::Context;
 use crate::event::{Event, wait_for_all};
-use crate::host::{HostRange, HostSource, HostTarget};
+use crate::host::{HostRange, HostSource, HostTarget, Within};
 use crate::memory::Memory;
 use crate::queue::Queue;
 use crate::{Result, region, transfer};
@@ -88,7 +88,7 @@ impl Region {
 
     /// The same memory here.
     pub(crate) fn host(&self) -> Arc<dyn HostRange> {
-        Arc::new(Part { whole: Arc::clone(&self.allocation.here), offset: self.offset })
+        Arc::new(Within { whole: Arc::clone(&self.allocation.here), offset: self.offset })
     }
 }
 
@@ -97,26 +97,6 @@ impl Memory {
     pub fn uses_svm(&self) -> bool {
         let given = self.host_address().filter(|_| self.flags() & CL_MEM_USE_HOST_PTR != 0);
         given.is_some_and(|address| matches!(self.context().svm_region(address, 1), Ok(Some(_))))
-    }
-}
-
-/// Memory from an offset on.
-struct Part {
-    whole: Arc<dyn HostRange>,
-    offset: usize,
-}
-
-impl HostRange for Part {
-    fn address(&self) -> usize {
-        self.whole.address() + self.offset
-    }
-
-    fn source(self: Arc<Self>, offset: usize, region: region::Region) -> Box<dyn HostSource> {
-        Arc::clone(&self.whole).source(self.offset + offset, region)
-    }
-
-    fn target(self: Arc<Self>, offset: usize, region: region::Region) -> Box<dyn HostTarget> {
-        Arc::clone(&self.whole).target(self.offset + offset, region)
     }
 }
 

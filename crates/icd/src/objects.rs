@@ -7,10 +7,11 @@ use ropeway_abi::{
     CL_DEVICE_ADDRESS_BITS, CL_DEVICE_EXTENSIONS, CL_DEVICE_IMAGE_MAX_ARRAY_SIZE, CL_DEVICE_IMAGE_MAX_BUFFER_SIZE,
     CL_DEVICE_IMAGE_SUPPORT, CL_DEVICE_IMAGE2D_MAX_HEIGHT, CL_DEVICE_IMAGE2D_MAX_WIDTH, CL_DEVICE_IMAGE3D_MAX_DEPTH,
     CL_DEVICE_IMAGE3D_MAX_HEIGHT, CL_DEVICE_IMAGE3D_MAX_WIDTH, CL_DEVICE_MAX_MEM_ALLOC_SIZE,
-    CL_DEVICE_MAX_WORK_GROUP_SIZE, CL_DEVICE_MAX_WORK_ITEM_SIZES, CL_DEVICE_NON_UNIFORM_WORK_GROUP_SUPPORT,
-    CL_DEVICE_QUEUE_ON_HOST_PROPERTIES, CL_DEVICE_VERSION, CL_INVALID_COMMAND_BUFFER_KHR, CL_INVALID_COMMAND_QUEUE,
-    CL_INVALID_CONTEXT, CL_INVALID_DEVICE, CL_INVALID_EVENT, CL_INVALID_KERNEL, CL_INVALID_MEM_OBJECT,
-    CL_INVALID_PLATFORM, CL_INVALID_PROGRAM, CL_INVALID_SAMPLER, CL_PLATFORM_NAME, cl_int,
+    CL_DEVICE_MAX_WORK_GROUP_SIZE, CL_DEVICE_MAX_WORK_ITEM_SIZES, CL_DEVICE_MEM_BASE_ADDR_ALIGN,
+    CL_DEVICE_NON_UNIFORM_WORK_GROUP_SUPPORT, CL_DEVICE_QUEUE_ON_HOST_PROPERTIES, CL_DEVICE_VERSION,
+    CL_INVALID_COMMAND_BUFFER_KHR, CL_INVALID_COMMAND_QUEUE, CL_INVALID_CONTEXT, CL_INVALID_DEVICE, CL_INVALID_EVENT,
+    CL_INVALID_KERNEL, CL_INVALID_MEM_OBJECT, CL_INVALID_PLATFORM, CL_INVALID_PROGRAM, CL_INVALID_SAMPLER,
+    CL_PLATFORM_NAME, cl_int,
 };
 use ropeway_client::{command_buffer, context, event, kernel, memory, program, queue, sampler, system};
 
@@ -38,6 +39,8 @@ pub struct Limits {
     pub max_work_group_size: u64,
     pub max_work_item_sizes: Vec<u64>,
     pub max_alloc: u64,
+    /// CL_DEVICE_MEM_BASE_ADDR_ALIGN, in bytes; at least 1.
+    pub base_alignment: u64,
     pub address_bits: u32,
     pub queue_properties: u64,
     pub non_uniform_work_groups: bool,
@@ -227,6 +230,7 @@ impl Limits {
         Self {
             max_work_group_size: device.number(CL_DEVICE_MAX_WORK_GROUP_SIZE),
             max_work_item_sizes: sizes.iter().copied().map(u64::from_le_bytes).collect(),
+            base_alignment: (device.number(CL_DEVICE_MEM_BASE_ADDR_ALIGN) / 8).max(1),
             max_alloc: device.number(CL_DEVICE_MAX_MEM_ALLOC_SIZE),
             address_bits: device.number(CL_DEVICE_ADDRESS_BITS) as u32,
             queue_properties: device.number(CL_DEVICE_QUEUE_ON_HOST_PROPERTIES),

@@ -70,6 +70,10 @@ messages! {
     } + tail;
     /// Drops a memory object of whatever kind.
     post 11 release_memory: ReleaseMemory { memory: MemoryId };
+    /// Makes a sub-buffer: `size` bytes from `origin` on of another buffer; `flags` as for buffers.
+    post 12 create_sub_buffer: CreateSubBuffer {
+        memory: MemoryId, parent: MemoryId, flags: u64, origin: u64, size: u64,
+    };
 
     // Programs and kernels.
 
@@ -167,6 +171,8 @@ messages! {
     post 53 copy_buffer_rect: CopyBufferRect {
         command: Command, source: MemoryId, target: MemoryId, source_rect: BufferRect, target_rect: BufferRect,
     };
+    /// Moves memory objects to the queue's device or to its host; `flags` is CL_MIGRATE_MEM_OBJECT_*.
+    post 54 migrate_memory: MigrateMemory { command: Command, memory: Vec<MemoryId>, flags: u64 };
 
     // Events.
 

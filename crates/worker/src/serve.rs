@@ -101,8 +101,13 @@ impl Serve for Session {
 
     fn release_memory(&mut self, m: ReleaseMemory) -> Result<(), End> {
         let memory = self.memory.remove(&m.memory).ok_or_else(|| unknown(m.memory))?;
-        self.memory_bytes = self.memory_bytes.saturating_sub(memory.charged);
+        let (native, charged) = (memory.native.as_ref().ok().map(Arc::downgrade), memory.charged);
         self.free_svm(memory);
+        match native.filter(|native| native.strong_count() > 0) {
+            // It counts until nothing uses it any more, such as a sub-buffer.
+            Some(native) => self.lingering.push((native, charged)),
+            None => self.memory_bytes = self.memory_bytes.saturating_sub(charged),
+        }
         Ok(())
     }
 
@@ -244,6 +249,14 @@ impl Serve for Session {
     fn read_buffer_rect(&mut self, m: ReadBufferRect) -> Result<(), End> {
         let place = self.buffer_rect(m.buffer, m.rect)?;
         self.read(&m.command, m.transfer, place)
+    }
+
+    fn create_sub_buffer(&mut self, m: CreateSubBuffer) -> Result<(), End> {
+        self.make_sub_buffer(&m)
+    }
+
+    fn migrate_memory(&mut self, m: MigrateMemory) -> Result<(), End> {
+        self.migrate(&m)
     }
 
     fn copy_buffer_rect(&mut self, m: CopyBufferRect) -> Result<(), End> {

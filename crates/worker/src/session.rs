@@ -1,8 +1,8 @@
 //! The state of a session, as the one thread that reads commands sees it.
 
 use std::collections::hash_map::Entry;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 
 use ropeway_abi as cl;
 use ropeway_protocol::content::ContentHash;
@@ -80,6 +80,8 @@ pub struct Session {
     pub memory: FxHashMap<MemoryId, Arc<Memory>>,
     /// Bytes that they take of the quota.
     pub memory_bytes: u64,
+    /// Objects that the client has released but others may still use, with the bytes that they take of the quota.
+    pub lingering: Vec<(Weak<native::Memory>, u64)>,
     /// Programs.
     pub programs: FxHashMap<ProgramId, Arc<Program>>,
     /// Kernels.
@@ -118,6 +120,7 @@ impl Session {
             lanes: Lanes::default(),
             memory: FxHashMap::default(),
             memory_bytes: 0,
+            lingering: Vec::new(),
             programs: FxHashMap::default(),
             kernels: FxHashMap::default(),
             samplers: FxHashMap::default(),
@@ -162,7 +165,10 @@ impl Session {
     }
 
     /// Whether the session's quota has room for `bytes` more.
-    pub fn has_room_for(&self, bytes: u64) -> bool {
+    pub fn has_room_for(&mut self, bytes: u64) -> bool {
+        let gone = |(native, _): &mut (Weak<native::Memory>, u64)| native.strong_count() == 0;
+        let freed: u64 = self.lingering.extract_if(.., gone).map(|(_, charged)| charged).sum();
+        self.memory_bytes = self.memory_bytes.saturating_sub(freed);
         let within = |quota: u64| self.memory_bytes.checked_add(bytes).is_some_and(|all| all <= quota);
         self.memory_quota.is_none_or(within)
     }

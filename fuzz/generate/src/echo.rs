@@ -125,6 +125,8 @@ impl Serve for Echo {
         write_buffer_rect_transfer WriteBufferRectTransfer,
         read_buffer_rect ReadBufferRect,
         copy_buffer_rect CopyBufferRect,
+        migrate_memory MigrateMemory,
+        create_sub_buffer CreateSubBuffer,
         marker Marker,
         barrier Barrier,
         create_user_event CreateUserEvent,

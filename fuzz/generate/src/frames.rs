@@ -115,6 +115,7 @@ pub const MESSAGES: &[Generator] = generators! { ropeway_protocol::MESSAGES:
     call KernelSubGroupInfo, call SuggestedLocalSize, call LaunchKernel,
     post EnqueueKernel, post WriteBuffer, post WriteBufferTransfer, post TransferData, post ReadBuffer,
     post WriteBufferRect, post WriteBufferRectTransfer, post ReadBufferRect, post CopyBufferRect,
+    post CreateSubBuffer, post MigrateMemory,
     post CopyBuffer, post FillBuffer, post Marker, post Barrier,
     post CreateUserEvent, post SetUserEventStatus, post ReleaseEvent, post Subscribe, post WatchProgress, call DeviceTimer,
     call Finish, call WaitForEvents,

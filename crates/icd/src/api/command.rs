@@ -1,11 +1,11 @@
 //! Kernels on queues, markers and barriers (OpenCL 3.0 API, sections 5.11 to 5.13).
 
 use ropeway_abi::{
-    CL_BUILD_SUCCESS, CL_COMMAND_MIGRATE_MEM_OBJECTS, CL_COMMAND_NDRANGE_KERNEL, CL_COMMAND_TASK, CL_INVALID_CONTEXT,
-    CL_INVALID_EVENT, CL_INVALID_GLOBAL_OFFSET, CL_INVALID_GLOBAL_WORK_SIZE, CL_INVALID_KERNEL_ARGS,
-    CL_INVALID_PROGRAM_EXECUTABLE, CL_INVALID_VALUE, CL_INVALID_WORK_DIMENSION, CL_INVALID_WORK_GROUP_SIZE,
-    CL_INVALID_WORK_ITEM_SIZE, CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED, CL_MIGRATE_MEM_OBJECT_HOST, cl_command_queue,
-    cl_event, cl_int, cl_kernel, cl_mem, cl_mem_migration_flags, cl_uint,
+    CL_BUILD_SUCCESS, CL_COMMAND_NDRANGE_KERNEL, CL_COMMAND_TASK, CL_INVALID_CONTEXT, CL_INVALID_EVENT,
+    CL_INVALID_GLOBAL_OFFSET, CL_INVALID_GLOBAL_WORK_SIZE, CL_INVALID_KERNEL_ARGS, CL_INVALID_PROGRAM_EXECUTABLE,
+    CL_INVALID_VALUE, CL_INVALID_WORK_DIMENSION, CL_INVALID_WORK_GROUP_SIZE, CL_INVALID_WORK_ITEM_SIZE,
+    CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED, CL_MIGRATE_MEM_OBJECT_HOST, cl_command_queue, cl_event, cl_int, cl_kernel,
+    cl_mem, cl_mem_migration_flags, cl_uint,
 };
 use ropeway_client::command::Order;
 use ropeway_protocol::types::NdRange;
@@ -257,7 +257,7 @@ pub unsafe extern "C" fn clEnqueueWaitForEvents(
     })
 }
 
-/// clEnqueueMigrateMemObjects: with one device holding all of a context's memory there is nothing to move.
+/// clEnqueueMigrateMemObjects.
 pub unsafe extern "C" fn clEnqueueMigrateMemObjects(
     queue: cl_command_queue,
     num_mem_objects: cl_uint,
@@ -274,12 +274,13 @@ pub unsafe extern "C" fn clEnqueueMigrateMemObjects(
         if num_mem_objects == 0 || mem_objects.is_null() || flags & !known != 0 {
             return Err(CL_INVALID_VALUE);
         }
-        for index in 0..num_mem_objects as usize {
-            // SAFETY: the caller's promise.
-            memory_for(&queue, unsafe { mem_objects.add(index).read() })?;
-        }
+        // CL_INVALID_MEM_OBJECT if any of the memory objects is not valid; CL_INVALID_CONTEXT if one is of another context.
+        // SAFETY: the caller's promise.
+        let handles = unsafe { std::slice::from_raw_parts(mem_objects, num_mem_objects as usize) };
+        let memory = handles.iter().map(|&handle| memory_for(&queue, handle)).collect::<Result<Vec<_>, _>>()?;
         // SAFETY: the caller's promise.
         let request = unsafe { Request::read(&queue, num_events, wait_list, event)? };
-        request.run(&queue, |order| queue.client.enqueue_marker_as(order, CL_COMMAND_MIGRATE_MEM_OBJECTS))
+        let memory: Vec<_> = memory.iter().map(|memory| &*memory.client).collect();
+        request.run(&queue, |order| queue.client.enqueue_migrate(&memory, flags, order))
     })
 }

@@ -144,7 +144,7 @@ fn answer(memory: &Handle<Memory>, name: cl_mem_info, info: Info) -> Result<Answ
     let client = &memory.client;
     match name {
         CL_MEM_TYPE => match client.kind() {
-            Kind::Buffer => info.value(CL_MEM_OBJECT_BUFFER),
+            Kind::Buffer | Kind::SubBuffer { .. } => info.value(CL_MEM_OBJECT_BUFFER),
             Kind::Image(image) => info.value(type_of(image.like.kind)),
         },
         CL_MEM_FLAGS => info.value(client.flags()),
@@ -159,7 +159,7 @@ fn answer(memory: &Handle<Memory>, name: cl_mem_info, info: Info) -> Result<Answ
         CL_MEM_CONTEXT => info.value(memory.context.raw()),
         // The object that it was made from; NULL for one with memory of its own.
         CL_MEM_ASSOCIATED_MEMOBJECT => info.value(memory.parent.as_ref().map_or(ptr::null_mut(), Handle::raw)),
-        CL_MEM_OFFSET => info.value(0usize),
+        CL_MEM_OFFSET => info.value(client.offset()),
         CL_MEM_USES_SVM_POINTER => info.value(cl_uint::from(client.uses_svm())),
         CL_MEM_PROPERTIES => info.slice(&memory.properties),
         // CL_INVALID_VALUE if param_name is not one of the supported values.

@@ -2,14 +2,14 @@
 
 use ropeway_abi::{
     CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST, CL_INVALID_CONTEXT, CL_INVALID_EVENT_WAIT_LIST,
-    CL_INVALID_MEM_OBJECT, CL_INVALID_VALUE, cl_event, cl_int, cl_uint,
+    CL_INVALID_MEM_OBJECT, CL_INVALID_VALUE, CL_MISALIGNED_SUB_BUFFER_OFFSET, cl_event, cl_int, cl_uint,
 };
 use ropeway_client::command::{Enqueued, Order};
 use ropeway_client::event;
 use smallvec::SmallVec;
 
 use crate::handle::Handle;
-use crate::objects::{Event, Memory, Queue};
+use crate::objects::{Device, Event, Memory, Queue};
 
 /// The events that a command waits for, kept alive while it is enqueued.
 pub struct Waits(SmallVec<[Handle<Event>; 4]>);
@@ -130,10 +130,22 @@ pub fn memory_for(queue: &Queue, handle: *mut std::ffi::c_void) -> Result<Handle
 ///
 /// # Errors
 /// CL_INVALID_MEM_OBJECT if it is not a valid buffer object; CL_INVALID_CONTEXT if the context associated with the queue and
-/// with the buffer are not the same.
+/// with the buffer are not the same; those of [`check_alignment`].
 pub fn buffer_for(queue: &Queue, handle: *mut std::ffi::c_void) -> Result<Handle<Memory>, cl_int> {
     let buffer = find_buffer(handle)?;
-    if buffer.context == queue.context { Ok(buffer) } else { Err(CL_INVALID_CONTEXT) }
+    if buffer.context != queue.context {
+        return Err(CL_INVALID_CONTEXT);
+    }
+    check_alignment(&queue.device, &buffer)?;
+    Ok(buffer)
+}
+
+/// # Errors
+/// CL_MISALIGNED_SUB_BUFFER_OFFSET if the buffer is a sub-buffer object and the offset specified when it was created is not aligned
+/// to CL_DEVICE_MEM_BASE_ADDR_ALIGN for the device.
+pub fn check_alignment(device: &Device, memory: &Memory) -> Result<(), cl_int> {
+    let aligned = (memory.client.offset() as u64).is_multiple_of(device.limits.base_alignment);
+    if aligned { Ok(()) } else { Err(CL_MISALIGNED_SUB_BUFFER_OFFSET) }
 }
 
 /// # Errors

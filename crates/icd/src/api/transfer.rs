@@ -11,7 +11,7 @@ use ropeway_abi::{
 use ropeway_client::region::Region;
 use ropeway_client::transfer::Part;
 
-use super::order::{Request, buffer_for, check_region, find_buffer};
+use super::order::{Request, buffer_for, check_alignment, check_region, find_buffer};
 use crate::handle::Handle;
 use crate::objects::{Memory, Queue};
 use crate::{guard, host};
@@ -109,13 +109,17 @@ pub unsafe extern "C" fn clEnqueueCopyBuffer(
         if source.context != queue.context || target.context != queue.context {
             return Err(CL_INVALID_CONTEXT);
         }
+        check_alignment(&queue.device, &source)?;
+        check_alignment(&queue.device, &target)?;
         // SAFETY: the caller's promise.
         let request = unsafe { Request::read(&queue, num_events, wait_list, event)? };
         // CL_INVALID_VALUE if either region is out of bounds.
         check_region(&source, source_offset, size)?;
         check_region(&target, target_offset, size)?;
-        // CL_MEM_COPY_OVERLAP if both are the same buffer and the regions overlap.
-        if source == target && source_offset.abs_diff(target_offset) < size {
+        // CL_MEM_COPY_OVERLAP if both are the same buffer or sub-buffer object and the regions overlap, or if they are different
+        // sub-buffers of the same associated buffer object and they overlap.
+        let (from, to) = (source.client.offset() + source_offset, target.client.offset() + target_offset);
+        if source.client.storage_id() == target.client.storage_id() && from.abs_diff(to) < size {
             return Err(CL_MEM_COPY_OVERLAP);
         }
         request.run(&queue, |order| {

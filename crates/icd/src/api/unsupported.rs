@@ -49,10 +49,6 @@ unsupported! {
     status clEnqueueFillImage(A B C D E F G H);
 
     // Rectangles and sub-buffers.
-    create clCreateSubBuffer(A B C D);
-    status clEnqueueReadBufferRect(A B C D E F G H I J K L M N);
-    status clEnqueueWriteBufferRect(A B C D E F G H I J K L M N);
-    status clEnqueueCopyBufferRect(A B C D E F G H I J K L M);
 
     // Native kernels.
     status clEnqueueNativeKernel(A B C D E F G H I J);

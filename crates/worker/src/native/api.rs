@@ -66,6 +66,7 @@ api! {
     clCreateCommandQueue: clCreateCommandQueue_t;
     clReleaseCommandQueue: clReleaseCommandQueue_t;
     clCreateBuffer: clCreateBuffer_t;
+    clCreateSubBuffer: clCreateSubBuffer_t;
     clReleaseMemObject: clReleaseMemObject_t;
     clCreateImage: clCreateImage_t;
     clGetSupportedImageFormats: clGetSupportedImageFormats_t;
@@ -100,6 +101,7 @@ api! {
     clEnqueueFillBuffer: clEnqueueFillBuffer_t;
     clEnqueueReadBufferRect: clEnqueueReadBufferRect_t;
     clEnqueueWriteBufferRect: clEnqueueWriteBufferRect_t;
+    clEnqueueMigrateMemObjects: clEnqueueMigrateMemObjects_t;
     clEnqueueCopyBufferRect: clEnqueueCopyBufferRect_t;
     clEnqueueCopyBuffer: clEnqueueCopyBuffer_t;
     clEnqueueReadImage: clEnqueueReadImage_t;

@@ -72,6 +72,31 @@ impl Memory {
         Ok(Self::of(mem, Shape::Buffer(size)))
     }
 
+    /// clCreateSubBuffer.
+    ///
+    /// # Errors
+    /// What the native call returned; CL_INVALID_VALUE when the range leaves `parent` or that is no buffer.
+    pub fn sub_buffer(parent: &Arc<Self>, flags: u64, origin: u64, size: u64) -> Result<Self, Status> {
+        let (origin, bytes) = parent.range(origin, size)?;
+        if parent.as_svm().is_some() {
+            return Err(cl::CL_INVALID_MEM_OBJECT);
+        }
+        let region = cl::cl_buffer_region { origin, size: bytes };
+        let mut status = 0;
+        // SAFETY: the parent is alive, and kept; the region is of the type that goes with CL_BUFFER_CREATE_TYPE_REGION.
+        let mem = unsafe {
+            (api().clCreateSubBuffer)(
+                parent.mem,
+                flags,
+                cl::CL_BUFFER_CREATE_TYPE_REGION,
+                (&raw const region).cast(),
+                &raw mut status,
+            )
+        };
+        check(status)?;
+        Ok(Self { mem, shape: Shape::Buffer(size), storage: Storage::Within(parent.clone()) })
+    }
+
     /// Takes over a handle of an object that has memory of its own.
     pub(super) fn of(mem: cl::cl_mem, shape: Shape) -> Self {
         Self { mem, shape, storage: Storage::Own }

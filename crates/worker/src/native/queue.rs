@@ -407,6 +407,28 @@ impl Queue {
         })
     }
 
+    /// clEnqueueMigrateMemObjects. Shared virtual memory, which is no object, stays where it is.
+    ///
+    /// # Errors
+    /// What the native call returned.
+    pub fn migrate(
+        &self,
+        memory: &[&Memory],
+        flags: u64,
+        waits: &Waits<'_>,
+        event: bool,
+    ) -> Result<Option<Event>, Status> {
+        let handles: Vec<_> = memory.iter().map(|memory| memory.mem).filter(|mem| !mem.is_null()).collect();
+        if handles.is_empty() {
+            return self.marker(waits, event);
+        }
+        let (count, list) = waits.parts();
+        // SAFETY: both lists have the announced lengths.
+        enqueue(event, |out| unsafe {
+            (api().clEnqueueMigrateMemObjects)(self.0, handles.len() as u32, handles.as_ptr(), flags, count, list, out)
+        })
+    }
+
     /// clEnqueueMarkerWithWaitList.
     ///
     /// # Errors

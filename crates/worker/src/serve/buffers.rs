@@ -5,7 +5,9 @@ use std::sync::Arc;
 use ropeway_abi as cl;
 use ropeway_protocol::Tail;
 use ropeway_protocol::limits::MAX_EAGER;
-use ropeway_protocol::messages::{CopyBuffer, CopyBufferRect, CreateBuffer, FillBuffer};
+use ropeway_protocol::messages::{
+    CopyBuffer, CopyBufferRect, CreateBuffer, CreateSubBuffer, FillBuffer, MigrateMemory,
+};
 use ropeway_protocol::types::InitialContents;
 
 use crate::error::End;
@@ -39,6 +41,29 @@ impl Session {
             InitialContents::Transfer(transfer) => self.await_contents(m.buffer, &buffer, transfer),
             _ => Ok(()),
         }
+    }
+
+    pub(super) fn make_sub_buffer(&mut self, m: &CreateSubBuffer) -> Result<(), End> {
+        let parent = self.buffer_range(m.parent, m.origin, m.size)?;
+        let make = || {
+            let native = parent.native.as_ref().map_err(|status| *status)?;
+            native::Memory::sub_buffer(native, m.flags & DEVICE_FLAGS, m.origin, m.size)
+        };
+        // Its bytes are its parent's, which count already.
+        let (native, kind) = (make().map(Arc::new), MemoryKind::Buffer(m.size));
+        self.claim_memory(m.memory, Arc::new(Memory { native, context: parent.context.clone(), kind, charged: 0 }))
+    }
+
+    pub(super) fn migrate(&mut self, m: &MigrateMemory) -> Result<(), End> {
+        let total = self.objects();
+        let memory = m.memory.iter().map(|id| self.memory(*id).cloned()).collect::<Result<Vec<_>, _>>()?;
+        self.lanes.enqueue(total, &m.command, |lane, waits, event| {
+            Ok(lane.native().and_then(|queue| {
+                let natives = memory.iter().map(|memory| memory.native.as_deref().map_err(|status| *status));
+                let natives = natives.collect::<Result<Vec<_>, _>>()?;
+                queue.migrate(&natives, m.flags, waits, event)
+            }))
+        })
     }
 
     pub(super) fn copy(&mut self, m: CopyBuffer) -> Result<(), End> {

@@ -36,9 +36,10 @@ impl Session {
         };
         // What is another object's memory has been counted there.
         let charged = if of.is_some() { 0 } else { bytes };
+        let has_room = self.has_room_for(charged);
         let make = || {
             let native = context.native.as_ref().map_err(|status| *status)?;
-            if !self.has_room_for(charged) {
+            if !has_room {
                 return Err(cl::CL_MEM_OBJECT_ALLOCATION_FAILURE);
             }
             let material = match (&of, &contents) {
