@@ -390,3 +390,39 @@ fn nothing_on_another_queue_overtakes_a_blocking_write_that_returned_early() {
     drop((buffer, other, queue, context));
     drop(server);
 }
+
+#[test]
+fn no_memory_is_put_where_a_lying_server_says() {
+    use ropeway_protocol::messages::{ReleaseMemory, SvmAlloc};
+    let (sender, released) = std::sync::mpsc::channel();
+    let (context, queue, server) = connect(move |mut peer| {
+        let lies = [0, 1, u64::MAX, 0x1234_5678, 1 << 63, u64::MAX - 4095];
+        let mut asked = 0;
+        while let Some(frame) = peer.next() {
+            if frame.header.opcode == SvmAlloc::OPCODE {
+                let body = to_bytes(&Ok::<u64, i32>(lies[asked % lies.len()]));
+                asked += 1;
+                let header = FrameHeader { opcode: REPLY, call: frame.header.call, body: body.len() as u32, tail: 0 };
+                peer.0.write_all(&header.to_bytes()).unwrap();
+                peer.0.write_all(&body).unwrap();
+            } else if frame.header.opcode == ReleaseMemory::OPCODE {
+                sender.send(()).unwrap();
+            }
+        }
+    });
+    let tried = std::cell::RefCell::new(Vec::new());
+    let outcome = context.svm_alloc(1, 100, 64, |address, len| {
+        tried.borrow_mut().push((address, len));
+        None
+    });
+    assert_eq!(outcome, Err(ropeway_abi::CL_MEM_OBJECT_ALLOCATION_FAILURE));
+    // What is no address of pages is not even tried.
+    assert!(tried.borrow().iter().all(|(address, len)| *address != 0 && address % 4096 == 0 && *len == 4096));
+    assert!(matches!(context.svm_region(0x1000, 1), Ok(None)));
+    queue.flush().unwrap();
+    for _ in 0..16 {
+        released.recv_timeout(Duration::from_secs(5)).expect("each rejected allocation is given back");
+    }
+    drop((queue, context));
+    drop(server);
+}

@@ -150,16 +150,18 @@ pub(super) unsafe fn fill(
 
 /// Keeps addresses of this process from being handed out, for as long as it lives: the client has something else there. What
 /// this process has there itself stays.
-pub fn avoid(address: u64, len: u64) {
+pub fn avoid(ranges: &[(u64, u64)]) {
     /// What is smaller is left alone where only part of it is free.
     const FINEST: usize = 64 << 10;
+    const LARGEST: usize = 1 << 40;
     const MOST_CALLS: usize = 4096;
-    let (Ok(address), Ok(len)) = (usize::try_from(address), usize::try_from(len)) else { return };
-    let mut ranges = vec![(address, len)];
+    let sized = |&(address, len): &(u64, u64)| Some((usize::try_from(address).ok()?, usize::try_from(len).ok()?));
+    let sound = |(address, len): &(usize, usize)| *len <= LARGEST && address.checked_add(*len).is_some();
+    let mut ranges: Vec<_> = ranges.iter().filter_map(sized).filter(sound).collect();
     for _ in 0..MOST_CALLS {
         let Some((address, len)) = ranges.pop() else { return };
         let half = (len / 2).next_multiple_of(FINEST);
-        if !reserve(address, len) && half < len && address.checked_add(len).is_some() {
+        if !reserve(address, len) && half < len {
             ranges.extend([(address + half, len - half), (address, half)]);
         }
     }

@@ -67,9 +67,7 @@ impl Session {
         if !sound(m.page) || m.alignment != 0 && !sound(m.alignment) || m.taken.len() > MAX_TAKEN {
             return Err(End::refused(format_args!("an allocation aligned to {} and {}", m.alignment, m.page)));
         }
-        for &(address, len) in &m.taken {
-            native::avoid(address, len);
-        }
+        native::avoid(&m.taken);
         let has_room = self.has_room_for(m.size);
         let allocate = || {
             let native = context.native.as_ref().map_err(|status| *status)?;

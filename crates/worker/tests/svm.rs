@@ -1,0 +1,182 @@
+//! Shared virtual memory at the server: what it gives, and what it refuses.
+
+mod support;
+
+use std::time::Duration;
+
+use ropeway_protocol::ids::{ContextId, KernelId, MemoryId, TransferId};
+use ropeway_protocol::messages::*;
+use ropeway_protocol::types::*;
+use support::{Client, Worker, command, on};
+
+#[test]
+fn worker_process() {
+    support::be_worker();
+}
+
+const PAGE: u32 = 4096;
+
+fn ask(memory: u64, size: u64) -> SvmAlloc {
+    let (memory, context) = (MemoryId(memory), ContextId(1));
+    SvmAlloc { memory, context, flags: 1, size, alignment: 0, page: PAGE, attempt: 0, taken: vec![] }
+}
+
+fn refused(reason: &str, worst: impl FnOnce(&mut Client) -> &mut Client) {
+    let mut worker = Worker::start("");
+    let mut client = worker.connect();
+    client.begin(0).buffer(1, 1000);
+    client.call(&ask(2, 1000)).unwrap();
+    worst(&mut client);
+    client.until_closed();
+    let closing = client.notes.closing.take().expect("the worker says why");
+    assert!(closing.contains(reason), "{closing}");
+    assert!(worker.ended_within(Duration::from_secs(2)));
+    assert!(worker.process.wait().unwrap().success());
+}
+
+/// A call that is refused gets no answer.
+fn raw<C: ropeway_protocol::Call>(client: &mut Client, call: &C) {
+    let mut frame = Vec::new();
+    ropeway_protocol::encode_call(&mut frame, 1000, call, 0);
+    client.raw(&frame);
+}
+
+#[test]
+fn allocations_have_their_pages_to_themselves() {
+    let worker = Worker::start("quota");
+    let mut client = worker.connect();
+    client.begin(0);
+    let mut pages = std::collections::BTreeSet::new();
+    for n in 0..50 {
+        let size = 1 + n * 1000;
+        let alignment = if n % 2 == 0 { 0 } else { 128 };
+        let address = client.call(&SvmAlloc { alignment, ..ask(n, size) }).unwrap();
+        assert!(address != 0 && address.is_multiple_of(u64::from(PAGE)));
+        for page in address / u64::from(PAGE)..(address + size).div_ceil(u64::from(PAGE)) {
+            assert!(pages.insert(page), "{address:#x}");
+        }
+    }
+    // The session may have 64 MiB in all, and what could not be had is no object.
+    assert_eq!(client.call(&ask(50, 64 << 20)), Err(-4));
+    assert_eq!(client.call(&ask(50, 0)), Err(-4));
+    for n in 0..50 {
+        client.post(&ReleaseMemory { memory: MemoryId(n) });
+    }
+    client.call(&ask(50, 63 << 20)).unwrap();
+    assert_eq!(client.finish(1), 0);
+}
+
+#[test]
+fn another_attempt_stays_clear_of_what_is_taken() {
+    let worker = Worker::start("");
+    let mut client = worker.connect();
+    client.begin(0);
+    let mut taken = Vec::new();
+    for attempt in 0..12 {
+        let size = 5000;
+        let first = client.call(&SvmAlloc { attempt, taken: taken.clone(), ..ask(attempt.into(), size) }).unwrap();
+        // Where memory was in use before, as that of the heap, may be given out once more; it is not in the end.
+        let within = |&(start, len): &(u64, u64)| start <= first && first < start + len;
+        assert!(attempt < 8 || !taken.iter().any(within), "{first:#x} in {taken:x?}");
+        taken.push((first & !0xFFFF, 0x2_0000));
+    }
+    // Ranges that are none are no harm.
+    taken = vec![(u64::MAX, u64::MAX), (0, u64::MAX), (0, 0), (1 << 46, 1 << 45), (12345, 6789)];
+    client.call(&SvmAlloc { attempt: u32::MAX, taken, ..ask(100, 10) }).unwrap();
+}
+
+fn transfers(how: &str) {
+    const SIZE: u64 = 5 << 20;
+    let worker = Worker::start(how);
+    let mut client = worker.connect();
+    client.begin(0);
+    client.call(&ask(1, SIZE)).unwrap();
+    client.call(&ask(2, SIZE)).unwrap();
+    let data: Vec<u8> = (0..SIZE).map(|n| (n.wrapping_mul(2654435761) >> 11) as u8).collect();
+    client.write_large(command(1, Some(1), &[]), 1, 1, &data);
+    let (source, target) = (MemoryId(1), MemoryId(2));
+    let copy = CopyBuffer { command: on(1), source, target, source_offset: 0, target_offset: 0, size: SIZE };
+    client.post(&copy);
+    assert!(client.read(1, 2, 0, SIZE, 2) == data);
+    client.post_tail(&WriteBuffer { command: on(1), buffer: target, offset: 100 }, &[7; 10]);
+    client.post(&FillBuffer { command: on(1), buffer: target, pattern: &[1, 2], offset: 110, size: 10 });
+    assert_eq!(client.read(1, 2, 100, 20, 3), [7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2]);
+    // Freed with a write behind it that has not ended.
+    client.write_large(command(1, Some(2), &[]), 2, 4, &data);
+    client.post(&ReleaseMemory { memory: target }).post(&ReleaseMemory { memory: source });
+    client.call(&ask(3, SIZE)).unwrap();
+    client.post_tail(&WriteBuffer { command: on(1), buffer: MemoryId(3), offset: SIZE - 4 }, &[9; 4]);
+    assert_eq!(client.read(1, 3, SIZE - 4, 4, 5), [9; 4]);
+    assert_eq!(client.finish(1), 0);
+    assert_eq!(client.notes.done[&ropeway_protocol::ids::EventId(2)].status, 0);
+}
+
+#[test]
+fn transfers_go_through_mapped_memory() {
+    transfers("");
+}
+
+#[test]
+fn transfers_go_through_pinned_memory() {
+    transfers("pinned");
+}
+
+#[test]
+fn what_no_client_sends_ends_the_session() {
+    let with = |change: fn(&mut SvmAlloc)| {
+        move |client: &mut Client| {
+            let mut message = ask(3, 1000);
+            change(&mut message);
+            raw(client, &message);
+        }
+    };
+    let wrong: [(&str, fn(&mut SvmAlloc)); 6] = [
+        ("does not exist", |m| m.context = ContextId(9)),
+        ("exists already", |m| m.memory = MemoryId(2)),
+        ("aligned to", |m| m.alignment = 24),
+        ("aligned to", |m| m.page = 0),
+        ("aligned to", |m| m.page = 1 << 30),
+        ("aligned to", |m| m.taken = vec![(0, 1); 1000]),
+    ];
+    for (reason, change) in wrong {
+        refused(reason, |c| {
+            with(change)(c);
+            c
+        });
+    }
+    let over = |svm, offset, size| CreateSvmBuffer { memory: MemoryId(3), svm: MemoryId(svm), flags: 1, offset, size };
+    refused("does not exist", |c| c.post(&over(7, 0, 1)));
+    refused("not within", |c| c.post(&over(2, 1, 1000)));
+    refused("not within", |c| c.post(&over(2, u64::MAX, 2)));
+    let pointers = vec![(MemoryId(9), 0)];
+    refused("does not exist", |c| c.post(&SetKernelSvmPointers { kernel: KernelId(1), pointers: pointers.clone() }));
+    refused("does not exist", |c| c.post(&SetKernelSvmPointers { kernel: KernelId(1), pointers: vec![] }));
+}
+
+#[test]
+fn what_is_no_such_memory_or_behind_its_end_fails_launches_only() {
+    let worker = Worker::start("");
+    let mut client = worker.connect();
+    client.begin(0).buffer(1, 64);
+    client.call(&ask(2, 64)).unwrap();
+    client.build(1, "kernel void set(global int *x) { *x = 5; }");
+    client.kernel(1, 1, "set");
+    // A buffer has no address, and shared memory no handle.
+    for wrong in [
+        ArgValue::Svm(Some((MemoryId(1), 0))),
+        ArgValue::Svm(Some((MemoryId(2), 65))),
+        ArgValue::Svm(Some((MemoryId(2), u64::MAX))),
+        ArgValue::Memory(Some(MemoryId(2))),
+    ] {
+        client.arg(1, 0, wrong).launch(on(1), 1, 1);
+        assert!(client.finish(1) < 0, "{wrong:?}");
+    }
+    let pointers = vec![(MemoryId(1), 0), (MemoryId(2), 100)];
+    client.post(&SetKernelSvmPointers { kernel: KernelId(1), pointers });
+    // A buffer is not what a buffer can be made over.
+    client.post(&CreateSvmBuffer { memory: MemoryId(3), svm: MemoryId(1), flags: 1, offset: 0, size: 10 });
+    client.post(&ReadBuffer { command: on(1), buffer: MemoryId(3), offset: 0, size: 10, transfer: TransferId(1) });
+    client.until(|notes| notes.failed.contains_key(&TransferId(1)));
+    client.arg(1, 0, ArgValue::Svm(Some((MemoryId(2), 60)))).launch(on(1), 1, 1);
+    assert_eq!(client.read(1, 2, 60, 4, 2), [5, 0, 0, 0]);
+}
