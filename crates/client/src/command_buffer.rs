@@ -4,9 +4,10 @@ use std::sync::{Arc, Mutex};
 
 use ropeway_abi::{CL_COMMAND_COMMAND_BUFFER_KHR, CL_INVALID_OPERATION};
 use ropeway_protocol::ids::CommandBufferId;
+use ropeway_protocol::image::ImagePart;
 use ropeway_protocol::messages::{CreateCommandBuffer, Record, ReleaseCommandBuffer, Replay};
 use ropeway_protocol::recording::Recorded;
-use ropeway_protocol::types::NdRange;
+use ropeway_protocol::types::{BufferRect, NdRange};
 
 use crate::Result;
 use crate::command::{Enqueued, Order};
@@ -118,6 +119,69 @@ impl CommandBuffer {
     ) -> Result<u32> {
         let (offset, size) = (offset as u64, size as u64);
         self.record(waits, Recorded::FillBuffer { buffer: buffer.id(), pattern, offset, size })
+    }
+
+    /// Records a copy between regions of buffers, which are of the same size.
+    ///
+    /// # Errors
+    /// As [`CommandBuffer::record_kernel`].
+    pub fn record_copy_rect(
+        &self,
+        (source, from): (&Memory, BufferRect),
+        (target, to): (&Memory, BufferRect),
+        waits: &[u32],
+    ) -> Result<u32> {
+        self.record(waits, Recorded::CopyBufferRect { source: source.id(), target: target.id(), from, to })
+    }
+
+    /// Records a copy between images of the same format.
+    ///
+    /// # Errors
+    /// As [`CommandBuffer::record_kernel`].
+    pub fn record_copy_image(
+        &self,
+        (source, from): (&Memory, [u64; 3]),
+        (target, to): (&Memory, [u64; 3]),
+        region: [u64; 3],
+        waits: &[u32],
+    ) -> Result<u32> {
+        self.record(waits, Recorded::CopyImage { source: source.id(), target: target.id(), from, to, region })
+    }
+
+    /// Records a copy of part of an image to a buffer.
+    ///
+    /// # Errors
+    /// As [`CommandBuffer::record_kernel`].
+    pub fn record_copy_image_to_buffer(
+        &self,
+        (source, part): (&Memory, ImagePart),
+        (target, offset): (&Memory, usize),
+        waits: &[u32],
+    ) -> Result<u32> {
+        let (source, target, offset) = (source.id(), target.id(), offset as u64);
+        self.record(waits, Recorded::CopyImageToBuffer { source, part, target, offset })
+    }
+
+    /// Records a copy from a buffer into part of an image.
+    ///
+    /// # Errors
+    /// As [`CommandBuffer::record_kernel`].
+    pub fn record_copy_buffer_to_image(
+        &self,
+        (source, offset): (&Memory, usize),
+        (target, part): (&Memory, ImagePart),
+        waits: &[u32],
+    ) -> Result<u32> {
+        let (source, target, offset) = (source.id(), target.id(), offset as u64);
+        self.record(waits, Recorded::CopyBufferToImage { source, offset, target, part })
+    }
+
+    /// Records that part of an image is filled with a color: four numbers of the kind that its format asks for.
+    ///
+    /// # Errors
+    /// As [`CommandBuffer::record_kernel`].
+    pub fn record_fill_image(&self, image: &Memory, part: ImagePart, color: [u32; 4], waits: &[u32]) -> Result<u32> {
+        self.record(waits, Recorded::FillImage { image: image.id(), part, color })
     }
 
     /// Records a copy within shared virtual memory.

@@ -6,7 +6,8 @@
 use std::sync::Arc;
 
 use ropeway_abi as cl;
-use ropeway_protocol::types::{NdRange, Status};
+use ropeway_protocol::image::ImagePart;
+use ropeway_protocol::types::{BufferRect, NdRange, Status};
 
 use crate::native::{self, Event, Waits};
 use crate::objects::{Kernel, Memory, Queue};
@@ -19,6 +20,16 @@ pub enum Action {
     Copy((Arc<Memory>, u64), (Arc<Memory>, u64), u64),
     /// Fills a range (offset, size) of a buffer with a pattern.
     Fill(Arc<Memory>, Vec<u8>, (u64, u64)),
+    /// Copies between regions of buffers.
+    CopyRect((Arc<Memory>, BufferRect), (Arc<Memory>, BufferRect)),
+    /// Copies a region between images, each from an origin.
+    CopyImage((Arc<Memory>, [u64; 3]), (Arc<Memory>, [u64; 3]), [u64; 3]),
+    /// Copies part of an image to a buffer.
+    CopyImageToBuffer((Arc<Memory>, ImagePart), (Arc<Memory>, u64)),
+    /// Copies from a buffer into part of an image.
+    CopyBufferToImage((Arc<Memory>, u64), (Arc<Memory>, ImagePart)),
+    /// Fills part of an image with a color.
+    FillImage(Arc<Memory>, ImagePart, [u32; 4]),
     /// Holds back what is behind it.
     Barrier,
 }
@@ -194,18 +205,27 @@ impl CommandBuffer {
 }
 
 impl Action {
-    fn enqueue(&self, queue: &native::Queue, waits: &Waits<'_>, event: bool) -> Result<Option<Event>, Status> {
+    fn enqueue<'a>(&'a self, queue: &native::Queue, waits: &Waits<'_>, event: bool) -> Result<Option<Event>, Status> {
+        let native = |memory: &'a Arc<Memory>| memory.native.as_deref().map_err(|status| *status);
         match self {
             Self::Kernel(kernel, range) => queue.kernel(kernel.launchable()?, range, waits, event),
             Self::Copy((source, from), (target, to), size) => {
-                let source = source.native.as_ref().map_err(|status| *status)?;
-                let target = target.native.as_ref().map_err(|status| *status)?;
-                queue.copy((source, *from), (target, *to), *size, waits, event)
+                queue.copy((native(source)?, *from), (native(target)?, *to), *size, waits, event)
             }
-            Self::Fill(buffer, pattern, range) => {
-                let buffer = buffer.native.as_ref().map_err(|status| *status)?;
-                queue.fill(buffer, pattern, *range, waits, event)
+            Self::Fill(buffer, pattern, range) => queue.fill(native(buffer)?, pattern, *range, waits, event),
+            Self::CopyRect((source, from), (target, to)) => {
+                queue.copy_rect((native(source)?, from), (native(target)?, to), waits, event)
             }
+            Self::CopyImage((source, from), (target, to), region) => {
+                queue.copy_image((native(source)?, *from), (native(target)?, *to), *region, waits, event)
+            }
+            Self::CopyImageToBuffer((source, part), (target, offset)) => {
+                queue.copy_image_to_buffer((native(source)?, part), (native(target)?, *offset), waits, event)
+            }
+            Self::CopyBufferToImage((source, offset), (target, part)) => {
+                queue.copy_buffer_to_image((native(source)?, *offset), (native(target)?, part), waits, event)
+            }
+            Self::FillImage(image, part, color) => queue.fill_image(native(image)?, part, *color, waits, event),
             Self::Barrier => queue.marker(waits, event),
         }
     }

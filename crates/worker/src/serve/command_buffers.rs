@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use ropeway_abi as cl;
 use ropeway_protocol::ids::CommandBufferId;
+use ropeway_protocol::image::ImagePart;
 use ropeway_protocol::limits::MAX_OBJECTS;
 use ropeway_protocol::messages::{CreateCommandBuffer, Record, Replay};
 use ropeway_protocol::recording::Recorded;
@@ -51,6 +52,32 @@ impl Session {
             }
             Recorded::FillBuffer { buffer, pattern, offset, size } => {
                 Action::Fill(self.buffer_range(buffer, offset, size)?, pattern.to_vec(), (offset, size))
+            }
+            Recorded::CopyBufferRect { source, target, from, to } => {
+                let (source, _) = self.buffer_rect(source, from)?;
+                let (target, _) = self.buffer_rect(target, to)?;
+                if from.region != to.region {
+                    return Err(End::refused("a copy between regions of different sizes"));
+                }
+                Action::CopyRect((source, from), (target, to))
+            }
+            Recorded::CopyImage { source, target, from, to, region } => {
+                let (source, _) = self.image_part(source, ImagePart { origin: from, region })?;
+                let (target, _) = self.image_part(target, ImagePart { origin: to, region })?;
+                Action::CopyImage((source, from), (target, to), region)
+            }
+            Recorded::CopyImageToBuffer { source, part, target, offset } => {
+                let (source, place) = self.image_part(source, part)?;
+                let target = self.buffer_range(target, offset, place.size())?;
+                Action::CopyImageToBuffer((source, part), (target, offset))
+            }
+            Recorded::CopyBufferToImage { source, offset, target, part } => {
+                let (target, place) = self.image_part(target, part)?;
+                let source = self.buffer_range(source, offset, place.size())?;
+                Action::CopyBufferToImage((source, offset), (target, part))
+            }
+            Recorded::FillImage { image, part, color } => {
+                Action::FillImage(self.image_part(image, part)?.0, part, color)
             }
             Recorded::Barrier => Action::Barrier,
         };
