@@ -3,17 +3,24 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use ropeway_abi::{
+    CL_COMMAND_COPY_BUFFER_TO_IMAGE, CL_COMMAND_COPY_IMAGE, CL_COMMAND_COPY_IMAGE_TO_BUFFER, CL_COMMAND_FILL_IMAGE,
+};
 use ropeway_protocol::ids::{MemoryId, TransferId};
 use ropeway_protocol::image::{ImageDescription, ImageFormat, ImageKind, ImagePart};
 use ropeway_protocol::limits::MAX_EAGER;
-use ropeway_protocol::messages::{CreateImage, ImageFormats, MemoryStatus};
+use ropeway_protocol::messages::{
+    CopyBufferToImage, CopyImage, CopyImageToBuffer, CreateImage, FillImage, ImageFormats, MemoryStatus,
+};
 use ropeway_protocol::types::InitialContents;
 
 use crate::Result;
+use crate::command::{Enqueued, Order};
 use crate::connection::lock;
 use crate::context::Context;
 use crate::host::{HostRange, HostSource, gather};
 use crate::memory::{Description, HOST_FLAGS, Kind, Memory};
+use crate::queue::Queue;
 use crate::region::Region;
 
 /// Where the elements of an image, or of a part of one, lie in the application's memory: so many bytes each way from one to the
@@ -182,9 +189,76 @@ impl Context {
     }
 }
 
-/// A part of an image as the client reckons with it.
-pub fn part(origin: [usize; 3], region: [usize; 3]) -> ImagePart {
-    ImagePart { origin: origin.map(|n| n as u64), region: region.map(|n| n as u64) }
+impl Queue {
+    /// Copies `region` elements between images (clEnqueueCopyImage).
+    ///
+    /// # Errors
+    /// [`crate::SERVER_LOST`].
+    pub fn enqueue_copy_image(
+        self: &Arc<Self>,
+        (source, from): (&Memory, [u64; 3]),
+        (target, to): (&Memory, [u64; 3]),
+        region: [u64; 3],
+        order: Order<'_>,
+    ) -> Result<Enqueued> {
+        let (source, target) = (source.id(), target.id());
+        self.enqueue(order, CL_COMMAND_COPY_IMAGE, |command| CopyImage { command, source, target, from, to, region })
+    }
+
+    /// Copies part of an image to `offset` of a buffer (clEnqueueCopyImageToBuffer).
+    ///
+    /// # Errors
+    /// [`crate::SERVER_LOST`].
+    pub fn enqueue_copy_image_to_buffer(
+        self: &Arc<Self>,
+        (source, part): (&Memory, ImagePart),
+        (target, offset): (&Memory, usize),
+        order: Order<'_>,
+    ) -> Result<Enqueued> {
+        let (source, target, offset) = (source.id(), target.id(), offset as u64);
+        self.enqueue(order, CL_COMMAND_COPY_IMAGE_TO_BUFFER, |command| CopyImageToBuffer {
+            command,
+            source,
+            part,
+            target,
+            offset,
+        })
+    }
+
+    /// Copies from `offset` of a buffer to part of an image (clEnqueueCopyBufferToImage).
+    ///
+    /// # Errors
+    /// [`crate::SERVER_LOST`].
+    pub fn enqueue_copy_buffer_to_image(
+        self: &Arc<Self>,
+        (source, offset): (&Memory, usize),
+        (target, part): (&Memory, ImagePart),
+        order: Order<'_>,
+    ) -> Result<Enqueued> {
+        let (source, target, offset) = (source.id(), target.id(), offset as u64);
+        self.enqueue(order, CL_COMMAND_COPY_BUFFER_TO_IMAGE, |command| CopyBufferToImage {
+            command,
+            source,
+            offset,
+            target,
+            part,
+        })
+    }
+
+    /// Fills part of an image with a color of four numbers (clEnqueueFillImage).
+    ///
+    /// # Errors
+    /// [`crate::SERVER_LOST`].
+    pub fn enqueue_fill_image(
+        self: &Arc<Self>,
+        image: &Memory,
+        part: ImagePart,
+        color: [u32; 4],
+        order: Order<'_>,
+    ) -> Result<Enqueued> {
+        let image = image.id();
+        self.enqueue(order, CL_COMMAND_FILL_IMAGE, |command| FillImage { command, image, part, color })
+    }
 }
 
 #[cfg(test)]

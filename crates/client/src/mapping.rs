@@ -6,15 +6,17 @@
 use std::sync::{Arc, Mutex};
 
 use ropeway_abi::{
-    CL_COMMAND_MAP_BUFFER, CL_COMMAND_UNMAP_MEM_OBJECT, CL_INVALID_VALUE, CL_MAP_READ, CL_MAP_WRITE,
-    CL_MAP_WRITE_INVALIDATE_REGION, CL_MEM_OBJECT_ALLOCATION_FAILURE,
+    CL_COMMAND_MAP_BUFFER, CL_COMMAND_MAP_IMAGE, CL_COMMAND_UNMAP_MEM_OBJECT, CL_INVALID_VALUE, CL_MAP_READ,
+    CL_MAP_WRITE, CL_MAP_WRITE_INVALIDATE_REGION, CL_MEM_OBJECT_ALLOCATION_FAILURE,
 };
+use ropeway_protocol::image::ImagePart;
 
 use crate::Result;
 use crate::command::{Enqueued, Order};
 use crate::connection::lock;
 use crate::event::wait_for_all;
 use crate::host::{HostRange, Within};
+use crate::image::Image;
 use crate::memory::Memory;
 use crate::queue::Queue;
 use crate::region::Region;
@@ -34,8 +36,19 @@ struct State {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Mapped {
     offset: usize,
-    len: usize,
+    region: Region,
+    /// Which part of an image it is.
+    image: Option<ImagePart>,
     writes: bool,
+}
+
+impl Mapped {
+    fn part<'a>(&self, memory: &'a Memory) -> Part<'a> {
+        match self.image {
+            Some(part) => Part::Image(memory, part),
+            None => Part::Bytes(memory, self.offset),
+        }
+    }
 }
 
 impl Mappings {
@@ -88,25 +101,58 @@ impl Queue {
         order: Order<'_>,
         allocate: impl FnOnce(usize) -> Option<Arc<dyn HostRange>>,
     ) -> Result<(usize, Enqueued)> {
-        let range = buffer.range(allocate)?;
-        let address = range.address() + offset;
-        let writes = flags & (CL_MAP_WRITE | CL_MAP_WRITE_INVALIDATE_REGION) != 0;
+        let mapped = Mapped { offset, region: Region::flat(len), image: None, writes: false };
+        self.map(buffer, mapped, flags, blocking, (order, CL_COMMAND_MAP_BUFFER), allocate)
+    }
+
+    /// Maps part of an image (clEnqueueMapImage); as [`Queue::enqueue_map`].
+    ///
+    /// # Errors
+    /// CL_INVALID_VALUE for what is no image, and those of [`Queue::enqueue_map`].
+    pub fn enqueue_map_image(
+        self: &Arc<Self>,
+        image: &Memory,
+        flags: u64,
+        part: ImagePart,
+        blocking: bool,
+        order: Order<'_>,
+        allocate: impl FnOnce(usize) -> Option<Arc<dyn HostRange>>,
+    ) -> Result<(usize, Enqueued)> {
+        let layout = image.as_image().and_then(Image::layout).ok_or(CL_INVALID_VALUE)?;
+        let offset = layout.offset(part.origin.map(|n| n as usize)).ok_or(CL_INVALID_VALUE)?;
+        let region = layout.region(part.region.map(|n| n as usize)).ok_or(CL_INVALID_VALUE)?;
+        let mapped = Mapped { offset, region, image: Some(part), writes: false };
+        self.map(image, mapped, flags, blocking, (order, CL_COMMAND_MAP_IMAGE), allocate)
+    }
+
+    fn map(
+        self: &Arc<Self>,
+        memory: &Memory,
+        mut mapped: Mapped,
+        flags: u64,
+        blocking: bool,
+        (order, command): (Order<'_>, u32),
+        allocate: impl FnOnce(usize) -> Option<Arc<dyn HostRange>>,
+    ) -> Result<(usize, Enqueued)> {
+        let range = memory.range(allocate)?;
+        let address = range.address() + mapped.offset;
+        mapped.writes = flags & (CL_MAP_WRITE | CL_MAP_WRITE_INVALIDATE_REGION) != 0;
         // A region mapped for writing keeps what the application does not write.
         let needs_contents = flags & (CL_MAP_READ | CL_MAP_WRITE) != 0;
         let event = if needs_contents {
-            let target = range.target(offset, Region::flat(len));
-            self.enqueue_read(Part::Bytes(buffer, offset), target, blocking, order, CL_COMMAND_MAP_BUFFER)?
+            let target = range.target(mapped.offset, mapped.region);
+            self.enqueue_read(mapped.part(memory), target, blocking, order, command)?
         } else {
             let wants_event = order.wants_event;
             let marker = Order { wants_event: wants_event || blocking, ..order };
-            let event = self.enqueue_marker_as(marker, CL_COMMAND_MAP_BUFFER)?;
+            let event = self.enqueue_marker_as(marker, command)?;
             if blocking {
                 let waited: Vec<_> = event.as_deref().into_iter().collect();
                 wait_for_all(&waited)?;
             }
             event.filter(|_| wants_event)
         };
-        lock(&buffer.mappings.state).mapped.push(Mapped { offset, len, writes });
+        lock(&memory.mappings.state).mapped.push(mapped);
         Ok((address, event))
     }
 
@@ -123,8 +169,8 @@ impl Queue {
             (range, state.mapped.swap_remove(at))
         };
         if mapped.writes {
-            let source = range.source(mapped.offset, Region::flat(mapped.len));
-            self.enqueue_write(Part::Bytes(buffer, mapped.offset), source, false, order, CL_COMMAND_UNMAP_MEM_OBJECT)
+            let source = range.source(mapped.offset, mapped.region);
+            self.enqueue_write(mapped.part(buffer), source, false, order, CL_COMMAND_UNMAP_MEM_OBJECT)
         } else {
             self.enqueue_marker_as(order, CL_COMMAND_UNMAP_MEM_OBJECT)
         }

@@ -15,8 +15,6 @@ pub enum Answer {
     Ulong(cl_ulong),
     /// A bit-field: the native bits that are among these.
     Masked(cl_ulong),
-    /// A size_t.
-    Size(usize),
     /// A list of extension names: the native one, filtered.
     Extensions,
     /// The same as cl_name_version structures.
@@ -31,22 +29,6 @@ pub enum Answer {
 pub fn device_info(name: cl_device_info) -> Option<Answer> {
     use Answer::*;
     Some(match name {
-        // Images and samplers.
-        CL_DEVICE_IMAGE_SUPPORT
-        | CL_DEVICE_MAX_READ_IMAGE_ARGS
-        | CL_DEVICE_MAX_WRITE_IMAGE_ARGS
-        | CL_DEVICE_MAX_READ_WRITE_IMAGE_ARGS
-        | CL_DEVICE_MAX_SAMPLERS
-        | CL_DEVICE_IMAGE_PITCH_ALIGNMENT
-        | CL_DEVICE_IMAGE_BASE_ADDRESS_ALIGNMENT => Uint(0),
-        CL_DEVICE_IMAGE2D_MAX_WIDTH
-        | CL_DEVICE_IMAGE2D_MAX_HEIGHT
-        | CL_DEVICE_IMAGE3D_MAX_WIDTH
-        | CL_DEVICE_IMAGE3D_MAX_HEIGHT
-        | CL_DEVICE_IMAGE3D_MAX_DEPTH
-        | CL_DEVICE_IMAGE_MAX_BUFFER_SIZE
-        | CL_DEVICE_IMAGE_MAX_ARRAY_SIZE => Size(0),
-
         // The host's memory is another machine's.
         CL_DEVICE_HOST_UNIFIED_MEMORY => Uint(CL_FALSE),
         CL_DEVICE_SVM_CAPABILITIES => Masked(CL_DEVICE_SVM_COARSE_GRAIN_BUFFER),
@@ -110,10 +92,13 @@ pub const EXTENSIONS: &[&str] = &[
     "cl_ext_cxx_for_opencl",
     "cl_ext_device_fission",
     "cl_ext_float_atomics",
+    "cl_ext_image_raw10_raw12",
+    "cl_ext_image_unorm_int_2_101010",
     "cl_intel_bfloat16_conversions",
     "cl_intel_bit_instructions",
     "cl_intel_device_attribute_query",
     "cl_intel_global_float_atomics",
+    "cl_intel_media_block_io",
     "cl_intel_required_subgroup_size",
     "cl_intel_spirv_subgroups",
     "cl_intel_split_work_group_barrier",
@@ -127,9 +112,11 @@ pub const EXTENSIONS: &[&str] = &[
     "cl_intel_subgroups_char",
     "cl_intel_subgroups_long",
     "cl_intel_subgroups_short",
+    "cl_khr_3d_image_writes",
     "cl_khr_async_work_group_copy_fence",
     "cl_khr_byte_addressable_store",
     "cl_khr_create_command_queue",
+    "cl_khr_depth_images",
     "cl_khr_device_uuid",
     "cl_khr_expect_assume",
     "cl_khr_extended_async_copies",
@@ -141,6 +128,7 @@ pub const EXTENSIONS: &[&str] = &[
     "cl_khr_global_int32_extended_atomics",
     "cl_khr_icd",
     "cl_khr_il_program",
+    "cl_khr_image2d_from_buffer",
     "cl_khr_int64_base_atomics",
     "cl_khr_int64_extended_atomics",
     "cl_khr_integer_dot_product",
@@ -155,6 +143,7 @@ pub const EXTENSIONS: &[&str] = &[
     "cl_khr_spirv_linkonce_odr",
     "cl_khr_spirv_no_integer_wrap_decoration",
     "cl_khr_spirv_queries",
+    "cl_khr_srgb_image_writes",
     "cl_khr_subgroup_ballot",
     "cl_khr_subgroup_clustered_reduce",
     "cl_khr_subgroup_extended_types",
@@ -177,13 +166,7 @@ pub const EXTENSIONS: &[&str] = &[
 ];
 
 /// OpenCL C features that are not offered: their objects cannot be made.
-const LANGUAGE_FEATURES_WITHHELD: &[&str] = &[
-    "__opencl_c_3d_image_writes",
-    "__opencl_c_device_enqueue",
-    "__opencl_c_images",
-    "__opencl_c_pipes",
-    "__opencl_c_read_write_images",
-];
+const LANGUAGE_FEATURES_WITHHELD: &[&str] = &["__opencl_c_device_enqueue", "__opencl_c_pipes"];
 
 /// The offered extensions among the native ones, with single blanks between them.
 pub fn extensions(native: &[u8]) -> String {
@@ -231,7 +214,7 @@ mod tests {
 
     #[test]
     fn extensions_are_filtered_in_both_forms() {
-        let native = b"cl_khr_fp64  cl_khr_gl_sharing cl_khr_3d_image_writes cl_nv_pragma_unroll \0";
+        let native = b"cl_khr_fp64  cl_khr_gl_sharing cl_khr_mipmap_image cl_nv_pragma_unroll \0";
         assert_eq!(extensions(native), "cl_khr_fp64 cl_nv_pragma_unroll");
         let (kept, dropped) = (name_version("cl_khr_fp64", version(1, 0, 0)), name_version("cl_khr_spir", 1));
         assert_eq!(extensions_with_version(&[dropped, kept, dropped].concat()), kept);

@@ -111,7 +111,6 @@ fn answer(device: &Handle<Device>, name: cl_device_info, info: Info) -> Result<A
         Answer::Uint(value) => info.value(value),
         Answer::Ulong(value) => info.value(value),
         Answer::Masked(bits) => info.value(device.client.number(name) & bits),
-        Answer::Size(value) => info.value(value),
         Answer::Extensions => {
             let mut names = offered::extensions(native);
             if command_buffer::supports(device) {

@@ -336,7 +336,8 @@ fn image_of(
     }
 }
 
-fn fits(like: &ImageDescription, limits: &ImageLimits) -> bool {
+/// Whether a device with these limits has such images.
+pub fn fits(like: &ImageDescription, limits: &ImageLimits) -> bool {
     let [x, y, z] = like.extent;
     let [width, height] = limits.image_2d;
     match like.kind {

@@ -11,7 +11,7 @@ use ropeway_abi::{
 use super::order::{Request, buffer_for, check_region, memory_for};
 use super::transfer::check_access;
 use crate::handle::Handle;
-use crate::objects::Queue;
+use crate::objects::{Memory, Queue};
 use crate::{guard, host};
 
 /// clEnqueueMapBuffer.
@@ -33,23 +33,9 @@ pub unsafe extern "C" fn clEnqueueMapBuffer(
             let queue = Handle::<Queue>::find(queue)?;
             let buffer = buffer_for(&queue, buffer)?;
             let request = Request::read(&queue, num_events, wait_list, event)?;
-            // CL_INVALID_VALUE if the region is out of bounds, if size is 0, or if values specified in map_flags are not valid:
-            // an invalidated region can be neither read nor kept.
+            // CL_INVALID_VALUE if the region is out of bounds, or if size is 0.
             check_region(&buffer, offset, size)?;
-            let (read, write) = (flags & CL_MAP_READ != 0, flags & CL_MAP_WRITE != 0);
-            let invalidate = flags & CL_MAP_WRITE_INVALIDATE_REGION != 0;
-            let unknown = flags & !(CL_MAP_READ | CL_MAP_WRITE | CL_MAP_WRITE_INVALIDATE_REGION) != 0;
-            if unknown || invalidate && (read || write) {
-                return Err(CL_INVALID_VALUE);
-            }
-            // CL_INVALID_OPERATION if the host may not read the buffer and CL_MAP_READ is set, or may not write it and one of
-            // the others is.
-            if read {
-                check_access(&buffer, CL_MEM_HOST_WRITE_ONLY)?;
-            }
-            if write || invalidate {
-                check_access(&buffer, CL_MEM_HOST_READ_ONLY)?;
-            }
+            check_map(&buffer, flags)?;
             let address = request.run_with(&queue, |order| {
                 let blocking = blocking != CL_FALSE;
                 queue.client.enqueue_map(&buffer.client, flags, offset, size, blocking, order, host::allocate)
@@ -57,6 +43,25 @@ pub unsafe extern "C" fn clEnqueueMapBuffer(
             Ok(ptr::with_exposed_provenance_mut(address))
         })
     }
+}
+
+/// # Errors
+/// CL_INVALID_VALUE if values specified in map_flags are not valid: an invalidated region can be neither read nor kept.
+/// CL_INVALID_OPERATION if the host may not read the object and CL_MAP_READ is set, or may not write it and one of the others is.
+pub fn check_map(memory: &Memory, flags: cl_map_flags) -> Result<(), cl_int> {
+    let (read, write) = (flags & CL_MAP_READ != 0, flags & CL_MAP_WRITE != 0);
+    let invalidate = flags & CL_MAP_WRITE_INVALIDATE_REGION != 0;
+    let unknown = flags & !(CL_MAP_READ | CL_MAP_WRITE | CL_MAP_WRITE_INVALIDATE_REGION) != 0;
+    if unknown || invalidate && (read || write) {
+        return Err(CL_INVALID_VALUE);
+    }
+    if read {
+        check_access(memory, CL_MEM_HOST_WRITE_ONLY)?;
+    }
+    if write || invalidate {
+        check_access(memory, CL_MEM_HOST_READ_ONLY)?;
+    }
+    Ok(())
 }
 
 /// clEnqueueUnmapMemObject.

@@ -39,15 +39,6 @@ macro_rules! unsupported {
 }
 
 unsupported! {
-    // Images and samplers.
-    status clEnqueueReadImage(A B C D E F G H I J K);
-    status clEnqueueWriteImage(A B C D E F G H I J K);
-    status clEnqueueCopyImage(A B C D E F G H I);
-    status clEnqueueCopyImageToBuffer(A B C D E F G H I);
-    status clEnqueueCopyBufferToImage(A B C D E F G H I);
-    create clEnqueueMapImage(A B C D E F G H I J K);
-    status clEnqueueFillImage(A B C D E F G H);
-
     // Rectangles and sub-buffers.
 
     // Native kernels.

@@ -1,0 +1,323 @@
+//! Reading, writing, mapping, copying and filling images (OpenCL 3.0 API, sections 5.3.4 to 5.3.8).
+
+use std::ffi::c_void;
+use std::ptr;
+
+use ropeway_abi::{
+    CL_COMMAND_READ_IMAGE, CL_COMMAND_WRITE_IMAGE, CL_DEPTH, CL_FALSE, CL_IMAGE_FORMAT_MISMATCH, CL_INVALID_IMAGE_SIZE,
+    CL_INVALID_MEM_OBJECT, CL_INVALID_OPERATION, CL_INVALID_VALUE, CL_MEM_COPY_OVERLAP, CL_MEM_HOST_READ_ONLY,
+    CL_MEM_HOST_WRITE_ONLY, cl_bool, cl_command_queue, cl_event, cl_int, cl_map_flags, cl_mem, cl_uint,
+};
+use ropeway_client::image::{Image, Layout};
+use ropeway_client::region::Region;
+use ropeway_client::transfer::Part;
+use ropeway_protocol::image::ImagePart;
+
+use super::image::fits;
+use super::mapping::check_map;
+use super::order::{Request, buffer_for, memory_for};
+use super::put;
+use super::transfer::check_access;
+use crate::handle::Handle;
+use crate::objects::{Memory, Queue};
+use crate::{guard, host};
+
+/// The image that a command on `queue` is about.
+///
+/// # Errors
+/// CL_INVALID_MEM_OBJECT if it is not a valid image object; CL_INVALID_CONTEXT if the context associated with the queue and with the
+/// image are not the same; CL_INVALID_OPERATION if the queue's device does not support images; CL_INVALID_IMAGE_SIZE if the image's
+/// dimensions are not supported by it.
+fn image_for(queue: &Queue, handle: cl_mem) -> Result<(Handle<Memory>, Image), cl_int> {
+    let memory = memory_for(queue, handle)?;
+    let image = *memory.client.as_image().ok_or(CL_INVALID_MEM_OBJECT)?;
+    let limits = queue.device.limits.images.as_ref().ok_or(CL_INVALID_OPERATION)?;
+    if fits(&image.like, limits) { Ok((memory, image)) } else { Err(CL_INVALID_IMAGE_SIZE) }
+}
+
+/// Three numbers.
+///
+/// # Errors
+/// CL_INVALID_VALUE if `list` is NULL.
+///
+/// # Safety
+/// `list` is null or has three entries.
+unsafe fn three(list: *const usize) -> Result<[usize; 3], cl_int> {
+    if list.is_null() {
+        return Err(CL_INVALID_VALUE);
+    }
+    // SAFETY: the caller's promise; not null.
+    Ok(unsafe { list.cast::<[usize; 3]>().read() })
+}
+
+/// # Errors
+/// CL_INVALID_VALUE if the region specified by origin and region is out of bounds, or if values in them do not follow the rules: 0 in
+/// origin and 1 in region for what the type of image does not have, at least 1 in region.
+fn part_of(image: &Image, origin: [usize; 3], region: [usize; 3]) -> Result<ImagePart, cl_int> {
+    let part = ImagePart { origin: origin.map(|n| n as u64), region: region.map(|n| n as u64) };
+    if image.like.holds(&part) { Ok(part) } else { Err(CL_INVALID_VALUE) }
+}
+
+/// Where the elements of `region` lie in the host's memory.
+///
+/// # Errors
+/// CL_INVALID_VALUE if a pitch is neither 0 nor enough for the rows or slices.
+fn host_region(image: &Image, region: [usize; 3], row_pitch: usize, slice_pitch: usize) -> Result<Region, cl_int> {
+    let layout = Layout::new(image.like.kind, image.element(), region, row_pitch, slice_pitch);
+    layout.and_then(|layout| layout.region(region)).ok_or(CL_INVALID_VALUE)
+}
+
+/// clEnqueueReadImage.
+pub unsafe extern "C" fn clEnqueueReadImage(
+    queue: cl_command_queue,
+    image: cl_mem,
+    blocking: cl_bool,
+    origin: *const usize,
+    region: *const usize,
+    row_pitch: usize,
+    slice_pitch: usize,
+    ptr: *mut c_void,
+    num_events: cl_uint,
+    wait_list: *const cl_event,
+    event: *mut cl_event,
+) -> cl_int {
+    guard::status("clEnqueueReadImage", || {
+        let queue = Handle::<Queue>::find(queue)?;
+        let (memory, image) = image_for(&queue, image)?;
+        // SAFETY: the caller's promise.
+        let (origin, region) = unsafe { (three(origin)?, three(region)?) };
+        let part = part_of(&image, origin, region)?;
+        let host_region = host_region(&image, region, row_pitch, slice_pitch)?;
+        // CL_INVALID_VALUE if ptr is a NULL value.
+        if ptr.is_null() {
+            return Err(CL_INVALID_VALUE);
+        }
+        // SAFETY: the caller's promise.
+        let request = unsafe { Request::read(&queue, num_events, wait_list, event)? };
+        // CL_INVALID_OPERATION if the image was created with CL_MEM_HOST_WRITE_ONLY or CL_MEM_HOST_NO_ACCESS.
+        check_access(&memory, CL_MEM_HOST_WRITE_ONLY)?;
+        // SAFETY: the caller's promise, until the command has ended.
+        let target = unsafe { host::target(ptr, host_region) };
+        request.run(&queue, |order| {
+            let part = Part::Image(&memory.client, part);
+            queue.client.enqueue_read(part, target, blocking != CL_FALSE, order, CL_COMMAND_READ_IMAGE)
+        })
+    })
+}
+
+/// clEnqueueWriteImage.
+pub unsafe extern "C" fn clEnqueueWriteImage(
+    queue: cl_command_queue,
+    image: cl_mem,
+    blocking: cl_bool,
+    origin: *const usize,
+    region: *const usize,
+    row_pitch: usize,
+    slice_pitch: usize,
+    ptr: *const c_void,
+    num_events: cl_uint,
+    wait_list: *const cl_event,
+    event: *mut cl_event,
+) -> cl_int {
+    guard::status("clEnqueueWriteImage", || {
+        let queue = Handle::<Queue>::find(queue)?;
+        let (memory, image) = image_for(&queue, image)?;
+        // SAFETY: the caller's promise.
+        let (origin, region) = unsafe { (three(origin)?, three(region)?) };
+        let part = part_of(&image, origin, region)?;
+        let host_region = host_region(&image, region, row_pitch, slice_pitch)?;
+        // CL_INVALID_VALUE if ptr is a NULL value.
+        if ptr.is_null() {
+            return Err(CL_INVALID_VALUE);
+        }
+        // SAFETY: the caller's promise.
+        let request = unsafe { Request::read(&queue, num_events, wait_list, event)? };
+        // CL_INVALID_OPERATION if the image was created with CL_MEM_HOST_READ_ONLY or CL_MEM_HOST_NO_ACCESS.
+        check_access(&memory, CL_MEM_HOST_READ_ONLY)?;
+        // SAFETY: the caller's promise, until the command has ended.
+        let source = unsafe { host::source(ptr, host_region) };
+        request.run(&queue, |order| {
+            let part = Part::Image(&memory.client, part);
+            queue.client.enqueue_write(part, source, blocking != CL_FALSE, order, CL_COMMAND_WRITE_IMAGE)
+        })
+    })
+}
+
+/// clEnqueueCopyImage.
+pub unsafe extern "C" fn clEnqueueCopyImage(
+    queue: cl_command_queue,
+    source: cl_mem,
+    target: cl_mem,
+    source_origin: *const usize,
+    target_origin: *const usize,
+    region: *const usize,
+    num_events: cl_uint,
+    wait_list: *const cl_event,
+    event: *mut cl_event,
+) -> cl_int {
+    guard::status("clEnqueueCopyImage", || {
+        let queue = Handle::<Queue>::find(queue)?;
+        let (source, source_image) = image_for(&queue, source)?;
+        let (target, target_image) = image_for(&queue, target)?;
+        // CL_IMAGE_FORMAT_MISMATCH if both do not use the same image format.
+        if source_image.like.format != target_image.like.format {
+            return Err(CL_IMAGE_FORMAT_MISMATCH);
+        }
+        // SAFETY: the caller's promise.
+        let (from, to, region) = unsafe { (three(source_origin)?, three(target_origin)?, three(region)?) };
+        let from = part_of(&source_image, from, region)?;
+        let to = part_of(&target_image, to, region)?;
+        // SAFETY: the caller's promise.
+        let request = unsafe { Request::read(&queue, num_events, wait_list, event)? };
+        // CL_MEM_COPY_OVERLAP if both are the same image object and the regions overlap.
+        let apart = |dim: usize| from.origin[dim].abs_diff(to.origin[dim]) >= from.region[dim];
+        if source == target && !(0..3).any(apart) {
+            return Err(CL_MEM_COPY_OVERLAP);
+        }
+        request.run(&queue, |order| {
+            let (source, target) = ((&*source.client, from.origin), (&*target.client, to.origin));
+            queue.client.enqueue_copy_image(source, target, from.region, order)
+        })
+    })
+}
+
+/// clEnqueueCopyImageToBuffer.
+pub unsafe extern "C" fn clEnqueueCopyImageToBuffer(
+    queue: cl_command_queue,
+    source: cl_mem,
+    target: cl_mem,
+    origin: *const usize,
+    region: *const usize,
+    offset: usize,
+    num_events: cl_uint,
+    wait_list: *const cl_event,
+    event: *mut cl_event,
+) -> cl_int {
+    guard::status("clEnqueueCopyImageToBuffer", || {
+        let queue = Handle::<Queue>::find(queue)?;
+        let (source, image) = image_for(&queue, source)?;
+        let target = buffer_for(&queue, target)?;
+        check_apart(&source, &target)?;
+        // SAFETY: the caller's promise.
+        let part = part_of(&image, unsafe { three(origin)? }, unsafe { three(region)? })?;
+        check_bytes(&image, &part, &target, offset)?;
+        // SAFETY: the caller's promise.
+        let request = unsafe { Request::read(&queue, num_events, wait_list, event)? };
+        request.run(&queue, |order| {
+            queue.client.enqueue_copy_image_to_buffer((&source.client, part), (&target.client, offset), order)
+        })
+    })
+}
+
+/// clEnqueueCopyBufferToImage.
+pub unsafe extern "C" fn clEnqueueCopyBufferToImage(
+    queue: cl_command_queue,
+    source: cl_mem,
+    target: cl_mem,
+    offset: usize,
+    origin: *const usize,
+    region: *const usize,
+    num_events: cl_uint,
+    wait_list: *const cl_event,
+    event: *mut cl_event,
+) -> cl_int {
+    guard::status("clEnqueueCopyBufferToImage", || {
+        let queue = Handle::<Queue>::find(queue)?;
+        let source = buffer_for(&queue, source)?;
+        let (target, image) = image_for(&queue, target)?;
+        check_apart(&target, &source)?;
+        // SAFETY: the caller's promise.
+        let part = part_of(&image, unsafe { three(origin)? }, unsafe { three(region)? })?;
+        check_bytes(&image, &part, &source, offset)?;
+        // SAFETY: the caller's promise.
+        let request = unsafe { Request::read(&queue, num_events, wait_list, event)? };
+        request.run(&queue, |order| {
+            queue.client.enqueue_copy_buffer_to_image((&source.client, offset), (&target.client, part), order)
+        })
+    })
+}
+
+/// # Errors
+/// CL_INVALID_MEM_OBJECT if the image is a 1D image buffer object created from the buffer.
+fn check_apart(image: &Memory, buffer: &Handle<Memory>) -> Result<(), cl_int> {
+    if image.parent.as_ref().is_some_and(|parent| parent == buffer) { Err(CL_INVALID_MEM_OBJECT) } else { Ok(()) }
+}
+
+/// # Errors
+/// CL_INVALID_VALUE if the region of the buffer, `offset` and as many bytes as the part of the image has, is out of bounds.
+fn check_bytes(image: &Image, part: &ImagePart, buffer: &Memory, offset: usize) -> Result<(), cl_int> {
+    let end = image.like.region_bytes(part.region).and_then(|bytes| bytes.checked_add(offset as u64));
+    if end.is_some_and(|end| end <= buffer.client.size() as u64) { Ok(()) } else { Err(CL_INVALID_VALUE) }
+}
+
+/// clEnqueueFillImage.
+pub unsafe extern "C" fn clEnqueueFillImage(
+    queue: cl_command_queue,
+    image: cl_mem,
+    fill_color: *const c_void,
+    origin: *const usize,
+    region: *const usize,
+    num_events: cl_uint,
+    wait_list: *const cl_event,
+    event: *mut cl_event,
+) -> cl_int {
+    guard::status("clEnqueueFillImage", || {
+        let queue = Handle::<Queue>::find(queue)?;
+        let (memory, image) = image_for(&queue, image)?;
+        // CL_INVALID_VALUE if fill_color is NULL.
+        if fill_color.is_null() {
+            return Err(CL_INVALID_VALUE);
+        }
+        // SAFETY: the caller's promise.
+        let part = part_of(&image, unsafe { three(origin)? }, unsafe { three(region)? })?;
+        // SAFETY: the caller's promise.
+        let request = unsafe { Request::read(&queue, num_events, wait_list, event)? };
+        let color = fill_color.cast::<u32>();
+        let color = match image.like.format.order {
+            // A depth is one number, where a color is four.
+            // SAFETY: the caller's promise.
+            CL_DEPTH => [unsafe { color.read_unaligned() }, 0, 0, 0],
+            // SAFETY: the caller's promise.
+            _ => unsafe { color.cast::<[u32; 4]>().read_unaligned() },
+        };
+        request.run(&queue, |order| queue.client.enqueue_fill_image(&memory.client, part, color, order))
+    })
+}
+
+/// clEnqueueMapImage.
+pub unsafe extern "C" fn clEnqueueMapImage(
+    queue: cl_command_queue,
+    image: cl_mem,
+    blocking: cl_bool,
+    flags: cl_map_flags,
+    origin: *const usize,
+    region: *const usize,
+    row_pitch: *mut usize,
+    slice_pitch: *mut usize,
+    num_events: cl_uint,
+    wait_list: *const cl_event,
+    event: *mut cl_event,
+    errcode_ret: *mut cl_int,
+) -> *mut c_void {
+    // SAFETY: the caller's promise, here and below.
+    unsafe {
+        guard::create("clEnqueueMapImage", errcode_ret, || {
+            let queue = Handle::<Queue>::find(queue)?;
+            let (memory, image) = image_for(&queue, image)?;
+            let part = part_of(&image, three(origin)?, three(region)?)?;
+            // CL_INVALID_VALUE if image_row_pitch is NULL, or if image_slice_pitch is for a 3D image or an array.
+            if row_pitch.is_null() || image.like.kind.slices().is_some() && slice_pitch.is_null() {
+                return Err(CL_INVALID_VALUE);
+            }
+            check_map(&memory, flags)?;
+            let request = Request::read(&queue, num_events, wait_list, event)?;
+            let address = request.run_with(&queue, |order| {
+                let blocking = blocking != CL_FALSE;
+                queue.client.enqueue_map_image(&memory.client, flags, part, blocking, order, host::allocate)
+            })?;
+            put(row_pitch, image.row_pitch);
+            put(slice_pitch, image.slice_pitch);
+            Ok(ptr::with_exposed_provenance_mut(address))
+        })
+    }
+}
