@@ -195,6 +195,35 @@ pub unsafe extern "C" fn clEnqueueCopyBufferRect(
 ) -> cl_int {
     guard::status("clEnqueueCopyBufferRect", || {
         let queue = Handle::<Queue>::find(queue)?;
+        let origins = (source_origin, target_origin, region);
+        let pitches = ((source_row_pitch, source_slice_pitch), (target_row_pitch, target_slice_pitch));
+        // SAFETY: the caller's promise.
+        let copy = unsafe { Copy::read(&queue, (source, target), origins, pitches)? };
+        // SAFETY: the caller's promise.
+        let request = unsafe { Request::read(&queue, num_events, wait_list, event)? };
+        let Copy { source: (source, from), target: (target, to) } = copy;
+        request.run(&queue, |order| queue.client.enqueue_copy_rect((&source.client, from), (&target.client, to), order))
+    })
+}
+
+/// A copy between regions of buffers, checked.
+pub(super) struct Copy {
+    pub(super) source: (Handle<Memory>, BufferRect),
+    pub(super) target: (Handle<Memory>, BufferRect),
+}
+
+impl Copy {
+    /// # Errors
+    /// As said below.
+    ///
+    /// # Safety
+    /// The three pointers are null or valid for reads of three sizes.
+    pub(super) unsafe fn read(
+        queue: &Queue,
+        (source, target): (cl_mem, cl_mem),
+        (source_origin, target_origin, region): (*const usize, *const usize, *const usize),
+        (source_pitches, target_pitches): ((usize, usize), (usize, usize)),
+    ) -> Result<Self, cl_int> {
         let source = find_buffer(source)?;
         let target = find_buffer(target)?;
         // CL_INVALID_CONTEXT if the contexts of the queue and of the buffers are not the same.
@@ -205,12 +234,10 @@ pub unsafe extern "C" fn clEnqueueCopyBufferRect(
         check_alignment(&queue.device, &target)?;
         // SAFETY: the caller's promise.
         let (from, to, region) = unsafe { (three(source_origin)?, three(target_origin)?, three(region)?) };
-        let from = rect(from, region, source_row_pitch, source_slice_pitch)?;
-        let to = rect(to, region, target_row_pitch, target_slice_pitch)?;
+        let from = rect(from, region, source_pitches.0, source_pitches.1)?;
+        let to = rect(to, region, target_pitches.0, target_pitches.1)?;
         check_bounds(&source, &from)?;
         check_bounds(&target, &to)?;
-        // SAFETY: the caller's promise.
-        let request = unsafe { Request::read(&queue, num_events, wait_list, event)? };
         let same_pitches = from.row_pitch == to.row_pitch && from.slice_pitch == to.slice_pitch;
         // CL_INVALID_VALUE if both are the same buffer object and the pitches are not equal.
         if source == target && !same_pitches {
@@ -227,8 +254,8 @@ pub unsafe extern "C" fn clEnqueueCopyBufferRect(
                 return Err(CL_MEM_COPY_OVERLAP);
             }
         }
-        request.run(&queue, |order| queue.client.enqueue_copy_rect((&source.client, from), (&target.client, to), order))
-    })
+        Ok(Self { source: (source, from), target: (target, to) })
+    }
 }
 
 /// Whether a copy between these regions of one buffer overlaps itself (OpenCL 3.0 API, appendix E). With different pitches, which that

@@ -9,6 +9,7 @@ use ropeway_abi::{
 
 use super::record::Recording;
 use crate::api::order::{buffer_for, check_region, find_buffer};
+use crate::api::rect::Copy;
 use crate::api::svm::{region_of, supports};
 use crate::guard;
 
@@ -67,6 +68,41 @@ pub unsafe extern "C" fn clCommandCopyBufferKHR(
         }
         recording.end(|commands, waits| {
             commands.record_copy((&source.client, source_offset), (&target.client, target_offset), size, waits)
+        })
+    })
+}
+
+/// clCommandCopyBufferRectKHR.
+pub unsafe extern "C" fn clCommandCopyBufferRectKHR(
+    command_buffer: cl_command_buffer_khr,
+    command_queue: cl_command_queue,
+    properties: *const cl_command_properties_khr,
+    source: cl_mem,
+    target: cl_mem,
+    source_origin: *const usize,
+    target_origin: *const usize,
+    region: *const usize,
+    source_row_pitch: usize,
+    source_slice_pitch: usize,
+    target_row_pitch: usize,
+    target_slice_pitch: usize,
+    num_sync_points: cl_uint,
+    wait_list: *const cl_sync_point_khr,
+    sync_point: *mut cl_sync_point_khr,
+    mutable_handle: *mut cl_mutable_command_khr,
+) -> cl_int {
+    guard::status("clCommandCopyBufferRectKHR", || {
+        let waits = (num_sync_points, wait_list);
+        // SAFETY: the caller's promise.
+        let recording =
+            unsafe { Recording::begin(command_buffer, command_queue, properties, waits, sync_point, mutable_handle)? };
+        // Errors as of clEnqueueCopyBufferRect.
+        let origins = (source_origin, target_origin, region);
+        let pitches = ((source_row_pitch, source_slice_pitch), (target_row_pitch, target_slice_pitch));
+        // SAFETY: the caller's promise.
+        let Copy { source, target } = unsafe { Copy::read(recording.queue(), (source, target), origins, pitches)? };
+        recording.end(|commands, waits| {
+            commands.record_copy_rect((&source.0.client, source.1), (&target.0.client, target.1), waits)
         })
     })
 }
@@ -194,10 +230,6 @@ macro_rules! refused {
 }
 
 refused! {
-    clCommandCopyBufferRectKHR(
-        _source: cl_mem, _target: cl_mem, _source_origin: *const usize, _target_origin: *const usize,
-        _region: *const usize, _source_row: usize, _source_slice: usize, _target_row: usize, _target_slice: usize
-    );
     clCommandCopyBufferToImageKHR(
         _source: cl_mem, _target: cl_mem, _offset: usize, _origin: *const usize, _region: *const usize
     );
