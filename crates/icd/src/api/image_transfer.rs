@@ -4,18 +4,19 @@ use std::ffi::c_void;
 use std::ptr;
 
 use ropeway_abi::{
-    CL_COMMAND_READ_IMAGE, CL_COMMAND_WRITE_IMAGE, CL_DEPTH, CL_FALSE, CL_IMAGE_FORMAT_MISMATCH, CL_INVALID_IMAGE_SIZE,
-    CL_INVALID_MEM_OBJECT, CL_INVALID_OPERATION, CL_INVALID_VALUE, CL_MEM_COPY_OVERLAP, CL_MEM_HOST_READ_ONLY,
-    CL_MEM_HOST_WRITE_ONLY, cl_bool, cl_command_queue, cl_event, cl_int, cl_map_flags, cl_mem, cl_uint,
+    CL_COMMAND_READ_IMAGE, CL_COMMAND_WRITE_IMAGE, CL_FALSE, CL_INVALID_IMAGE_SIZE, CL_INVALID_MEM_OBJECT,
+    CL_INVALID_OPERATION, CL_INVALID_VALUE, CL_MEM_HOST_READ_ONLY, CL_MEM_HOST_WRITE_ONLY, cl_bool, cl_command_queue,
+    cl_event, cl_int, cl_map_flags, cl_mem, cl_uint,
 };
 use ropeway_client::image::{Image, Layout};
 use ropeway_client::region::Region;
 use ropeway_client::transfer::Part;
 use ropeway_protocol::image::ImagePart;
 
+use super::copies::{self, ImageCopy};
 use super::image::fits;
 use super::mapping::check_map;
-use super::order::{Request, buffer_for, memory_for};
+use super::order::{Request, memory_for};
 use super::put;
 use super::transfer::check_access;
 use crate::handle::Handle;
@@ -28,7 +29,7 @@ use crate::{guard, host};
 /// CL_INVALID_MEM_OBJECT if it is not a valid image object; CL_INVALID_CONTEXT if the context associated with the queue and with the
 /// image are not the same; CL_INVALID_OPERATION if the queue's device does not support images; CL_INVALID_IMAGE_SIZE if the image's
 /// dimensions are not supported by it.
-fn image_for(queue: &Queue, handle: cl_mem) -> Result<(Handle<Memory>, Image), cl_int> {
+pub(super) fn image_for(queue: &Queue, handle: cl_mem) -> Result<(Handle<Memory>, Image), cl_int> {
     let memory = memory_for(queue, handle)?;
     let image = *memory.client.as_image().ok_or(CL_INVALID_MEM_OBJECT)?;
     let limits = queue.device.limits.images.as_ref().ok_or(CL_INVALID_OPERATION)?;
@@ -42,7 +43,7 @@ fn image_for(queue: &Queue, handle: cl_mem) -> Result<(Handle<Memory>, Image), c
 ///
 /// # Safety
 /// `list` is null or has three entries.
-unsafe fn three(list: *const usize) -> Result<[usize; 3], cl_int> {
+pub(super) unsafe fn three(list: *const usize) -> Result<[usize; 3], cl_int> {
     if list.is_null() {
         return Err(CL_INVALID_VALUE);
     }
@@ -53,7 +54,7 @@ unsafe fn three(list: *const usize) -> Result<[usize; 3], cl_int> {
 /// # Errors
 /// CL_INVALID_VALUE if the region specified by origin and region is out of bounds, or if values in them do not follow the rules: 0 in
 /// origin and 1 in region for what the type of image does not have, at least 1 in region.
-fn part_of(image: &Image, origin: [usize; 3], region: [usize; 3]) -> Result<ImagePart, cl_int> {
+pub(super) fn part_of(image: &Image, origin: [usize; 3], region: [usize; 3]) -> Result<ImagePart, cl_int> {
     let part = ImagePart { origin: origin.map(|n| n as u64), region: region.map(|n| n as u64) };
     if image.like.holds(&part) { Ok(part) } else { Err(CL_INVALID_VALUE) }
 }
@@ -157,24 +158,13 @@ pub unsafe extern "C" fn clEnqueueCopyImage(
 ) -> cl_int {
     guard::status("clEnqueueCopyImage", || {
         let queue = Handle::<Queue>::find(queue)?;
-        let (source, source_image) = image_for(&queue, source)?;
-        let (target, target_image) = image_for(&queue, target)?;
-        // CL_IMAGE_FORMAT_MISMATCH if both do not use the same image format.
-        if source_image.like.format != target_image.like.format {
-            return Err(CL_IMAGE_FORMAT_MISMATCH);
-        }
+        let origins = (source_origin, target_origin, region);
         // SAFETY: the caller's promise.
-        let (from, to, region) = unsafe { (three(source_origin)?, three(target_origin)?, three(region)?) };
-        let from = part_of(&source_image, from, region)?;
-        let to = part_of(&target_image, to, region)?;
+        let ImageCopy { source, target } = unsafe { copies::copy_image(&queue, (source, target), origins)? };
         // SAFETY: the caller's promise.
         let request = unsafe { Request::read(&queue, num_events, wait_list, event)? };
-        // CL_MEM_COPY_OVERLAP if both are the same image object and the regions overlap.
-        let apart = |dim: usize| from.origin[dim].abs_diff(to.origin[dim]) >= from.region[dim];
-        if source == target && !(0..3).any(apart) {
-            return Err(CL_MEM_COPY_OVERLAP);
-        }
         request.run(&queue, |order| {
+            let ((source, from), (target, to)) = (&source, &target);
             let (source, target) = ((&*source.client, from.origin), (&*target.client, to.origin));
             queue.client.enqueue_copy_image(source, target, from.region, order)
         })
@@ -195,12 +185,9 @@ pub unsafe extern "C" fn clEnqueueCopyImageToBuffer(
 ) -> cl_int {
     guard::status("clEnqueueCopyImageToBuffer", || {
         let queue = Handle::<Queue>::find(queue)?;
-        let (source, image) = image_for(&queue, source)?;
-        let target = buffer_for(&queue, target)?;
-        check_apart(&source, &target)?;
         // SAFETY: the caller's promise.
-        let part = part_of(&image, unsafe { three(origin)? }, unsafe { three(region)? })?;
-        check_bytes(&image, &part, &target, offset)?;
+        let (source, part, target) =
+            unsafe { copies::image_and_buffer(&queue, source, (origin, region), (target, offset))? };
         // SAFETY: the caller's promise.
         let request = unsafe { Request::read(&queue, num_events, wait_list, event)? };
         request.run(&queue, |order| {
@@ -223,31 +210,15 @@ pub unsafe extern "C" fn clEnqueueCopyBufferToImage(
 ) -> cl_int {
     guard::status("clEnqueueCopyBufferToImage", || {
         let queue = Handle::<Queue>::find(queue)?;
-        let source = buffer_for(&queue, source)?;
-        let (target, image) = image_for(&queue, target)?;
-        check_apart(&target, &source)?;
         // SAFETY: the caller's promise.
-        let part = part_of(&image, unsafe { three(origin)? }, unsafe { three(region)? })?;
-        check_bytes(&image, &part, &source, offset)?;
+        let (target, part, source) =
+            unsafe { copies::image_and_buffer(&queue, target, (origin, region), (source, offset))? };
         // SAFETY: the caller's promise.
         let request = unsafe { Request::read(&queue, num_events, wait_list, event)? };
         request.run(&queue, |order| {
             queue.client.enqueue_copy_buffer_to_image((&source.client, offset), (&target.client, part), order)
         })
     })
-}
-
-/// # Errors
-/// CL_INVALID_MEM_OBJECT if the image is a 1D image buffer object created from the buffer.
-fn check_apart(image: &Memory, buffer: &Handle<Memory>) -> Result<(), cl_int> {
-    if image.parent.as_ref().is_some_and(|parent| parent == buffer) { Err(CL_INVALID_MEM_OBJECT) } else { Ok(()) }
-}
-
-/// # Errors
-/// CL_INVALID_VALUE if the region of the buffer, `offset` and as many bytes as the part of the image has, is out of bounds.
-fn check_bytes(image: &Image, part: &ImagePart, buffer: &Memory, offset: usize) -> Result<(), cl_int> {
-    let end = image.like.region_bytes(part.region).and_then(|bytes| bytes.checked_add(offset as u64));
-    if end.is_some_and(|end| end <= buffer.client.size() as u64) { Ok(()) } else { Err(CL_INVALID_VALUE) }
 }
 
 /// clEnqueueFillImage.
@@ -263,23 +234,10 @@ pub unsafe extern "C" fn clEnqueueFillImage(
 ) -> cl_int {
     guard::status("clEnqueueFillImage", || {
         let queue = Handle::<Queue>::find(queue)?;
-        let (memory, image) = image_for(&queue, image)?;
-        // CL_INVALID_VALUE if fill_color is NULL.
-        if fill_color.is_null() {
-            return Err(CL_INVALID_VALUE);
-        }
         // SAFETY: the caller's promise.
-        let part = part_of(&image, unsafe { three(origin)? }, unsafe { three(region)? })?;
+        let (memory, part, color) = unsafe { copies::fill_image(&queue, image, fill_color, (origin, region))? };
         // SAFETY: the caller's promise.
         let request = unsafe { Request::read(&queue, num_events, wait_list, event)? };
-        let color = fill_color.cast::<u32>();
-        let color = match image.like.format.order {
-            // A depth is one number, where a color is four.
-            // SAFETY: the caller's promise.
-            CL_DEPTH => [unsafe { color.read_unaligned() }, 0, 0, 0],
-            // SAFETY: the caller's promise.
-            _ => unsafe { color.cast::<[u32; 4]>().read_unaligned() },
-        };
         request.run(&queue, |order| queue.client.enqueue_fill_image(&memory.client, part, color, order))
     })
 }

@@ -7,6 +7,7 @@ pub mod build;
 pub mod command;
 pub mod command_buffer;
 pub mod context;
+pub mod copies;
 pub mod device;
 pub mod event;
 pub mod image;

@@ -3,15 +3,16 @@
 use std::ffi::c_void;
 
 use ropeway_abi::{
-    CL_COMMAND_READ_BUFFER, CL_COMMAND_WRITE_BUFFER, CL_FALSE, CL_INVALID_CONTEXT, CL_INVALID_OPERATION,
-    CL_INVALID_VALUE, CL_MEM_COPY_OVERLAP, CL_MEM_HOST_NO_ACCESS, CL_MEM_HOST_READ_ONLY, CL_MEM_HOST_WRITE_ONLY,
-    cl_bool, cl_command_queue, cl_event, cl_int, cl_mem, cl_uint,
+    CL_COMMAND_READ_BUFFER, CL_COMMAND_WRITE_BUFFER, CL_FALSE, CL_INVALID_OPERATION, CL_INVALID_VALUE,
+    CL_MEM_HOST_NO_ACCESS, CL_MEM_HOST_READ_ONLY, CL_MEM_HOST_WRITE_ONLY, cl_bool, cl_command_queue, cl_event, cl_int,
+    cl_mem, cl_uint,
 };
 
 use ropeway_client::region::Region;
 use ropeway_client::transfer::Part;
 
-use super::order::{Request, buffer_for, check_alignment, check_region, find_buffer};
+use super::copies;
+use super::order::{Request, buffer_for, check_region};
 use crate::handle::Handle;
 use crate::objects::{Memory, Queue};
 use crate::{guard, host};
@@ -103,25 +104,9 @@ pub unsafe extern "C" fn clEnqueueCopyBuffer(
 ) -> cl_int {
     guard::status("clEnqueueCopyBuffer", || {
         let queue = Handle::<Queue>::find(queue)?;
-        let source = find_buffer(source)?;
-        let target = find_buffer(target)?;
-        // CL_INVALID_CONTEXT if the contexts of the queue and of the buffers are not the same.
-        if source.context != queue.context || target.context != queue.context {
-            return Err(CL_INVALID_CONTEXT);
-        }
-        check_alignment(&queue.device, &source)?;
-        check_alignment(&queue.device, &target)?;
+        let (source, target) = copies::copy(&queue, (source, target), (source_offset, target_offset), size)?;
         // SAFETY: the caller's promise.
         let request = unsafe { Request::read(&queue, num_events, wait_list, event)? };
-        // CL_INVALID_VALUE if either region is out of bounds.
-        check_region(&source, source_offset, size)?;
-        check_region(&target, target_offset, size)?;
-        // CL_MEM_COPY_OVERLAP if both are the same buffer or sub-buffer object and the regions overlap, or if they are different
-        // sub-buffers of the same associated buffer object and they overlap.
-        let (from, to) = (source.client.offset() + source_offset, target.client.offset() + target_offset);
-        if source.client.storage_id() == target.client.storage_id() && from.abs_diff(to) < size {
-            return Err(CL_MEM_COPY_OVERLAP);
-        }
         request.run(&queue, |order| {
             let (source, target) = ((&*source.client, source_offset), (&*target.client, target_offset));
             queue.client.enqueue_copy(source, target, size, order)
@@ -141,25 +126,13 @@ pub unsafe extern "C" fn clEnqueueFillBuffer(
     wait_list: *const cl_event,
     event: *mut cl_event,
 ) -> cl_int {
-    /// The largest type of OpenCL C, double16 and long16.
-    const MAX_PATTERN: usize = 128;
     guard::status("clEnqueueFillBuffer", || {
         let queue = Handle::<Queue>::find(queue)?;
-        let buffer = buffer_for(&queue, buffer)?;
-        // CL_INVALID_VALUE if the region is out of bounds.
-        check_region(&buffer, offset, size)?;
-        // CL_INVALID_VALUE if pattern is NULL, or if pattern_size is not one of 1, 2, 4, ... 128.
-        if pattern.is_null() || !pattern_size.is_power_of_two() || pattern_size > MAX_PATTERN {
-            return Err(CL_INVALID_VALUE);
-        }
-        // CL_INVALID_VALUE if offset and size are not a multiple of pattern_size.
-        if !offset.is_multiple_of(pattern_size) || !size.is_multiple_of(pattern_size) {
-            return Err(CL_INVALID_VALUE);
-        }
+        let buffer = copies::fill(&queue, buffer, offset, size)?;
+        // SAFETY: the caller's promise.
+        let pattern = unsafe { copies::pattern(pattern, pattern_size, (offset, size))? };
         // SAFETY: the caller's promise.
         let request = unsafe { Request::read(&queue, num_events, wait_list, event)? };
-        // SAFETY: the caller's promise; not null.
-        let pattern = unsafe { std::slice::from_raw_parts(pattern.cast::<u8>(), pattern_size) };
         request.run(&queue, |order| queue.client.enqueue_fill(&buffer.client, pattern, offset, size, order))
     })
 }

@@ -3,37 +3,15 @@
 use std::ffi::c_void;
 
 use ropeway_abi::{
-    CL_INVALID_CONTEXT, CL_INVALID_OPERATION, CL_INVALID_VALUE, CL_MEM_COPY_OVERLAP, cl_command_buffer_khr,
-    cl_command_properties_khr, cl_command_queue, cl_int, cl_mem, cl_mutable_command_khr, cl_sync_point_khr, cl_uint,
+    CL_INVALID_OPERATION, CL_INVALID_VALUE, CL_MEM_COPY_OVERLAP, cl_command_buffer_khr, cl_command_properties_khr,
+    cl_command_queue, cl_int, cl_mem, cl_mutable_command_khr, cl_sync_point_khr, cl_uint,
 };
 
 use super::record::Recording;
-use crate::api::order::{buffer_for, check_region, find_buffer};
+use crate::api::copies;
 use crate::api::rect::Copy;
 use crate::api::svm::{region_of, supports};
 use crate::guard;
-
-/// The largest type of OpenCL C, double16 and long16.
-const MAX_PATTERN: usize = 128;
-
-/// The bytes of a fill's pattern.
-///
-/// # Errors
-/// CL_INVALID_VALUE if pattern is NULL, or if pattern_size is not one of 1, 2, 4, ... 128, or if offset and size are not a
-/// multiple of it.
-///
-/// # Safety
-/// `pattern` is null or valid for reads of `len` bytes, for as long as the call lasts.
-unsafe fn read_pattern<'a>(pattern: *const c_void, len: usize, offset: usize, size: usize) -> Result<&'a [u8], cl_int> {
-    if pattern.is_null() || !len.is_power_of_two() || len > MAX_PATTERN {
-        return Err(CL_INVALID_VALUE);
-    }
-    if !offset.is_multiple_of(len) || !size.is_multiple_of(len) {
-        return Err(CL_INVALID_VALUE);
-    }
-    // SAFETY: the caller's promise; not null.
-    Ok(unsafe { std::slice::from_raw_parts(pattern.cast::<u8>(), len) })
-}
 
 /// clCommandCopyBufferKHR.
 pub unsafe extern "C" fn clCommandCopyBufferKHR(
@@ -56,16 +34,8 @@ pub unsafe extern "C" fn clCommandCopyBufferKHR(
         let recording =
             unsafe { Recording::begin(command_buffer, command_queue, properties, waits, sync_point, mutable_handle)? };
         // Errors as of clEnqueueCopyBuffer.
-        let (source, target) = (find_buffer(source)?, find_buffer(target)?);
-        let context = &recording.queue().context;
-        if source.context != *context || target.context != *context {
-            return Err(CL_INVALID_CONTEXT);
-        }
-        check_region(&source, source_offset, size)?;
-        check_region(&target, target_offset, size)?;
-        if source == target && source_offset.abs_diff(target_offset) < size {
-            return Err(CL_MEM_COPY_OVERLAP);
-        }
+        let offsets = (source_offset, target_offset);
+        let (source, target) = copies::copy(recording.queue(), (source, target), offsets, size)?;
         recording.end(|commands, waits| {
             commands.record_copy((&source.client, source_offset), (&target.client, target_offset), size, waits)
         })
@@ -128,10 +98,9 @@ pub unsafe extern "C" fn clCommandFillBufferKHR(
         let recording =
             unsafe { Recording::begin(command_buffer, command_queue, properties, waits, sync_point, mutable_handle)? };
         // Errors as of clEnqueueFillBuffer.
-        let buffer = buffer_for(recording.queue(), buffer)?;
-        check_region(&buffer, offset, size)?;
+        let buffer = copies::fill(recording.queue(), buffer, offset, size)?;
         // SAFETY: the caller's promise.
-        let pattern = unsafe { read_pattern(pattern, pattern_size, offset, size)? };
+        let pattern = unsafe { copies::pattern(pattern, pattern_size, (offset, size))? };
         recording.end(|commands, waits| commands.record_fill(&buffer.client, pattern, offset, size, waits))
     })
 }
@@ -197,48 +166,8 @@ pub unsafe extern "C" fn clCommandSVMMemFillKHR(
         }
         // Errors as of clEnqueueSVMMemFill.
         // SAFETY: the caller's promise.
-        let pattern = unsafe { read_pattern(pattern, pattern_size, svm_ptr.addr(), size)? };
+        let pattern = unsafe { copies::pattern(pattern, pattern_size, (svm_ptr.addr(), size))? };
         let region = region_of(recording.queue(), svm_ptr, size)?;
         recording.end(|commands, waits| commands.record_svm_fill(&region, pattern, size, waits))
     })
-}
-
-/// Functions whose ordinary commands are not recorded yet: arguments that they all have are checked, then they are refused.
-macro_rules! refused {
-    ($($name:ident ($($arg:ident: $type:ty),*);)*) => {$(
-        #[doc = concat!(stringify!($name), ".")]
-        pub unsafe extern "C" fn $name(
-            command_buffer: cl_command_buffer_khr,
-            command_queue: cl_command_queue,
-            properties: *const cl_command_properties_khr,
-            $($arg: $type,)*
-            num_sync_points: cl_uint,
-            wait_list: *const cl_sync_point_khr,
-            sync_point: *mut cl_sync_point_khr,
-            mutable_handle: *mut cl_mutable_command_khr,
-        ) -> cl_int {
-            guard::status(stringify!($name), || {
-                let waits = (num_sync_points, wait_list);
-                // SAFETY: the caller's promise.
-                let _recording = unsafe {
-                    Recording::begin(command_buffer, command_queue, properties, waits, sync_point, mutable_handle)?
-                };
-                Err::<(), _>(CL_INVALID_OPERATION)
-            })
-        }
-    )*};
-}
-
-refused! {
-    clCommandCopyBufferToImageKHR(
-        _source: cl_mem, _target: cl_mem, _offset: usize, _origin: *const usize, _region: *const usize
-    );
-    clCommandCopyImageKHR(
-        _source: cl_mem, _target: cl_mem, _source_origin: *const usize, _target_origin: *const usize,
-        _region: *const usize
-    );
-    clCommandCopyImageToBufferKHR(
-        _source: cl_mem, _target: cl_mem, _origin: *const usize, _region: *const usize, _offset: usize
-    );
-    clCommandFillImageKHR(_image: cl_mem, _color: *const c_void, _origin: *const usize, _region: *const usize);
 }

@@ -1,6 +1,7 @@
 //! Command buffers (cl_khr_command_buffer 0.9.8): made of ordinary commands at the server, so there for every device that can clone
 //! kernels, whatever its own implementation has.
 
+mod image;
 mod memory;
 mod object;
 mod record;
@@ -66,11 +67,11 @@ functions! {
     record::clCommandNDRangeKernelKHR,
     memory::clCommandCopyBufferKHR,
     memory::clCommandCopyBufferRectKHR,
-    memory::clCommandCopyBufferToImageKHR,
-    memory::clCommandCopyImageKHR,
-    memory::clCommandCopyImageToBufferKHR,
+    image::clCommandCopyBufferToImageKHR,
+    image::clCommandCopyImageKHR,
+    image::clCommandCopyImageToBufferKHR,
     memory::clCommandFillBufferKHR,
-    memory::clCommandFillImageKHR,
+    image::clCommandFillImageKHR,
     memory::clCommandSVMMemcpyKHR,
     memory::clCommandSVMMemFillKHR,
 }
