@@ -150,6 +150,9 @@ impl Expansion<'_> {
         if let Some((_, text)) = self.headers.iter().find(|(known, _)| *known == name) {
             return Some((name.into(), text.to_vec()));
         }
+        if Path::new(name).is_absolute() {
+            return Some((name.into(), (self.read)(Path::new(name))?));
+        }
         let beside = from.and_then(Path::parent).filter(|_| quoted);
         let places = beside.into_iter().chain(self.folders.iter().map(PathBuf::as_path));
         places.map(|folder| folder.join(name)).find_map(|path| Some(((self.read)(&path)?, path))).map(|(t, p)| (p, t))
@@ -280,6 +283,12 @@ mod tests {
     fn a_header_of_the_applications_own_needs_no_file() {
         let text = expanded("#include <own/given.h>\n", "-I /i").unwrap();
         assert!(text.contains("int given;") && text.contains("int b;"), "{text}");
+    }
+
+    #[test]
+    fn a_header_with_its_whole_path_needs_no_folder() {
+        let text = expanded("#include \"/j/sub/c.h\"\n", "").unwrap();
+        assert!(text.contains("int d;"), "{text}");
     }
 
     #[test]

@@ -4,17 +4,17 @@ mod build;
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
 
-use ropeway_abi::{CL_INVALID_PROGRAM_EXECUTABLE, CL_OUT_OF_RESOURCES};
+use ropeway_abi::{CL_INVALID_VALUE, CL_OUT_OF_RESOURCES};
 use ropeway_protocol::content::ContentHash;
 use ropeway_protocol::ids::{ProgramId, TransferId};
-use ropeway_protocol::limits::CHUNK;
+use ropeway_protocol::limits::{CHUNK, MAX_CONTENT};
 use ropeway_protocol::messages::{
     CreateProgramWithBinary, CreateProgramWithBuiltInKernels, CreateProgramWithIl, CreateProgramWithSource,
-    ProgramBinary, PutContent, ReleaseProgram, SetSpecializationConstant,
+    ProgramBinary, ProgramBinarySize, PutContent, ReleaseProgram, SetSpecializationConstant,
 };
-use ropeway_protocol::types::{BinaryFor, BinaryReply, BuildReply};
+use ropeway_protocol::types::{BinaryFor, BinaryReply, BuildReply, DeviceBuild};
 
 pub use build::{Build, Pending, Step};
 
@@ -38,6 +38,16 @@ pub struct Program {
     /// Whether the server has made it: a link makes its program.
     made: AtomicBool,
     on_release: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
+    /// What is said of the binaries that it was made of, for each of its devices.
+    loaded: OnceLock<Vec<DeviceBuild>>,
+}
+
+/// What came of making a program of contents.
+struct Loaded {
+    status: Status,
+    /// The status of each of the contents.
+    each: Vec<Status>,
+    devices: Vec<DeviceBuild>,
 }
 
 /// What a program was made of.
@@ -108,12 +118,15 @@ impl Program {
         let create = CreateProgramWithBinary { program: id, context: context.id(), binaries: named.collect() };
         match connection.load(&contents, || connection.call(&create)) {
             Err(status) => (Err(status), vec![0; binaries.len()]),
-            Ok((0, each)) => {
+            Ok(Loaded { status: 0, each, devices: loaded }) => {
                 let devices = binaries.iter().map(|(device, _)| Arc::clone(device)).collect();
                 let origin = Origin::Binaries(binaries.iter().map(|(_, binary)| Arc::from(*binary)).collect());
-                (Ok(Self::new(Sent { id, text: None }, context, devices, origin)), each)
+                let program = Self::new(Sent { id, text: None }, context, devices, origin);
+                // It was made just now, so this is the first time.
+                let _ = program.loaded.set(loaded);
+                (Ok(program), each)
             }
-            Ok((status, each)) => {
+            Ok(Loaded { status, each, .. }) => {
                 // What came to nothing still has its name there.
                 let _ = connection.post(&ReleaseProgram { program: id });
                 (Err(status), each)
@@ -130,7 +143,7 @@ impl Program {
         let id = ProgramId(connection.new_id());
         let hash = ContentHash::of(&il);
         let create = CreateProgramWithIl { program: id, context: context.id(), il: hash };
-        let (status, _) = connection.load(&[(hash, &il)], || connection.call(&create))?;
+        let Loaded { status, .. } = connection.load(&[(hash, &il)], || connection.call(&create))?;
         let program =
             Self::new(Sent { id, text: None }, context, context.devices().to_vec(), Origin::Il(Arc::from(il)));
         if status == 0 { Ok(program) } else { Err(status) }
@@ -167,6 +180,7 @@ impl Program {
             ended: Condvar::new(),
             kernels: AtomicUsize::new(0),
             on_release: Mutex::default(),
+            loaded: OnceLock::new(),
         })
     }
 
@@ -236,9 +250,18 @@ impl Program {
     }
 
     /// Bytes of [`Self::binary`]: what was built, else what was given, else 0.
-    pub fn binary_size(&self, device: &Arc<Device>) -> usize {
-        let built = lock(&self.state).build.as_ref().and_then(|build| Some(build.for_device(device)?.binary_size));
-        built.map_or_else(|| self.given_binary(device).map_or(0, <[u8]>::len), |size| size as usize)
+    ///
+    /// # Errors
+    /// [`crate::SERVER_LOST`].
+    pub fn binary_size(&self, device: &Arc<Device>) -> Result<usize> {
+        match self.build_state().filter(|build| build.for_device(device).is_some()) {
+            None => Ok(self.given_binary(device).map_or(0, <[u8]>::len)),
+            // Not told with the build: some implementations compile for it.
+            Some(build) => build.binary_size(device, || {
+                let ask = ProgramBinarySize { program: self.id(), device: device.index() };
+                usize::try_from(self.connection().call(&ask)?).map_err(|_| CL_OUT_OF_RESOURCES)
+            }),
+        }
     }
 
     /// The binary for a device that it is built for, or was made with; empty where there is none.
@@ -246,9 +269,14 @@ impl Program {
     /// # Errors
     /// What the native calls returned, [`crate::SERVER_LOST`].
     pub fn binary(&self, device: &Arc<Device>) -> Result<Vec<u8>> {
-        let built = lock(&self.state).build.as_ref().and_then(|build| Some(build.for_device(device)?.binary_size));
-        let Some(size) = built else { return Ok(self.given_binary(device).unwrap_or_default().to_vec()) };
-        let size = usize::try_from(size).map_err(|_| CL_INVALID_PROGRAM_EXECUTABLE)?;
+        if self.build_state().is_none_or(|build| build.for_device(device).is_none()) {
+            return Ok(self.given_binary(device).unwrap_or_default().to_vec());
+        }
+        let size = self.binary_size(device)?;
+        // It is memory that is taken on the server's word.
+        if size > MAX_CONTENT {
+            return Err(CL_OUT_OF_RESOURCES);
+        }
         if size == 0 {
             return Ok(Vec::new());
         }
@@ -261,8 +289,11 @@ impl Program {
             Incoming::new(Box::new(Collected(Arc::clone(&bytes), vec![0; size])), Arc::clone(&ticket)),
         );
         let asked = connection.call(&ProgramBinary { program: self.id(), device: device.index(), transfer: id });
-        if let Err(status) = asked {
-            connection.transfer_failed(id, status);
+        match asked {
+            Ok(length) if length == size as u64 => {}
+            // It has become another one since it was asked how long it is.
+            Ok(_) => connection.transfer_failed(id, CL_INVALID_VALUE),
+            Err(status) => connection.transfer_failed(id, status),
         }
         match connection.wait(|| ticket.ended())? {
             0 => Ok(std::mem::take(&mut lock(&bytes))),
@@ -311,14 +342,10 @@ impl Drop for Collected {
 
 impl Connection {
     /// Has the server make something of contents, which are sent where it lacks them; its status, and that of each.
-    fn load(
-        &self,
-        contents: &[(ContentHash, &[u8])],
-        ask: impl Fn() -> Result<BinaryReply>,
-    ) -> Result<(Status, Vec<Status>)> {
+    fn load(&self, contents: &[(ContentHash, &[u8])], ask: impl Fn() -> Result<BinaryReply>) -> Result<Loaded> {
         for _ in 0..2 {
             match ask()? {
-                BinaryReply::Loaded { status, each } => return Ok((status, each)),
+                BinaryReply::Loaded { status, each, devices } => return Ok(Loaded { status, each, devices }),
                 BinaryReply::NeedContent(hashes) => {
                     let hashes: HashSet<_> = hashes.into_iter().collect();
                     for (hash, content) in contents.iter().filter(|(hash, _)| hashes.contains(hash)) {

@@ -232,8 +232,6 @@ pub struct DeviceBuild {
     pub binary_type: u32,
     /// CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE, in bytes.
     pub global_variables: u64,
-    /// CL_PROGRAM_BINARY_SIZES' entry for this device, in bytes.
-    pub binary_size: u64,
 }
 
 /// All that can be asked about a kernel (clGetKernelInfo, clGetKernelArgInfo, clGetKernelWorkGroupInfo).
@@ -323,6 +321,8 @@ pub enum BinaryReply {
         status: Status,
         /// CL_SUCCESS or CL_INVALID_BINARY for each binary.
         each: Vec<Status>,
+        /// What clGetProgramBuildInfo says before it is built, for the device of each binary.
+        devices: Vec<DeviceBuild>,
     },
 }
 

@@ -27,14 +27,14 @@ pub enum Step {
     Compile,
 }
 
-/// Builds a program for `devices` (all of its context's where empty), or says what contents are missing.
+/// Builds a program for these devices, which are all of its own or not, or says what contents are missing.
 ///
 /// # Errors
 /// What making the native program came to; a build that fails is no error but described in the reply.
 pub fn build(
     common: &Common,
     program: &Program,
-    devices: &[(u32, Device)],
+    (devices, all): (&[(u32, Device)], bool),
     step: Step,
     options: &str,
 ) -> Result<BuildReply, Status> {
@@ -52,8 +52,8 @@ pub fn build(
         state.native = Some(native::Program::from_source(context, &source_text));
     }
     let native = state.native.as_ref().ok_or(cl::CL_INVALID_PROGRAM)?.as_ref().map_err(|status| *status)?;
-    let devices = if devices.is_empty() { &program.context.devices } else { devices };
-    let native_devices: Vec<_> = devices.iter().map(|(_, device)| *device).collect();
+    let named = if all { &[] } else { devices };
+    let native_devices: Vec<_> = named.iter().map(|(_, device)| *device).collect();
     let built = match step {
         Step::Build => native.build(&native_devices, options),
         Step::Compile => native.compile(&native_devices, options),
@@ -88,7 +88,7 @@ pub fn load_il(common: &Common, program: &Program, il: ContentHash) -> Result<Bi
     let native = native::Program::from_il(context, device, &content);
     let status = native.as_ref().err().copied().unwrap_or(cl::CL_SUCCESS);
     lock(&program.state).native = Some(native);
-    Ok(BinaryReply::Loaded { status, each: Vec::new() })
+    Ok(BinaryReply::Loaded { status, each: Vec::new(), devices: Vec::new() })
 }
 
 /// Makes `program` of compiled ones.
@@ -97,13 +97,13 @@ pub fn load_il(common: &Common, program: &Program, il: ContentHash) -> Result<Bi
 /// There is no native program to describe.
 pub fn link(
     program: &Program,
-    devices: &[(u32, Device)],
+    (devices, all): (&[(u32, Device)], bool),
     inputs: &[Arc<Program>],
     options: &str,
 ) -> Result<BuildReply, Status> {
     let context = program.context.native.as_ref().map_err(|status| *status)?;
-    let devices = if devices.is_empty() { &program.context.devices } else { devices };
-    let native_devices: Vec<_> = devices.iter().map(|(_, device)| *device).collect();
+    let named = if all { &[] } else { devices };
+    let native_devices: Vec<_> = named.iter().map(|(_, device)| *device).collect();
     // A program may be given twice, and two links may share theirs: each is locked once, all in the same order.
     let mut distinct: Vec<_> = inputs.iter().collect();
     distinct.sort_by_key(|input| Arc::as_ptr(input));
@@ -127,11 +127,7 @@ pub fn link(
 fn describe(state: &mut ProgramState, devices: &[(u32, Device)], status: Status) -> Result<BuildReply, Status> {
     let ProgramState { native, kernels, .. } = state;
     let native = native.as_ref().ok_or(cl::CL_INVALID_PROGRAM)?.as_ref().map_err(|status| *status)?;
-    let infos = devices.iter().map(|(_, device)| {
-        let mut info = native.build_info(*device);
-        info.binary_size = native.binary_size(*device);
-        info
-    });
+    let infos = devices.iter().map(|(_, device)| native.build_info(*device));
     let mut built = Built { status, devices: infos.collect(), ..Built::default() };
     if status == cl::CL_SUCCESS {
         built.has_constructors = native.flag(cl::CL_PROGRAM_SCOPE_GLOBAL_CTORS_PRESENT);
@@ -179,7 +175,11 @@ pub fn load(common: &Common, program: &Program, binaries: &[(BinaryFor, Device)]
             (status, each)
         }
     };
-    Ok(BinaryReply::Loaded { status, each })
+    let devices = match &state.native {
+        Some(Ok(native)) => binaries.iter().map(|(_, device)| native.build_info(*device)).collect(),
+        _ => Vec::new(),
+    };
+    Ok(BinaryReply::Loaded { status, each, devices })
 }
 
 /// Answers with the length of the binary for `device`, then sends it.

@@ -135,6 +135,10 @@ impl Serve for Session {
         self.link(m, call)
     }
 
+    fn program_binary_size(&mut self, m: ProgramBinarySize, call: CallId<u64>) -> Result<(), End> {
+        self.tell_binary_size(m, call)
+    }
+
     fn program_binary(&mut self, m: ProgramBinary, call: CallId<u64>) -> Result<(), End> {
         self.send_program_binary(m, call)
     }

@@ -158,6 +158,7 @@ impl Serve for Echo {
         build_program BuildProgram<'a> -> ropeway_protocol::types::BuildReply,
         compile_program CompileProgram<'a> -> ropeway_protocol::types::BuildReply,
         link_program LinkProgram<'a> -> ropeway_protocol::types::BuildReply,
+        program_binary_size ProgramBinarySize -> u64,
         program_binary ProgramBinary -> u64,
         device_timer DeviceTimer -> u64,
         create_sub_devices CreateSubDevices -> ropeway_protocol::types::SubDevices,

@@ -108,7 +108,7 @@ pub const MESSAGES: &[Generator] = generators! { ropeway_protocol::MESSAGES:
     post CreateContext, post ReleaseContext, post CreateQueue, post ReleaseQueue, post Flush,
     call CreateSubDevices, post ReleaseSubDevice, call GetDeviceInfo,
     post CreateBuffer, post ReleaseMemory,
-    post CreateProgramWithSource, call CreateProgramWithBinary, post PutContent, call BuildProgram, call ProgramBinary,
+    post CreateProgramWithSource, call CreateProgramWithBinary, post PutContent, call BuildProgram, call ProgramBinarySize, call ProgramBinary,
     call CompileProgram, call LinkProgram,
     post ReleaseProgram, post CreateKernel, post SetKernelArg, post ReleaseKernel,
     call CreateProgramWithIl, call SetSpecializationConstant, call CreateProgramWithBuiltInKernels, post CloneKernel,

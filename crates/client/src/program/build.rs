@@ -1,7 +1,8 @@
 //! Builds, compilations and links: what is asked of the server, and what came of it.
 
+use std::collections::HashMap;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ropeway_abi::{
     CL_BUILD_ERROR, CL_BUILD_SUCCESS, CL_INVALID_OPERATION, CL_OUT_OF_RESOURCES,
@@ -23,6 +24,8 @@ use crate::{Result, Status};
 pub struct Build {
     devices: Vec<Arc<Device>>,
     built: Built,
+    /// Lengths of the binaries, as far as they were asked for, by the devices' indices.
+    binary_sizes: Mutex<HashMap<u32, usize>>,
 }
 
 /// How a program is translated.
@@ -41,6 +44,8 @@ pub enum Step {
 pub struct Pending {
     program: Arc<Program>,
     devices: Vec<Arc<Device>>,
+    /// Whether the application named no devices, and so means all of the program's.
+    all: bool,
     options: String,
     step: Step,
     /// The source with all that it includes, as it was when the application asked.
@@ -74,6 +79,13 @@ impl Program {
         state.build.clone()
     }
 
+    /// What clGetProgramBuildInfo says of a device: of what was built for it, or of the binary that the program was made with.
+    pub fn build_info(&self, device: &Arc<Device>) -> Option<DeviceBuild> {
+        let built = self.build_state().and_then(|build| build.for_device(device).cloned());
+        let at = || self.devices.iter().position(|one| Arc::ptr_eq(one, device));
+        built.or_else(|| self.loaded.get()?.get(at()?).cloned())
+    }
+
     /// Whether a build for any device is under way.
     pub fn is_building(&self) -> bool {
         lock(&self.state).building.is_some()
@@ -85,12 +97,14 @@ impl Program {
         state.building.as_ref().is_some_and(|devices| devices.iter().any(|one| Arc::ptr_eq(one, device)))
     }
 
-    /// Takes note of a build that is about to be carried out by [`Pending::run`], on whatever thread. The files that the
-    /// source includes are read now.
+    /// Takes note of a build for `devices` (`None`: all of the program's) that is about to be carried out by
+    /// [`Pending::run`], on whatever thread. The files that the source includes are read now.
     ///
     /// # Errors
     /// CL_INVALID_OPERATION while another one is under way.
-    pub fn begin(self: &Arc<Self>, devices: Vec<Arc<Device>>, options: String, step: Step) -> Result<Pending> {
+    pub fn begin(self: &Arc<Self>, devices: Option<Vec<Arc<Device>>>, options: String, step: Step) -> Result<Pending> {
+        let all = devices.is_none();
+        let devices = devices.unwrap_or_else(|| self.devices.clone());
         let State { building, build, options: last } = &mut *lock(&self.state);
         if building.is_some() {
             return Err(CL_INVALID_OPERATION);
@@ -104,7 +118,7 @@ impl Program {
             (Origin::Source(source), _) => Some(expanded(source, &options, &[])),
             _ => None,
         };
-        Ok(Pending { program: Arc::clone(self), devices, options, step, text, ended: false })
+        Ok(Pending { program: Arc::clone(self), devices, all, options, step, text, ended: false })
     }
 
     /// Sees to it that the server compiles this text.
@@ -162,16 +176,16 @@ impl Pending {
 
     fn ask(&self, sent: &Sent) -> Result<BuildReply> {
         let (connection, program) = (self.program.connection(), sent.id);
-        let (devices, options) = (indices(&self.devices), self.options.as_str());
+        let (devices, all, options) = (indices(&self.devices), self.all, self.options.as_str());
         match &self.step {
-            Step::Build => connection.call(&BuildProgram { program, devices, options }),
-            Step::Compile(_) => connection.call(&CompileProgram { program, devices, options }),
+            Step::Build => connection.call(&BuildProgram { program, devices, all, options }),
+            Step::Compile(_) => connection.call(&CompileProgram { program, devices, all, options }),
             Step::Link(inputs) => {
                 let inputs = inputs.iter().map(|input| input.id()).collect();
                 // From here on the server has a program of this name.
                 self.program.made.store(true, Ordering::Release);
                 let context = self.program.context.id();
-                connection.call(&LinkProgram { program, context, devices, inputs, options })
+                connection.call(&LinkProgram { program, context, devices, all, inputs, options })
             }
         }
     }
@@ -208,7 +222,7 @@ impl Drop for Pending {
 
 impl Build {
     pub(super) fn new(devices: Vec<Arc<Device>>, built: Built) -> Self {
-        Self { devices, built }
+        Self { devices, built, binary_sizes: Mutex::default() }
     }
 
     /// The devices it was for.
@@ -223,6 +237,16 @@ impl Build {
     /// What came of it on a device, if it was for that one.
     pub fn for_device(&self, device: &Arc<Device>) -> Option<&DeviceBuild> {
         self.built.devices.get(self.position(device)?)
+    }
+
+    /// The length of the binary for a device, which `ask` finds out where it is not known.
+    pub(super) fn binary_size(&self, device: &Device, ask: impl FnOnce() -> Result<usize>) -> Result<usize> {
+        if let Some(size) = lock(&self.binary_sizes).get(&device.index()) {
+            return Ok(*size);
+        }
+        let size = ask()?;
+        lock(&self.binary_sizes).insert(device.index(), size);
+        Ok(size)
     }
 
     /// Whether some device has something to run.
@@ -268,7 +292,7 @@ impl Build {
             kernels: kernels.collect(),
             ..self.built
         };
-        Some(Self { devices: kept.iter().map(|&at| Arc::clone(&self.devices[at])).collect(), built })
+        Some(Self::new(kept.iter().map(|&at| Arc::clone(&self.devices[at])).collect(), built))
     }
 
     /// This and what was built before for other devices.

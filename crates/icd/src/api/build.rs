@@ -13,7 +13,7 @@ use super::program::{clients_of, devices_of};
 use super::{Callback, both_or_neither, put};
 use crate::guard;
 use crate::handle::{self, Handle};
-use crate::objects::{Context, Platform, Program};
+use crate::objects::{Context, Device, Platform, Program};
 
 type Notify = unsafe extern "C" fn(cl_program, *mut c_void);
 
@@ -39,6 +39,11 @@ unsafe fn text_or_empty(text: *const c_char) -> String {
     }
     // SAFETY: the caller's promise; not null.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}
+
+/// The devices that the application named, if it named any.
+fn named(devices: &[Handle<Device>]) -> Option<Vec<Arc<ropeway_client::system::Device>>> {
+    (!devices.is_empty()).then(|| clients_of(devices))
 }
 
 /// Carries out a build: now, or on a thread of its own where somebody listens for its end. What came of it, where that is
@@ -82,7 +87,7 @@ pub unsafe extern "C" fn clBuildProgram(
         // SAFETY: the caller's promise.
         let list = unsafe { both_or_neither(num_devices, device_list)? };
         let listener = listener(pfn_notify, user_data)?;
-        let devices = if list.is_empty() { program.devices.clone() } else { devices_of(&program.devices, list)? };
+        let devices = devices_of(&program.devices, list)?;
         // CL_INVALID_OPERATION if there are kernel objects attached to program, or if a build by a previous call has not
         // completed.
         if program.client.attached_kernels() > 0 {
@@ -90,7 +95,7 @@ pub unsafe extern "C" fn clBuildProgram(
         }
         // SAFETY: the caller's promise.
         let options = unsafe { text_or_empty(options) };
-        let pending = program.client.begin(clients_of(&devices), options, Step::Build)?;
+        let pending = program.client.begin(named(&devices), options, Step::Build)?;
         carry_out(&program, pending, listener).and_then(outcome)
     })
 }
@@ -120,7 +125,7 @@ pub unsafe extern "C" fn clCompileProgram(
             )
         };
         let listener = listener(pfn_notify, user_data)?;
-        let devices = if list.is_empty() { program.devices.clone() } else { devices_of(&program.devices, list)? };
+        let devices = devices_of(&program.devices, list)?;
         // CL_INVALID_OPERATION if program has no source or intermediate language, if there are kernel objects attached to
         // program, or if a build by a previous call has not completed.
         let compiles = matches!(program.client.origin(), Origin::Source(_) | Origin::Il(_));
@@ -135,7 +140,7 @@ pub unsafe extern "C" fn clCompileProgram(
         }
         // SAFETY: the caller's promise.
         let options = unsafe { text_or_empty(options) };
-        let pending = program.client.begin(clients_of(&devices), options, Step::Compile(headers))?;
+        let pending = program.client.begin(named(&devices), options, Step::Compile(headers))?;
         carry_out(&program, pending, listener).and_then(outcome)
     })
 }
@@ -165,7 +170,7 @@ pub unsafe extern "C" fn clLinkProgram(
                 return Err(CL_INVALID_VALUE);
             }
             let listener = listener(pfn_notify, user_data)?;
-            let devices = if list.is_empty() { context.devices.clone() } else { devices_of(&context.devices, list)? };
+            let wanted = devices_of(&context.devices, list)?;
             let mut inputs = Vec::with_capacity(programs.len());
             for &program in programs {
                 // CL_INVALID_PROGRAM if a program in input_programs is not a valid program object.
@@ -180,9 +185,9 @@ pub unsafe extern "C" fn clLinkProgram(
                 }
                 inputs.push(Arc::clone(&input.client));
             }
-            let clients = clients_of(&devices);
-            let client = program::Program::to_link(&context.client, &clients);
-            let pending = client.begin(clients, text_or_empty(options), Step::Link(inputs))?;
+            let devices = if wanted.is_empty() { context.devices.clone() } else { wanted.clone() };
+            let client = program::Program::to_link(&context.client, &clients_of(&devices));
+            let pending = client.begin(named(&wanted), text_or_empty(options), Step::Link(inputs))?;
             let program = Handle::new(&context, Program { client, context: context.clone(), devices })?;
             // The application's before its callback may run.
             let made = program.clone().give();

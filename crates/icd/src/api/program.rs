@@ -13,7 +13,7 @@ use ropeway_abi::{
     CL_PROGRAM_SCOPE_GLOBAL_DTORS_PRESENT, CL_PROGRAM_SOURCE, cl_context, cl_device_id, cl_int, cl_program,
     cl_program_build_info, cl_program_info, cl_uint,
 };
-use ropeway_client::program::{self, Build, Origin};
+use ropeway_client::program::{self, Origin};
 
 use super::loader::text;
 use super::{Callback, Raw};
@@ -263,7 +263,7 @@ fn answer(program: &Handle<Program>, name: cl_program_info, info: Info) -> Resul
         CL_PROGRAM_SOURCE => info.bytes(&[program.client.source(), b"\0"].concat()),
         CL_PROGRAM_BINARY_SIZES => {
             let size = |device: &Handle<Device>| program.client.binary_size(&device.client);
-            info.slice(&program.devices.iter().map(size).collect::<Vec<_>>())
+            info.slice(&program.devices.iter().map(size).collect::<Result<Vec<_>, _>>()?)
         }
         CL_PROGRAM_BINARIES => write_binaries(program, info),
         CL_PROGRAM_NUM_KERNELS => info.value(executable()?.kernels().len()),
@@ -292,7 +292,7 @@ fn answer(program: &Handle<Program>, name: cl_program_info, info: Info) -> Resul
 fn write_binaries(program: &Program, info: Info) -> Result<Answered, cl_int> {
     let (pointers, answered) = info.pointers(program.devices.len())?;
     for (device, pointer) in program.devices.iter().zip(pointers.into_iter().flatten()) {
-        let size = program.client.binary_size(&device.client);
+        let size = program.client.binary_size(&device.client)?;
         if pointer.is_null() || size == 0 {
             continue;
         }
@@ -328,13 +328,12 @@ fn build_answer(
     name: cl_program_build_info,
     info: Info,
 ) -> Result<Answered, cl_int> {
-    let state = program.client.build_state();
-    let build = state.as_deref().and_then(|state: &Build| state.for_device(&device.client));
+    let build = program.client.build_info(&device.client);
     match name {
         CL_PROGRAM_BUILD_STATUS if program.client.is_building_for(&device.client) => info.value(CL_BUILD_IN_PROGRESS),
         CL_PROGRAM_BUILD_STATUS => info.value(build.map_or(CL_BUILD_NONE, |build| build.status)),
         CL_PROGRAM_BUILD_OPTIONS => info.string(&program.client.options()),
-        CL_PROGRAM_BUILD_LOG => info.string(build.map_or("", |build| &build.log)),
+        CL_PROGRAM_BUILD_LOG => info.string(build.as_ref().map_or("", |build| &build.log)),
         CL_PROGRAM_BINARY_TYPE => info.value(build.map_or(CL_PROGRAM_BINARY_TYPE_NONE, |build| build.binary_type)),
         CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE => {
             info.value(build.map_or(0, |build| build.global_variables as usize))

@@ -132,7 +132,7 @@ impl Program {
         value.is_ok_and(|value| value != 0)
     }
 
-    /// clBuildProgram with exactly these options; returns when it is built.
+    /// clBuildProgram with exactly these options, for all devices of the program where none is given; returns when it is built.
     ///
     /// # Errors
     /// What the native call returned.
@@ -144,7 +144,7 @@ impl Program {
             (api().clBuildProgram)(
                 self.0,
                 devices.len() as u32,
-                devices.as_ptr(),
+                list(&devices),
                 options.as_ptr(),
                 None,
                 std::ptr::null_mut(),
@@ -164,7 +164,7 @@ impl Program {
             (api().clCompileProgram)(
                 self.0,
                 devices.len() as u32,
-                devices.as_ptr(),
+                list(&devices),
                 options.as_ptr(),
                 0,
                 std::ptr::null(),
@@ -194,7 +194,7 @@ impl Program {
             (api().clLinkProgram)(
                 context.0,
                 devices.len() as u32,
-                devices.as_ptr(),
+                list(&devices),
                 options.as_ptr(),
                 inputs.len() as u32,
                 inputs.as_ptr(),
@@ -224,7 +224,6 @@ impl Program {
             binary_type: info::value(ask(cl::CL_PROGRAM_BINARY_TYPE)).unwrap_or_default(),
             global_variables: info::value::<usize>(ask(cl::CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE))
                 .unwrap_or_default() as u64,
-            binary_size: 0,
         }
     }
 
@@ -301,6 +300,11 @@ impl Program {
         check(status)?;
         Ok(Kernel(kernel))
     }
+}
+
+/// A list of devices as the calls that build want it: null where it is empty, for all of the program's.
+fn list(devices: &[cl::cl_device_id]) -> *const cl::cl_device_id {
+    if devices.is_empty() { std::ptr::null() } else { devices.as_ptr() }
 }
 
 impl Drop for Program {
