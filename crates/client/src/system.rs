@@ -165,6 +165,12 @@ impl Device {
         self.part.as_ref().map(|part| &part.parent)
     }
 
+    /// Whether it is a part of one of these, and none of them itself.
+    pub(crate) fn is_part_of_any(self: &Arc<Self>, devices: &[Arc<Self>]) -> bool {
+        let among = |device: &Arc<Self>| devices.iter().any(|one| Arc::ptr_eq(one, device));
+        !among(self) && std::iter::successors(self.parent(), |device| device.parent()).any(among)
+    }
+
     /// Into how many parts `properties`, a list that ends with 0, divide it (clCreateSubDevices).
     ///
     /// # Errors

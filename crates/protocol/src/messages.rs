@@ -87,10 +87,10 @@ messages! {
     } -> BinaryReply;
     /// A piece of a source or binary that the server asked for: its `offset`, of `total` bytes in all.
     post 22 put_content: PutContent { hash: ContentHash, total: u64, offset: u64 } + tail;
-    /// Builds a program for these devices, or says which contents the server lacks. With `all` they are the program's, as the
-    /// application named none: the native call is given none either.
+    /// Builds a program and tells what came of it on these devices, or says which contents the server lacks. The first `named`
+    /// of them are those that the application named for the native call; with 0 it named none, and means all.
     call 23 build_program: BuildProgram<'a> {
-        program: ProgramId, devices: Vec<u32>, all: bool, options: &'a str,
+        program: ProgramId, devices: Vec<u32>, named: u32, options: &'a str,
     } -> BuildReply;
     /// The length in bytes of a built program's binary for one device; 0 where there is none.
     call 36 program_binary_size: ProgramBinarySize { program: ProgramId, device: u32 } -> u64;
@@ -105,11 +105,11 @@ messages! {
     post 27 set_kernel_arg: SetKernelArg<'a> { kernel: KernelId, index: u32, #[serde(borrow)] value: ArgValue<'a> };
     /// Compiles a program's source, to be linked later, or says which contents the server lacks (clCompileProgram).
     call 29 compile_program: CompileProgram<'a> {
-        program: ProgramId, devices: Vec<u32>, all: bool, options: &'a str,
+        program: ProgramId, devices: Vec<u32>, named: u32, options: &'a str,
     } -> BuildReply;
     /// Makes a program of compiled ones (clLinkProgram).
     call 30 link_program: LinkProgram<'a> {
-        program: ProgramId, context: ContextId, devices: Vec<u32>, all: bool, inputs: Vec<ProgramId>, options: &'a str,
+        program: ProgramId, context: ContextId, devices: Vec<u32>, named: u32, inputs: Vec<ProgramId>, options: &'a str,
     } -> BuildReply;
     /// Drops a kernel.
     post 28 release_kernel: ReleaseKernel { kernel: KernelId };

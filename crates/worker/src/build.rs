@@ -27,14 +27,15 @@ pub enum Step {
     Compile,
 }
 
-/// Builds a program for these devices, which are all of its own or not, or says what contents are missing.
+/// Builds a program for the first `named` of these devices, or for all of its own where that is 0, and describes what came of
+/// it on all of these; or says what contents are missing.
 ///
 /// # Errors
 /// What making the native program came to; a build that fails is no error but described in the reply.
 pub fn build(
     common: &Common,
     program: &Program,
-    (devices, all): (&[(u32, Device)], bool),
+    (devices, named): (&[(u32, Device)], usize),
     step: Step,
     options: &str,
 ) -> Result<BuildReply, Status> {
@@ -52,8 +53,7 @@ pub fn build(
         state.native = Some(native::Program::from_source(context, &source_text));
     }
     let native = state.native.as_ref().ok_or(cl::CL_INVALID_PROGRAM)?.as_ref().map_err(|status| *status)?;
-    let named = if all { &[] } else { devices };
-    let native_devices: Vec<_> = named.iter().map(|(_, device)| *device).collect();
+    let native_devices: Vec<_> = devices.iter().take(named).map(|(_, device)| *device).collect();
     let built = match step {
         Step::Build => native.build(&native_devices, options),
         Step::Compile => native.compile(&native_devices, options),
@@ -97,13 +97,12 @@ pub fn load_il(common: &Common, program: &Program, il: ContentHash) -> Result<Bi
 /// There is no native program to describe.
 pub fn link(
     program: &Program,
-    (devices, all): (&[(u32, Device)], bool),
+    (devices, named): (&[(u32, Device)], usize),
     inputs: &[Arc<Program>],
     options: &str,
 ) -> Result<BuildReply, Status> {
     let context = program.context.native.as_ref().map_err(|status| *status)?;
-    let named = if all { &[] } else { devices };
-    let native_devices: Vec<_> = named.iter().map(|(_, device)| *device).collect();
+    let native_devices: Vec<_> = devices.iter().take(named).map(|(_, device)| *device).collect();
     // A program may be given twice, and two links may share theirs: each is locked once, all in the same order.
     let mut distinct: Vec<_> = inputs.iter().collect();
     distinct.sort_by_key(|input| Arc::as_ptr(input));

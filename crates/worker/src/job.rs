@@ -33,9 +33,9 @@ pub enum Job {
     /// All bytes of a transfer have come: sees that they are in the buffer.
     Land(Arc<Gate>),
     /// Builds a program.
-    Build(Arc<Program>, (Vec<(u32, native::Device)>, bool), build::Step, String, CallId<BuildReply>),
+    Build(Arc<Program>, (Vec<(u32, native::Device)>, usize), build::Step, String, CallId<BuildReply>),
     /// Makes the first program of the others.
-    Link(Arc<Program>, (Vec<(u32, native::Device)>, bool), Vec<Arc<Program>>, String, CallId<BuildReply>),
+    Link(Arc<Program>, (Vec<(u32, native::Device)>, usize), Vec<Arc<Program>>, String, CallId<BuildReply>),
     /// Makes a program of binaries.
     Load(Arc<Program>, Vec<(BinaryFor, native::Device)>, CallId<BinaryReply>),
     /// Sends a program's binary.
@@ -68,12 +68,12 @@ impl Job {
             Self::Deliver(cell) => deliver(common, &cell)?,
             Self::Begin(gate) => gate.begin(common)?,
             Self::Land(gate) => gate.land(common)?,
-            Self::Build(program, (devices, all), step, options, call) => {
-                let reply = build::build(common, &program, (&devices, all), step, &options);
+            Self::Build(program, (devices, named), step, options, call) => {
+                let reply = build::build(common, &program, (&devices, named), step, &options);
                 answer_build(common, &reply, &call)?;
             }
-            Self::Link(program, (devices, all), inputs, options, call) => {
-                let reply = build::link(&program, (&devices, all), &inputs, &options);
+            Self::Link(program, (devices, named), inputs, options, call) => {
+                let reply = build::link(&program, (&devices, named), &inputs, &options);
                 answer_build(common, &reply, &call)?;
             }
             Self::Load(program, binaries, call) => {

@@ -82,7 +82,7 @@ fn a_known_source_is_not_asked_for_again_and_errors_have_a_log() {
     let program = ropeway_protocol::ids::ProgramId(2);
     let source = ContentHash::of(b"kernel void broken( {");
     client.post(&CreateProgramWithSource { program, context: ContextId(1), source });
-    let reply = client.call(&BuildProgram { program, devices: vec![0], all: false, options: "" }).unwrap();
+    let reply = client.call(&BuildProgram { program, devices: vec![0], named: 1, options: "" }).unwrap();
     let BuildReply::Built(built) = reply else { panic!("asked for it again") };
     assert!(!built.devices[0].log.is_empty());
     assert_eq!(built.devices[0].status, -2);
@@ -110,7 +110,7 @@ fn a_binary_makes_the_same_program() {
     }
     let BinaryReply::Loaded { status: 0, each, devices } = client.call(&load).unwrap() else { panic!("has it all") };
     assert_eq!((each, devices.len()), (vec![0], 1));
-    let reply = client.call(&BuildProgram { program, devices: vec![0], all: false, options: "" }).unwrap();
+    let reply = client.call(&BuildProgram { program, devices: vec![0], named: 1, options: "" }).unwrap();
     let BuildReply::Built(again) = reply else { panic!("needs nothing") };
     assert_eq!((again.status, again.kernels.len()), (0, 4));
 }

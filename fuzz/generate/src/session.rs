@@ -45,7 +45,7 @@ pub fn opening() -> Vec<u8> {
     encode_post(&mut out, &CreateProgramWithSource { program, context, source: hash }, 0);
     encode_post(&mut out, &PutContent { hash, total, offset: 0 }, SOURCE.len());
     out.extend_from_slice(SOURCE.as_bytes());
-    encode_call(&mut out, BUILD, &BuildProgram { program, devices: vec![0], all: false, options: "" }, 0);
+    encode_call(&mut out, BUILD, &BuildProgram { program, devices: vec![0], named: 1, options: "" }, 0);
     out
 }
 

@@ -44,8 +44,8 @@ pub enum Step {
 pub struct Pending {
     program: Arc<Program>,
     devices: Vec<Arc<Device>>,
-    /// Whether the application named no devices, and so means all of the program's.
-    all: bool,
+    /// How many of them, the first ones, the application named; 0 where it means all of the program's.
+    named: usize,
     options: String,
     step: Step,
     /// The source with all that it includes, as it was when the application asked.
@@ -103,8 +103,11 @@ impl Program {
     /// # Errors
     /// CL_INVALID_OPERATION while another one is under way.
     pub fn begin(self: &Arc<Self>, devices: Option<Vec<Arc<Device>>>, options: String, step: Step) -> Result<Pending> {
-        let all = devices.is_none();
-        let devices = devices.unwrap_or_else(|| self.devices.clone());
+        let named = devices.as_ref().map_or(0, Vec::len);
+        let mut devices = devices.unwrap_or_else(|| self.devices.clone());
+        // What is built for a device runs on its parts too, as far as the implementation says so.
+        let parts = self.devices.iter().filter(|device| device.is_part_of_any(&devices)).cloned().collect::<Vec<_>>();
+        devices.extend(parts);
         let State { building, build, options: last } = &mut *lock(&self.state);
         if building.is_some() {
             return Err(CL_INVALID_OPERATION);
@@ -118,7 +121,7 @@ impl Program {
             (Origin::Source(source), _) => Some(expanded(source, &options, &[])),
             _ => None,
         };
-        Ok(Pending { program: Arc::clone(self), devices, all, options, step, text, ended: false })
+        Ok(Pending { program: Arc::clone(self), devices, named, options, step, text, ended: false })
     }
 
     /// Sees to it that the server compiles this text.
@@ -176,16 +179,16 @@ impl Pending {
 
     fn ask(&self, sent: &Sent) -> Result<BuildReply> {
         let (connection, program) = (self.program.connection(), sent.id);
-        let (devices, all, options) = (indices(&self.devices), self.all, self.options.as_str());
+        let (devices, named, options) = (indices(&self.devices), self.named as u32, self.options.as_str());
         match &self.step {
-            Step::Build => connection.call(&BuildProgram { program, devices, all, options }),
-            Step::Compile(_) => connection.call(&CompileProgram { program, devices, all, options }),
+            Step::Build => connection.call(&BuildProgram { program, devices, named, options }),
+            Step::Compile(_) => connection.call(&CompileProgram { program, devices, named, options }),
             Step::Link(inputs) => {
                 let inputs = inputs.iter().map(|input| input.id()).collect();
                 // From here on the server has a program of this name.
                 self.program.made.store(true, Ordering::Release);
                 let context = self.program.context.id();
-                connection.call(&LinkProgram { program, context, devices, all, inputs, options })
+                connection.call(&LinkProgram { program, context, devices, named, inputs, options })
             }
         }
     }

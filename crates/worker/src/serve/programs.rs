@@ -72,14 +72,14 @@ impl Session {
     pub(super) fn build(&mut self, m: BuildProgram<'_>, call: CallId<BuildReply>) -> Result<(), End> {
         let program = self.programs.get(&m.program).ok_or_else(|| unknown(m.program))?.clone();
         let devices = devices_of(&program.context, &m.devices)?;
-        self.start(Job::Build(program, (devices, m.all), Step::Build, m.options.to_owned(), call));
+        self.start(Job::Build(program, (devices, m.named as usize), Step::Build, m.options.to_owned(), call));
         Ok(())
     }
 
     pub(super) fn compile(&mut self, m: CompileProgram<'_>, call: CallId<BuildReply>) -> Result<(), End> {
         let program = self.programs.get(&m.program).ok_or_else(|| unknown(m.program))?.clone();
         let devices = devices_of(&program.context, &m.devices)?;
-        self.start(Job::Build(program, (devices, m.all), Step::Compile, m.options.to_owned(), call));
+        self.start(Job::Build(program, (devices, m.named as usize), Step::Compile, m.options.to_owned(), call));
         Ok(())
     }
 
@@ -91,7 +91,7 @@ impl Session {
         let inputs = m.inputs.iter().map(input).collect::<Result<_, _>>()?;
         let program = Arc::new(Program { context, state: Default::default() });
         Self::claim(total, &mut self.programs, m.program, program.clone())?;
-        self.start(Job::Link(program, (devices, m.all), inputs, m.options.to_owned(), call));
+        self.start(Job::Link(program, (devices, m.named as usize), inputs, m.options.to_owned(), call));
         Ok(())
     }
 

@@ -357,7 +357,7 @@ impl Client {
         let program = ProgramId(id);
         let hash = ContentHash::of(source.as_bytes());
         self.post(&CreateProgramWithSource { program, context: ContextId(1), source: hash });
-        let build = BuildProgram { program, devices: vec![0], all: false, options: "" };
+        let build = BuildProgram { program, devices: vec![0], named: 1, options: "" };
         match self.call(&build).unwrap() {
             BuildReply::Built(built) => built,
             BuildReply::NeedContent(missing) => {
