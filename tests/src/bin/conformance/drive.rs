@@ -152,7 +152,8 @@ impl Setting {
                 End::Interrupted => break,
                 End::Finished => Verdict::Pass,
                 End::Crashed => Verdict::Crash,
-                End::Hung | End::TooLong => Verdict::Hung,
+                End::Hung => Verdict::Hung,
+                End::TooLong => Verdict::NotRun,
             };
             let mark = |name: &str, verdict, seconds, note: &str| {
                 self.add(row, mode, SubTest { name: name.to_owned(), verdict, seconds, note: note.to_owned() });
@@ -284,9 +285,8 @@ mod tests {
         let mut setting = setting(out.path(), Duration::from_millis(500));
         let names = setting.names(&row).unwrap();
         setting.drive(&row, Mode::Native, &names).unwrap();
-        use Verdict::{Crash, Hung, NotRun, Pass};
-        let expected = [("bad", NotRun), ("crash", Crash), ("good", Pass), ("hang", Hung), ("last", NotRun)];
-        // The rest runs in the order of its names, so that what comes before the hanging one has an end too.
+        use Verdict::{Crash, NotRun, Pass};
+        let expected = [("bad", NotRun), ("crash", Crash), ("good", Pass), ("hang", NotRun), ("last", NotRun)];
         let found = verdicts(&setting);
         assert_eq!(found.len(), 5, "{found:?}");
         assert_eq!(found[1..4], expected[1..4].iter().map(|&(name, v)| (name.to_owned(), v)).collect::<Vec<_>>());

@@ -80,13 +80,13 @@ impl<'a> Output<'a> {
     /// Takes a line that came `at` this time since the program's start. Returns the sub-test that it ended.
     pub fn line(&mut self, line: &str, at: Duration) -> Option<SubTest> {
         let line = line.trim();
-        if let Some(name) = line.strip_suffix("...").filter(|name| self.begins(name)) {
+        if let Some(name) = line.strip_suffix("...").and_then(|line| self.beginning(line)) {
             let before = self.close(None, at);
-            self.open = Some(Open { name: name.to_owned(), begun: at, verdict: None, note: String::new() });
+            self.open = Some(Open { name, begun: at, verdict: None, note: String::new() });
             return before;
         }
         let open = self.open.as_mut()?;
-        match line.strip_prefix(open.name.as_str()).map(str::trim_start) {
+        match after(line, &open.name).map(str::trim_start) {
             Some("passed") => open.verdict = Some(Verdict::Pass),
             Some("FAILED") => open.verdict = Some(Verdict::Fail),
             Some("test not supported" | "test currently not implemented") => open.verdict = Some(Verdict::Skip),
@@ -102,10 +102,18 @@ impl<'a> Output<'a> {
         None
     }
 
-    fn begins(&self, name: &str) -> bool {
-        let known = self.names.iter().any(|its| its == name);
-        let open = self.open.as_ref().is_some_and(|open| open.name == name);
-        known && !open && !self.ended.iter().any(|ended| ended.name == name)
+    /// The sub-test that a line before its dots begins. What an earlier sub-test has printed without an end of line may
+    /// stand before the name, but not a word: others say "Testing that...".
+    fn beginning(&self, line: &str) -> Option<String> {
+        let begins = |name: &&String| {
+            let before = line.strip_suffix(name.as_str());
+            before.is_some_and(|before| {
+                before.is_empty() || before.ends_with(|last: char| last.is_ascii_punctuation() && last != '_')
+            })
+        };
+        let name = self.names.iter().filter(begins).max_by_key(|name| name.len())?;
+        let open = self.open.as_ref().is_some_and(|open| open.name == *name);
+        (!open && !self.ended.iter().any(|ended| ended.name == *name)).then(|| name.clone())
     }
 
     /// What has been said of a sub-test that has ended.
@@ -128,6 +136,14 @@ impl<'a> Output<'a> {
         self.ended.push(ended.clone());
         Some(ended)
     }
+}
+
+/// What stands after the last time that a line has this name as a whole word.
+fn after<'a>(line: &'a str, name: &str) -> Option<&'a str> {
+    let at = line.rfind(name)?;
+    let part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let rest = line.get(at + name.len()..)?;
+    (!line.get(..at)?.ends_with(part) && !rest.starts_with(part)).then_some(rest)
 }
 
 /// How much like a complaint a line is.
@@ -223,6 +239,14 @@ mod tests {
         let (ended, last) = follow(&["add", "add_sat"], text);
         assert_eq!(verdicts(&ended), [("add", Verdict::Fail)]);
         assert_eq!(last.map(|last| last.verdict), Some(Verdict::Pass));
+    }
+
+    #[test]
+    fn what_has_no_end_of_line_hides_nothing() {
+        let text = "char...\nTesting...Testing...char passed\n....uchar...\nTesting...uchar FAILED\n";
+        let (ended, last) = follow(&["char", "uchar"], text);
+        assert_eq!(verdicts(&ended), [("char", Verdict::Pass)]);
+        assert_eq!(last.map(|last| last.verdict), Some(Verdict::Fail));
     }
 
     #[test]

@@ -24,6 +24,8 @@ struct Difference<'a> {
 enum Kind {
     /// Native passes or skips, Ropeway does not.
     Real,
+    /// Native passes or skips, and there was no time for it through Ropeway.
+    NotRun,
     /// The second try ended alike in both modes.
     Unsteady,
     /// Native does not pass either, or Ropeway does better.
@@ -54,6 +56,8 @@ fn difference<'a>(results: &'a Results, key: &str, name: &'a str) -> Option<Diff
     let again = [Mode::NativeAgain, Mode::RopewayAgain].map(|mode| results.find(key, mode, name).map(|e| e.verdict));
     let kind = if !matches!(its_native, Verdict::Pass | Verdict::Skip) || its_ropeway == Verdict::Pass {
         Kind::Harmless
+    } else if its_ropeway == Verdict::NotRun {
+        Kind::NotRun
     } else if again[0].is_some() && again[0] == again[1] {
         Kind::Unsteady
     } else {
@@ -99,14 +103,14 @@ fn passed(results: &Results, key: &str, mode: Mode) -> usize {
     count(results, key, mode, Verdict::Pass)
 }
 
-/// The table, and below it the differences with what the programs say of them; and how many differ.
+/// The table, and below it the differences with what the programs say of them; and how many differ or did not run.
 pub fn markdown(results: &Results, rows: &[Row]) -> (String, usize) {
     let mut table = String::from(
         "| program | native: passed | Ropeway: passed | skipped | differences | native s | Ropeway s | ratio |\n\
          |---|---:|---:|---:|---|---:|---:|---:|\n",
     );
     let mut below = String::new();
-    let mut total = [0; 4];
+    let mut total = [0; 5];
     for Row { key, .. } in rows {
         let passed = [Mode::Native, Mode::Ropeway].map(|mode| passed(results, key, mode));
         let skipped = count(results, key, Mode::Native, Verdict::Skip);
@@ -115,11 +119,16 @@ pub fn markdown(results: &Results, rows: &[Row]) -> (String, usize) {
         for (sum, more) in total.iter_mut().zip([passed[0], passed[1], skipped, real.len()]) {
             *sum += more;
         }
-        let names = match real.len() {
+        let not_run = differences.iter().filter(|its| its.kind == Kind::NotRun).count();
+        total[4] += not_run;
+        let mut names = match real.len() {
             0 => "none".to_owned(),
             1..=4 => real.iter().map(|its| format!("`{}`", its.name)).collect::<Vec<_>>().join(", "),
             n => format!("{n}, see below"),
         };
+        if not_run > 0 {
+            let _ = write!(names, " ({not_run} not run)");
+        }
         let times = match times(results, key) {
             None => "| | | |".to_owned(),
             Some((native, ropeway)) if native < SHORT => format!("| {native:.2} | {ropeway:.2} | |"),
@@ -129,20 +138,25 @@ pub fn markdown(results: &Results, rows: &[Row]) -> (String, usize) {
         if !differences.is_empty() {
             let _ = writeln!(below, "\n**{key}**\n");
         }
-        let (harmless, other): (Vec<_>, Vec<_>) = differences.iter().partition(|its| its.kind == Kind::Harmless);
+        let other = differences.iter().filter(|its| matches!(its.kind, Kind::Real | Kind::Unsteady));
         for Difference { name, native, ropeway, note, kind } in other {
             let kind = if *kind == Kind::Unsteady { " (unsteady: the second try ended alike)" } else { "" };
             let note = if note.is_empty() { String::new() } else { format!(": {note}") };
             let _ = writeln!(below, "- `{name}`: native {}, Ropeway {}{kind}{note}", native.name(), ropeway.name());
         }
-        if !harmless.is_empty() {
-            let each = |its: &&Difference| format!("`{}` {} → {}", its.name, its.native.name(), its.ropeway.name());
-            let list: Vec<_> = harmless.iter().map(each).collect();
-            let _ = writeln!(below, "- not passed natively either, or better through Ropeway: {}", list.join(", "));
+        for (kind, what) in [
+            (Kind::NotRun, "no time for them through Ropeway"),
+            (Kind::Harmless, "not passed natively either, or better through Ropeway"),
+        ] {
+            let each = |its: &Difference| format!("`{}` {} → {}", its.name, its.native.name(), its.ropeway.name());
+            let list: Vec<_> = differences.iter().filter(|its| its.kind == kind).map(each).collect();
+            if !list.is_empty() {
+                let _ = writeln!(below, "- {what}: {}", list.join(", "));
+            }
         }
     }
     let _ = writeln!(table, "| **all** | {} | {} | {} | {} | | | |", total[0], total[1], total[2], total[3]);
-    (table + &below, total[3])
+    (table + &below, total[3] + total[4])
 }
 
 fn lists_nothing(results: &Results, key: &str) -> bool {
@@ -169,6 +183,7 @@ mod tests {
             ("better", Fail, Pass),
             ("bad", Crash, Fail),
             ("odd", Skip, Fail),
+            ("late", Pass, Verdict::NotRun),
         ] {
             add(Mode::Native, name, native, 1.0);
             add(Mode::Ropeway, name, ropeway, 1.2);
@@ -178,9 +193,9 @@ mod tests {
         add(Mode::Native, "pending", Pass, 1.0);
         let row = Row { key: "test_x".to_owned(), program: "test_x".into(), args: Vec::new() };
         let (text, count) = markdown(&results, &[row]);
-        assert_eq!(count, 1);
-        assert!(text.contains("| test_x | 3 | 2 | 1 | `worse` | 1.00 | 1.20 | 1.20 |\n"), "{text}");
-        assert!(text.contains("| **all** | 3 | 2 | 1 | 1 |"), "{text}");
+        assert_eq!(count, 2);
+        assert!(text.contains("| test_x | 4 | 2 | 1 | `worse` (1 not run) | 1.00 | 1.20 | 1.20 |\n"), "{text}");
+        assert!(text.contains("| **all** | 4 | 2 | 1 | 1 |"), "{text}");
         assert!(text.contains("- `worse`: native pass, Ropeway fail: ERROR: x\n"), "{text}");
         assert!(text.contains("- `odd`: native skip, Ropeway fail (unsteady"), "{text}");
         assert!(text.contains(": `bad` crash → fail, `better` fail → pass\n"), "{text}");

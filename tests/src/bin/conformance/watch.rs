@@ -119,7 +119,8 @@ impl Run<'_> {
         let now = begin.elapsed();
         let last = match end {
             End::Interrupted => None,
-            End::Hung | End::TooLong => output.close(Some(Verdict::Hung), now),
+            End::Hung => output.close(Some(Verdict::Hung), now),
+            End::TooLong => output.close(Some(Verdict::NotRun), now),
             End::Crashed if json.exists() => output.close(None, now),
             End::Crashed => output.close(Some(Verdict::Crash), now),
             End::Finished => output.close(None, now),
