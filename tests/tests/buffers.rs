@@ -30,3 +30,13 @@ fn errors_are_those_of_the_specification() {
     let server = Server::start();
     assert_eq!(Program::remote(c_program("buffer_errors"), server.url()).run().success().stdout, "done\n");
 }
+
+#[test]
+fn maps() {
+    same("maps");
+}
+
+#[test]
+fn native_kernels() {
+    same("native_kernel");
+}

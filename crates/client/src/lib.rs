@@ -27,6 +27,7 @@ pub mod kernel;
 pub mod log;
 pub mod mapping;
 pub mod memory;
+pub mod native_kernel;
 pub mod program;
 pub mod queue;
 pub mod region;

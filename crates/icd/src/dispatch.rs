@@ -97,7 +97,7 @@ functions! {
     mapping::clEnqueueUnmapMemObject,
     command::clEnqueueNDRangeKernel,
     command::clEnqueueTask,
-    unsupported::clEnqueueNativeKernel,
+    native_kernel::clEnqueueNativeKernel,
     command::clEnqueueMarker,
     command::clEnqueueWaitForEvents,
     command::clEnqueueBarrier,

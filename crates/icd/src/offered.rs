@@ -32,7 +32,6 @@ pub fn device_info(name: cl_device_info) -> Option<Answer> {
         // The host's memory is another machine's.
         CL_DEVICE_HOST_UNIFIED_MEMORY => Uint(CL_FALSE),
         CL_DEVICE_SVM_CAPABILITIES => Masked(CL_DEVICE_SVM_COARSE_GRAIN_BUFFER),
-        CL_DEVICE_EXECUTION_CAPABILITIES => Ulong(CL_EXEC_KERNEL),
 
         // Pipes, device-side enqueue.
         CL_DEVICE_PIPE_SUPPORT

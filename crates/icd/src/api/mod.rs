@@ -17,6 +17,7 @@ pub mod kernel_extra;
 pub mod loader;
 pub mod mapping;
 pub mod memory;
+pub mod native_kernel;
 pub mod order;
 pub mod platform;
 pub mod program;

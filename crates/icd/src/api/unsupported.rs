@@ -39,11 +39,6 @@ macro_rules! unsupported {
 }
 
 unsupported! {
-    // Rectangles and sub-buffers.
-
-    // Native kernels.
-    status clEnqueueNativeKernel(A B C D E F G H I J);
-
     // OpenCL 2.0 and later.
     create clCreatePipe(A B C D E);
     status clGetPipeInfo(A B C D E);
