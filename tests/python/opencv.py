@@ -25,7 +25,8 @@ show("resize", cv2.resize(picture, (200, 130), interpolation=cv2.INTER_LINEAR))
 show("blur", cv2.GaussianBlur(picture, (7, 7), 1.5))
 grey = show("grey", cv2.cvtColor(picture, cv2.COLOR_BGR2GRAY))
 show("threshold", cv2.threshold(grey, 120, 255, cv2.THRESH_BINARY)[1])
-show("edges", cv2.Canny(grey, 50, 100))
+# Not Canny: the edges that its kernels follow depend on which work-group is first, natively as well.
+show("edges", cv2.Laplacian(grey, cv2.CV_16S, ksize=3))
 show("dilate", cv2.dilate(grey, None))
 show("warp", cv2.warpAffine(picture, numpy.float32([[0.9, 0.1, 3], [-0.1, 0.9, 5]]), (320, 240)))
 # A part of a matrix is transferred row by row, with a pitch.
