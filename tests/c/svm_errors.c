@@ -142,6 +142,7 @@ int main(void)
     returns("information: none", clSetKernelExecInfo(kernel, TOLD, 0, &m), CL_INVALID_VALUE);
     returns("information: part of a pointer", clSetKernelExecInfo(kernel, TOLD, 12, pointers), CL_INVALID_VALUE);
     returns("information: not shared", clSetKernelExecInfo(kernel, TOLD, sizeof outside, outside), CL_INVALID_VALUE);
+    returns("information: nothing any more", clSetKernelExecInfo(kernel, TOLD, 0, NULL), CL_SUCCESS);
     returns("information: a pointer", clSetKernelExecInfo(kernel, TOLD, sizeof m, &m), CL_SUCCESS);
     returns("information: all memory", clSetKernelExecInfo(kernel, SYSTEM, sizeof yes, &yes), CL_INVALID_OPERATION);
     returns("information: not all memory", clSetKernelExecInfo(kernel, SYSTEM, sizeof no, &no), CL_SUCCESS);

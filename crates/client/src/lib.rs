@@ -28,6 +28,7 @@ pub mod log;
 pub mod mapping;
 pub mod memory;
 pub mod native_kernel;
+pub mod pipe;
 pub mod program;
 pub mod queue;
 pub mod region;

@@ -11,6 +11,7 @@ use crate::context::Context;
 use crate::host::HostRange;
 use crate::image::Image;
 use crate::mapping::Mappings;
+use crate::pipe::Pipe;
 
 /// Flags about the application's memory: at the server the object is an ordinary one.
 pub(crate) const HOST_FLAGS: u64 = CL_MEM_USE_HOST_PTR | CL_MEM_COPY_HOST_PTR | CL_MEM_ALLOC_HOST_PTR;
@@ -34,6 +35,8 @@ pub enum Kind {
     Buffer,
     /// An image.
     Image(Image),
+    /// A pipe.
+    Pipe(Pipe),
     /// Part of its parent, a buffer.
     SubBuffer {
         /// Where it begins there, in bytes.

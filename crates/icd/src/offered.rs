@@ -33,12 +33,8 @@ pub fn device_info(name: cl_device_info) -> Option<Answer> {
         CL_DEVICE_HOST_UNIFIED_MEMORY => Uint(CL_FALSE),
         CL_DEVICE_SVM_CAPABILITIES => Masked(CL_DEVICE_SVM_COARSE_GRAIN_BUFFER),
 
-        // Pipes, device-side enqueue.
-        CL_DEVICE_PIPE_SUPPORT
-        | CL_DEVICE_MAX_PIPE_ARGS
-        | CL_DEVICE_PIPE_MAX_ACTIVE_RESERVATIONS
-        | CL_DEVICE_PIPE_MAX_PACKET_SIZE
-        | CL_DEVICE_QUEUE_ON_DEVICE_PREFERRED_SIZE
+        // Device-side enqueue.
+        CL_DEVICE_QUEUE_ON_DEVICE_PREFERRED_SIZE
         | CL_DEVICE_QUEUE_ON_DEVICE_MAX_SIZE
         | CL_DEVICE_MAX_ON_DEVICE_QUEUES
         | CL_DEVICE_MAX_ON_DEVICE_EVENTS => Uint(0),
@@ -165,7 +161,7 @@ pub const EXTENSIONS: &[&str] = &[
 ];
 
 /// OpenCL C features that are not offered: their objects cannot be made.
-const LANGUAGE_FEATURES_WITHHELD: &[&str] = &["__opencl_c_device_enqueue", "__opencl_c_pipes"];
+const LANGUAGE_FEATURES_WITHHELD: &[&str] = &["__opencl_c_device_enqueue"];
 
 /// The offered extensions among the native ones, with single blanks between them.
 pub fn extensions(native: &[u8]) -> String {

@@ -267,6 +267,11 @@ messages! {
     /// Carries out all that was recorded.
     post 153 replay: Replay { command: Command, commands: CommandBufferId };
 
+    // Pipes.
+
+    /// Makes a pipe of at most `max_packets` packets of `packet_size` bytes.
+    post 133 create_pipe: CreatePipe { memory: MemoryId, context: ContextId, flags: u64, packet_size: u32, max_packets: u32 };
+
     // The link.
 
     /// Answered at once, with as many bytes of tail as asked for: measures latency and bandwidth.

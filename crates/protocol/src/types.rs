@@ -259,12 +259,14 @@ pub enum ArgKind {
     Buffer,
     /// Local memory.
     Local,
-    /// A queue or pipe.
+    /// A queue on the device.
     Other,
     /// An image.
     Image,
     /// A sampler.
     Sampler,
+    /// A pipe.
+    Pipe,
 }
 
 /// clGetKernelArgInfo of one argument.

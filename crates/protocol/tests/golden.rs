@@ -13,7 +13,7 @@ use ropeway_protocol::{Described, MESSAGES, NOTES, VERSION};
 /// checks.
 fn samples(name: &str) -> usize {
     match name {
-        "SetKernelArg" | "KernelArgInfo" | "BuildReply" => 16,
+        "SetKernelArg" | "KernelArgInfo" | "BuildReply" => 32,
         _ => 5,
     }
 }

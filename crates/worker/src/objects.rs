@@ -126,6 +126,8 @@ pub enum MemoryKind {
     Buffer(u64),
     /// An image like this.
     Image(ImageDescription),
+    /// A pipe.
+    Pipe,
 }
 
 impl Memory {
@@ -133,15 +135,16 @@ impl Memory {
     pub fn buffer_size(&self) -> Option<u64> {
         match self.kind {
             MemoryKind::Buffer(size) => Some(size),
-            MemoryKind::Image(_) => None,
+            MemoryKind::Image(_) | MemoryKind::Pipe => None,
         }
     }
 
-    /// All of its bytes; `None` where they are too many to count.
+    /// All of its bytes; `None` where they are too many to count, or out of reach.
     pub fn whole(&self) -> Option<native::Part> {
         Some(match &self.kind {
             MemoryKind::Buffer(size) => native::Part::Bytes { offset: 0, size: *size },
             MemoryKind::Image(like) => native::Part::Image { part: like.whole(), size: like.bytes()? },
+            MemoryKind::Pipe => return None,
         })
     }
 
@@ -149,7 +152,7 @@ impl Memory {
     pub fn image(&self) -> Option<&ImageDescription> {
         match &self.kind {
             MemoryKind::Image(like) => Some(like),
-            MemoryKind::Buffer(_) => None,
+            MemoryKind::Buffer(_) | MemoryKind::Pipe => None,
         }
     }
 }

@@ -6,6 +6,7 @@ mod devices;
 mod events;
 mod images;
 mod kernels;
+mod pipes;
 mod programs;
 mod svm;
 mod transfers;
@@ -342,6 +343,10 @@ impl Serve for Session {
         self.make_svm_buffer(&m)
     }
 
+    fn create_pipe(&mut self, m: CreatePipe) -> Result<(), End> {
+        self.make_pipe(&m)
+    }
+
     fn set_kernel_svm_pointers(&mut self, m: SetKernelSvmPointers) -> Result<(), End> {
         self.tell_of_svm(&m)
     }
@@ -482,7 +487,12 @@ impl Kernel {
             // PoCL without argument information takes any eight bytes for an image or a sampler: they look like values.
             (
                 ArgValue::Memory(_) | ArgValue::Sampler(_),
-                ArgKind::Buffer | ArgKind::Image | ArgKind::Sampler | ArgKind::Unknown | ArgKind::Value(HANDLE),
+                ArgKind::Buffer
+                | ArgKind::Image
+                | ArgKind::Sampler
+                | ArgKind::Pipe
+                | ArgKind::Unknown
+                | ArgKind::Value(HANDLE),
             ) => match held {
                 None => native.set_memory(index, None),
                 Some(Held::Memory(memory)) => {

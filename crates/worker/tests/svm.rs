@@ -1,4 +1,4 @@
-//! Shared virtual memory at the server: what it gives, and what it refuses.
+//! Shared virtual memory and pipes at the server: what it gives, and what it refuses.
 
 mod support;
 
@@ -179,4 +179,27 @@ fn what_is_no_such_memory_or_behind_its_end_fails_launches_only() {
     client.until(|notes| notes.failed.contains_key(&TransferId(1)));
     client.arg(1, 0, ArgValue::Svm(Some((MemoryId(2), 60)))).launch(on(1), 1, 1);
     assert_eq!(client.read(1, 2, 60, 4, 2), [5, 0, 0, 0]);
+}
+
+/// PoCL has no pipes, so that there is none here; whoever uses it all the same learns that.
+#[test]
+fn a_pipe_that_could_not_be_made_fails_what_uses_it() {
+    let worker = Worker::start("");
+    let mut client = worker.connect();
+    client.begin(0);
+    let (memory, context) = (MemoryId(1), ContextId(1));
+    client.post(&CreatePipe { memory, context, flags: 1, packet_size: u32::MAX, max_packets: u32::MAX });
+    client.post(&FillBuffer { command: on(1), buffer: memory, pattern: &[1], offset: 0, size: 1 });
+    client.until_closed();
+    assert!(client.notes.closing.take().expect("the worker says why").contains("is not a buffer"));
+    let worker = Worker::start("");
+    let mut client = worker.connect();
+    client.begin(0);
+    client.post(&CreatePipe { memory, context, flags: 1, packet_size: 4, max_packets: 4 });
+    client.build(1, "kernel void set(global int *x) { *x = 5; }");
+    client.kernel(1, 1, "set");
+    client.arg(1, 0, ArgValue::Memory(Some(memory))).launch(on(1), 1, 1);
+    assert_eq!(client.finish(1), -59);
+    client.post(&ReleaseMemory { memory });
+    assert_eq!(client.finish(1), 0);
 }

@@ -136,6 +136,7 @@ impl Serve for Echo {
         watch_progress WatchProgress,
         create_svm_buffer CreateSvmBuffer,
         set_kernel_svm_pointers SetKernelSvmPointers,
+        create_pipe CreatePipe,
         create_sampler CreateSampler,
         release_sampler ReleaseSampler,
         create_image CreateImage + tail,

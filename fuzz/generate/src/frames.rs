@@ -119,7 +119,7 @@ pub const MESSAGES: &[Generator] = generators! { ropeway_protocol::MESSAGES:
     post CopyBuffer, post FillBuffer, post Marker, post Barrier,
     post CreateUserEvent, post SetUserEventStatus, post ReleaseEvent, post Subscribe, post WatchProgress, call DeviceTimer,
     call Finish, call WaitForEvents,
-    call SvmAlloc, post CreateSvmBuffer, post SetKernelSvmPointers,
+    call SvmAlloc, post CreateSvmBuffer, post SetKernelSvmPointers, post CreatePipe,
     post CreateSampler, post ReleaseSampler, call ImageFormats,
     post CreateImage, call MemoryStatus, post WriteImage, post WriteImageTransfer, post ReadImage, post CopyImage,
     post CopyImageToBuffer, post CopyBufferToImage, post FillImage,

@@ -140,7 +140,7 @@ unsafe fn set_arg(
             }
             let buffer = memory_of(kernel, handle())?;
             // CL_INVALID_MEM_OBJECT if the argument is a memory object and the value is not a valid one.
-            if buffer.client.as_image().is_some() {
+            if !buffer.client.is_buffer() {
                 return Err(CL_INVALID_MEM_OBJECT);
             }
             kernel.client.set_arg(index, Arg::Memory(Some(&buffer.client)))
@@ -201,7 +201,19 @@ unsafe fn set_arg(
             }
             kernel.client.set_arg(index, Arg::Bytes(bytes(size)))
         }
-        // There are no queues or pipes that could be its value.
+        ArgKind::Pipe => {
+            // CL_INVALID_ARG_SIZE if the argument is a memory object and arg_size is not sizeof(cl_mem).
+            if size != HANDLE {
+                return Err(CL_INVALID_ARG_SIZE);
+            }
+            // CL_INVALID_MEM_OBJECT if the argument is a memory object and the value is not a valid one.
+            let pipe = memory_of(kernel, if value.is_null() { std::ptr::null_mut() } else { handle() })?;
+            if pipe.client.as_pipe().is_none() {
+                return Err(CL_INVALID_MEM_OBJECT);
+            }
+            kernel.client.set_arg(index, Arg::Memory(Some(&pipe.client)))
+        }
+        // There are no queues that could be its value.
         ArgKind::Other => Err(CL_INVALID_ARG_VALUE),
         // A value of a size that the native implementation does not hold it to.
         ArgKind::Unknown => {

@@ -8,9 +8,9 @@ use ropeway_abi::{
     CL_INVALID_BUFFER_SIZE, CL_INVALID_HOST_PTR, CL_INVALID_PROPERTY, CL_INVALID_VALUE, CL_MEM_ALLOC_HOST_PTR,
     CL_MEM_ASSOCIATED_MEMOBJECT, CL_MEM_CONTEXT, CL_MEM_COPY_HOST_PTR, CL_MEM_FLAGS, CL_MEM_HOST_NO_ACCESS,
     CL_MEM_HOST_PTR, CL_MEM_HOST_READ_ONLY, CL_MEM_HOST_WRITE_ONLY, CL_MEM_MAP_COUNT, CL_MEM_OBJECT_BUFFER,
-    CL_MEM_OFFSET, CL_MEM_PROPERTIES, CL_MEM_READ_ONLY, CL_MEM_READ_WRITE, CL_MEM_REFERENCE_COUNT, CL_MEM_SIZE,
-    CL_MEM_TYPE, CL_MEM_USE_HOST_PTR, CL_MEM_USES_SVM_POINTER, CL_MEM_WRITE_ONLY, cl_context, cl_int, cl_mem,
-    cl_mem_flags, cl_mem_info, cl_mem_properties, cl_uint,
+    CL_MEM_OBJECT_PIPE, CL_MEM_OFFSET, CL_MEM_PROPERTIES, CL_MEM_READ_ONLY, CL_MEM_READ_WRITE, CL_MEM_REFERENCE_COUNT,
+    CL_MEM_SIZE, CL_MEM_TYPE, CL_MEM_USE_HOST_PTR, CL_MEM_USES_SVM_POINTER, CL_MEM_WRITE_ONLY, cl_context, cl_int,
+    cl_mem, cl_mem_flags, cl_mem_info, cl_mem_properties, cl_uint,
 };
 use ropeway_client::host::HostRange;
 use ropeway_client::memory::{self, Kind};
@@ -146,6 +146,7 @@ fn answer(memory: &Handle<Memory>, name: cl_mem_info, info: Info) -> Result<Answ
         CL_MEM_TYPE => match client.kind() {
             Kind::Buffer | Kind::SubBuffer { .. } => info.value(CL_MEM_OBJECT_BUFFER),
             Kind::Image(image) => info.value(type_of(image.like.kind)),
+            Kind::Pipe(_) => info.value(CL_MEM_OBJECT_PIPE),
         },
         CL_MEM_FLAGS => info.value(client.flags()),
         CL_MEM_SIZE => info.value(client.size()),

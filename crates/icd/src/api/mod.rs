@@ -19,6 +19,7 @@ pub mod mapping;
 pub mod memory;
 pub mod native_kernel;
 pub mod order;
+pub mod pipe;
 pub mod platform;
 pub mod program;
 pub mod queue;

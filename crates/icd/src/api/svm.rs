@@ -341,12 +341,12 @@ pub unsafe extern "C" fn clSetKernelExecInfo(
 ///
 /// # Errors
 /// CL_INVALID_VALUE if param_value is NULL or param_value_size is not that of a list of pointers; if one of them is not in shared
-/// virtual memory.
+/// virtual memory. Neither of the two takes back what was told before.
 ///
 /// # Safety
 /// `value` is null or valid for reads of `size` bytes.
 unsafe fn set_exec_info_pointers(kernel: &Kernel, size: usize, value: *const c_void) -> Result<(), cl_int> {
-    if value.is_null() || size == 0 || !size.is_multiple_of(size_of::<*const c_void>()) {
+    if value.is_null() != (size == 0) || !size.is_multiple_of(size_of::<*const c_void>()) {
         return Err(CL_INVALID_VALUE);
     }
     let list = value.cast::<*const c_void>();

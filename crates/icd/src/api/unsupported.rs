@@ -40,8 +40,6 @@ macro_rules! unsupported {
 
 unsupported! {
     // OpenCL 2.0 and later.
-    create clCreatePipe(A B C D E);
-    status clGetPipeInfo(A B C D E);
 
     // Sharing with graphics on the application's machine: its objects are not where the devices are.
     create clCreateFromGLBuffer(A B C);

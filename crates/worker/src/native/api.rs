@@ -121,6 +121,7 @@ api! {
     clGetExtensionFunctionAddressForPlatform: clGetExtensionFunctionAddressForPlatform_t;
     @later
     clGetDeviceAndHostTimer: clGetDeviceAndHostTimer_t;
+    clCreatePipe: clCreatePipe_t;
     clSVMAlloc: clSVMAlloc_t;
     clSVMFree: clSVMFree_t;
     clEnqueueSVMFree: clEnqueueSVMFree_t;

@@ -108,7 +108,7 @@ impl Memory {
     fn like(&self) -> Result<&ImageDescription, Status> {
         match &self.shape {
             Shape::Image(like) => Ok(like),
-            Shape::Buffer(_) => Err(cl::CL_INVALID_MEM_OBJECT),
+            Shape::Buffer(_) | Shape::Pipe => Err(cl::CL_INVALID_MEM_OBJECT),
         }
     }
 

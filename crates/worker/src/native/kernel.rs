@@ -84,8 +84,9 @@ impl Kernel {
         let pointers = places.iter().map(pointer).collect::<Result<Vec<*mut u8>, Status>>()?;
         let set = api().clSetKernelExecInfo.ok_or(cl::CL_INVALID_OPERATION)?;
         let size = size_of_val(pointers.as_slice());
+        let list = if pointers.is_empty() { std::ptr::null() } else { pointers.as_ptr().cast() };
         // SAFETY: the kernel is alive; the list has the announced size.
-        check(unsafe { set(self.0, cl::CL_KERNEL_EXEC_INFO_SVM_PTRS, size, pointers.as_ptr().cast()) })
+        check(unsafe { set(self.0, cl::CL_KERNEL_EXEC_INFO_SVM_PTRS, size, list) })
     }
 
     /// Sets an argument to a sampler.
@@ -171,9 +172,12 @@ impl Kernel {
     }
 
     fn kind_as_declared(&mut self, index: u32, declared: &ArgDeclaration) -> ArgKind {
-        let other = ["queue_t", "pipe", "clk_event_t", "reserve_id_t"];
+        let other = ["queue_t", "clk_event_t", "reserve_id_t"];
         let is = |name: &str| declared.type_name.starts_with(name) && !declared.type_name.ends_with('*');
-        if declared.type_qualifier & u64::from(cl::CL_KERNEL_ARG_TYPE_PIPE) != 0 || other.iter().any(|name| is(name)) {
+        if declared.type_qualifier & u64::from(cl::CL_KERNEL_ARG_TYPE_PIPE) != 0 || is("pipe") {
+            return ArgKind::Pipe;
+        }
+        if other.iter().any(|name| is(name)) {
             return ArgKind::Other;
         }
         if is("sampler_t") {

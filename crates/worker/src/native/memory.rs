@@ -45,6 +45,8 @@ pub(super) enum Shape {
     Buffer(u64),
     /// An image like this.
     Image(ImageDescription),
+    /// A pipe, whose packets only kernels reach.
+    Pipe,
 }
 
 // SAFETY: OpenCL's handles may be used from any thread (OpenCL 3.0 API, appendix A.2).
@@ -95,6 +97,19 @@ impl Memory {
         };
         check(status)?;
         Ok(Self { mem, shape: Shape::Buffer(size), storage: Storage::Within(parent.clone()) })
+    }
+
+    /// clCreatePipe.
+    ///
+    /// # Errors
+    /// What the native call returned; CL_INVALID_OPERATION where there is none.
+    pub fn pipe(context: &Context, flags: u64, packet_size: u32, max_packets: u32) -> Result<Self, Status> {
+        let create = api().clCreatePipe.ok_or(cl::CL_INVALID_OPERATION)?;
+        let mut status = 0;
+        // SAFETY: the context is alive; no properties are given.
+        let mem = unsafe { create(context.0, flags, packet_size, max_packets, std::ptr::null(), &raw mut status) };
+        check(status)?;
+        Ok(Self::of(mem, Shape::Pipe))
     }
 
     /// Takes over a handle of an object that has memory of its own.

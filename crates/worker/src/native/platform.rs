@@ -108,6 +108,16 @@ impl Device {
         Ok(device)
     }
 
+    /// Whether it has pipes.
+    pub fn has_pipes(self) -> bool {
+        // SAFETY: `value` passes memory of the size it announces.
+        let has: Result<u32, _> = info::value(|size, value, ret| unsafe {
+            (api().clGetDeviceInfo)(self.0, cl::CL_DEVICE_PIPE_SUPPORT, size, value, ret)
+        });
+        // OpenCL 2.x devices all have them, and need not know the query.
+        has.map_or_else(|_| self.is_at_least(2, 0), |has| has != 0)
+    }
+
     /// Whether it has coarse-grain shared virtual memory. An implementation of a version before OpenCL 2.0 does not know the query.
     pub fn has_svm(self) -> bool {
         // SAFETY: `value` passes memory of the size it announces.
