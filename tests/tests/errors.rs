@@ -142,4 +142,16 @@ macro_rules! families {
     )*};
 }
 
-families! { context event kernel platform program queue rectangles transfers }
+families! { buffer context event image kernel platform program queue rectangles sampler transfers }
+
+/// Whatever the application calls, the client library does not panic and the worker does not end.
+#[test]
+fn calls_at_random_harm_neither_side() {
+    let server = Server::start();
+    let outcome = Program::remote(c_program("errors/random"), server.url()).run().success();
+    assert!(outcome.stdout.contains("many succeed, many are refused\nend\n"), "{}", outcome.stdout);
+    assert!(!outcome.stderr.contains("failed inside Ropeway"), "{}", outcome.stderr);
+    server.expect_log("session ends");
+    let log = server.log();
+    assert!(!log.contains("its worker failed") && !log.contains("must not"), "{log}");
+}

@@ -109,7 +109,9 @@ impl Program {
     ) -> (Result<Arc<Self>>, Vec<Status>) {
         let connection = context.connection();
         let id = ProgramId(connection.new_id());
-        let contents: Vec<_> = binaries.iter().map(|(_, binary)| (ContentHash::of(binary), *binary)).collect();
+        // Copied first: a transfer that is under way may be writing to the application's memory.
+        let kept: Vec<Arc<[u8]>> = binaries.iter().map(|(_, binary)| Arc::from(*binary)).collect();
+        let contents: Vec<_> = kept.iter().map(|binary| (ContentHash::of(binary), &**binary)).collect();
         let named = binaries.iter().zip(&contents).map(|((device, binary), (hash, _))| BinaryFor {
             device: device.index(),
             hash: *hash,
@@ -120,7 +122,7 @@ impl Program {
             Err(status) => (Err(status), vec![0; binaries.len()]),
             Ok(Loaded { status: 0, each, devices: loaded }) => {
                 let devices = binaries.iter().map(|(device, _)| Arc::clone(device)).collect();
-                let origin = Origin::Binaries(binaries.iter().map(|(_, binary)| Arc::from(*binary)).collect());
+                let origin = Origin::Binaries(kept);
                 let program = Self::new(Sent { id, text: None }, context, devices, origin);
                 // It was made just now, so this is the first time.
                 let _ = program.loaded.set(loaded);

@@ -35,8 +35,11 @@ impl ImageFormat {
             0x10D1 | 0x10D3 | 0x10D8 | 0x10DB | 0x10DD => channels * 2,
             // CL_SIGNED_INT32, CL_UNSIGNED_INT32, CL_FLOAT.
             0x10D9 | 0x10DC | 0x10DE => channels * 4,
-            // All channels in one number: CL_UNORM_SHORT_565, CL_UNORM_SHORT_555, CL_UNSIGNED_INT_RAW10_EXT, CL_UNSIGNED_INT_RAW12_EXT.
-            0x10D4 | 0x10D5 | 0x10E3 | 0x10E4 => 2,
+            // Three channels in one number, for CL_RGB and CL_RGBx only: CL_UNORM_SHORT_565, CL_UNORM_SHORT_555, CL_UNORM_INT_101010.
+            0x10D4..=0x10D6 if ![0x10B4, 0x10BC].contains(&self.order) => return None,
+            0x10D4 | 0x10D5 => 2,
+            // CL_UNSIGNED_INT_RAW10_EXT, CL_UNSIGNED_INT_RAW12_EXT.
+            0x10E3 | 0x10E4 => 2,
             // CL_UNORM_INT_101010, CL_UNORM_INT_101010_2, CL_UNORM_INT_2_101010_EXT.
             0x10D6 | 0x10E0 | 0x10E5 => 4,
             _ => return None,

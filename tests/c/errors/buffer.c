@@ -95,8 +95,6 @@ static void sub_buffers(void)
     MAKES(SUB(whole, 0, &wraps), "origin and size wrap", CL_INVALID_VALUE);
     MAKES(SUB(whole, 0, &odd), "the origin is not aligned", CL_MISALIGNED_SUB_BUFFER_OFFSET);
 #undef SUB
-    INFO(clGetMemObjectInfo, CL_MEM_OFFSET, part);
-    INFO(clGetMemObjectInfo, CL_MEM_ASSOCIATED_MEMOBJECT, part);
     cl_mem all[] = {part, whole, write_only, read_only, hidden, host_writes, host_reads};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         CHECK(clReleaseMemObject(all[i]));
