@@ -209,6 +209,85 @@ static void failing(cl_command_queue_properties properties)
     CHECK(clReleaseCommandQueue(queue));
 }
 
+/* Rectangles and images, there and back. */
+static void regions(void)
+{
+    typedef cl_int (*rect_fn)(commands_t, cl_command_queue, const cl_ulong *, cl_mem, cl_mem, const size_t *,
+                              const size_t *, const size_t *, size_t, size_t, size_t, size_t, cl_uint, const cl_uint *,
+                              cl_uint *, void **);
+    typedef cl_int (*image_fn)(commands_t, cl_command_queue, const cl_ulong *, cl_mem, cl_mem, const size_t *,
+                               const size_t *, const size_t *, cl_uint, const cl_uint *, cl_uint *, void **);
+    typedef cl_int (*to_buffer_fn)(commands_t, cl_command_queue, const cl_ulong *, cl_mem, cl_mem, const size_t *,
+                                   const size_t *, size_t, cl_uint, const cl_uint *, cl_uint *, void **);
+    typedef cl_int (*to_image_fn)(commands_t, cl_command_queue, const cl_ulong *, cl_mem, cl_mem, size_t, const size_t *,
+                                  const size_t *, cl_uint, const cl_uint *, cl_uint *, void **);
+    typedef cl_int (*color_fn)(commands_t, cl_command_queue, const cl_ulong *, cl_mem, const void *, const size_t *,
+                               const size_t *, cl_uint, const cl_uint *, cl_uint *, void **);
+    rect_fn copy_rect = (rect_fn)find("clCommandCopyBufferRectKHR");
+    image_fn copy_image = (image_fn)find("clCommandCopyImageKHR");
+    to_buffer_fn to_buffer = (to_buffer_fn)find("clCommandCopyImageToBufferKHR");
+    to_image_fn to_image = (to_image_fn)find("clCommandCopyBufferToImageKHR");
+    color_fn fill_image = (color_fn)find("clCommandFillImageKHR");
+    cl_command_queue queue = open_queue(0);
+    unsigned char from[64], to[64];
+    for (int i = 0; i < 64; i++)
+        from[i] = (unsigned char)i, to[i] = 255;
+    cl_mem x = buffer_of(CL_MEM_COPY_HOST_PTR, sizeof from, from), y = buffer_of(CL_MEM_COPY_HOST_PTR, sizeof to, to);
+    cl_image_format format = {CL_RGBA, CL_UNSIGNED_INT8};
+    cl_image_desc like = {.image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = 4, .image_height = 4};
+    cl_mem a, b;
+    MAKE(a, clCreateImage(context, CL_MEM_READ_WRITE, &format, &like, NULL, &status));
+    MAKE(b, clCreateImage(context, CL_MEM_READ_WRITE, &format, &like, NULL, &status));
+    size_t origin[] = {0, 0, 0}, inner[] = {1, 1, 0}, all[] = {4, 4, 1}, two[] = {2, 2, 1}, bytes[] = {4, 2, 1}, at[] = {8, 2, 0};
+    cl_uint color[] = {100, 101, 102, 103};
+    commands_t commands = commands_for(queue);
+    CHECK(to_image(commands, NULL, NULL, x, a, 0, origin, all, 0, NULL, NULL, NULL));
+    CHECK(fill_image(commands, NULL, NULL, a, color, inner, two, 0, NULL, NULL, NULL));
+    CHECK(copy_image(commands, NULL, NULL, a, b, origin, origin, all, 0, NULL, NULL, NULL));
+    CHECK(to_buffer(commands, NULL, NULL, b, y, origin, all, 0, 0, NULL, NULL, NULL));
+    CHECK(copy_rect(commands, NULL, NULL, x, y, origin, at, bytes, 16, 0, 16, 0, 0, NULL, NULL, NULL));
+    CHECK(finalize(commands));
+    CHECK(enqueue(0, NULL, commands, 0, NULL, NULL));
+    CHECK(clEnqueueReadBuffer(queue, y, CL_TRUE, 0, sizeof to, to, 0, NULL, NULL));
+    for (int i = 0; i < 64; i++)
+        printf(i % 16 == 15 ? "%d\n" : "%d ", to[i]);
+    CHECK(release(commands));
+    CHECK(clReleaseMemObject(a));
+    CHECK(clReleaseMemObject(b));
+    CHECK(clReleaseMemObject(x));
+    CHECK(clReleaseMemObject(y));
+    CHECK(clReleaseCommandQueue(queue));
+}
+
+/* Shared virtual memory. */
+static void shared(void)
+{
+    typedef cl_int (*memcpy_fn)(commands_t, cl_command_queue, const cl_ulong *, void *, const void *, size_t, cl_uint,
+                                const cl_uint *, cl_uint *, void **);
+    typedef cl_int (*memfill_fn)(commands_t, cl_command_queue, const cl_ulong *, void *, const void *, size_t, size_t,
+                                 cl_uint, const cl_uint *, cl_uint *, void **);
+    memcpy_fn copy = (memcpy_fn)find("clCommandSVMMemcpyKHR");
+    memfill_fn fill = (memfill_fn)find("clCommandSVMMemFillKHR");
+    cl_command_queue queue = open_queue(0);
+    int *memory = clSVMAlloc(context, CL_MEM_READ_WRITE, 64, 0), outside[4] = {0}, pattern[2] = {5, 6}, found[8];
+    REQUIRE(memory != NULL);
+    commands_t commands = commands_for(queue);
+    CHECK(fill(commands, NULL, NULL, memory, pattern, sizeof pattern, 32, 0, NULL, NULL, NULL));
+    CHECK(copy(commands, NULL, NULL, memory + 8, memory + 1, 16, 0, NULL, NULL, NULL));
+    printf("shared: %d", copy(commands, NULL, NULL, memory, outside, 16, 0, NULL, NULL, NULL));
+    printf(" %d", copy(commands, NULL, NULL, memory, NULL, 16, 0, NULL, NULL, NULL));
+    printf(" %d", copy(commands, NULL, NULL, memory, memory + 2, 16, 0, NULL, NULL, NULL));
+    printf(" %d", fill(commands, NULL, NULL, memory, pattern, 3, 9, 0, NULL, NULL, NULL));
+    printf(" %d\n", fill(commands, NULL, NULL, memory, pattern, 4, 128, 0, NULL, NULL, NULL));
+    CHECK(finalize(commands));
+    CHECK(enqueue(0, NULL, commands, 0, NULL, NULL));
+    CHECK(clEnqueueSVMMemcpy(queue, CL_TRUE, found, memory + 6, 24, 0, NULL, NULL));
+    printf("%d %d, %d %d %d %d\n", found[0], found[1], found[2], found[3], found[4], found[5]);
+    CHECK(release(commands));
+    clSVMFree(context, memory);
+    CHECK(clReleaseCommandQueue(queue));
+}
+
 static void printing(void)
 {
     cl_command_queue queue = open_queue(0);
@@ -370,6 +449,8 @@ int main(int argc, char **argv)
         out_of_order();
         failing(0);
         failing(CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
+        regions();
+        shared();
         printing();
         errors();
     } else

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::api::loader;
+use crate::api::{command_buffer, loader};
 use crate::{dispatch, offered};
 
 /// What is to be said of functions that do not simply work.
@@ -132,7 +132,8 @@ fn by_name_only() -> BTreeSet<String> {
     let sources = files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), ".rs");
     let names = sources.iter().flat_map(|(_, text)| names_behind(text, "b\"")).filter(|name| name.starts_with("cl"));
     let found = names.filter(|name| !table.contains(name) && loader::function(name.as_bytes()).is_some());
-    found.map(str::to_owned).collect()
+    let found = found.map(str::to_owned);
+    found.chain(command_buffer::FUNCTIONS.iter().map(|name| (*name).to_owned())).collect()
 }
 
 fn functions() -> String {
@@ -178,6 +179,10 @@ fn extensions() -> String {
             row.1 = "always".to_owned();
         }
     }
+    rows.push((
+        command_buffer::NAME,
+        "on every device of OpenCL 2.1 and later: it is made of ordinary commands".to_owned(),
+    ));
     rows.sort_unstable();
     let rows: String = rows.iter().map(|(name, state)| format!("| `{name}` | {state} |\n")).collect();
     format!(

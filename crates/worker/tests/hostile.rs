@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use ropeway_protocol::content::ContentHash;
 use ropeway_protocol::frame::FrameHeader;
-use ropeway_protocol::ids::{ContextId, EventId, KernelId, MemoryId, QueueId, TransferId};
+use ropeway_protocol::ids::{CommandBufferId, ContextId, EventId, KernelId, MemoryId, QueueId, TransferId};
 use ropeway_protocol::messages::*;
+use ropeway_protocol::recording::Recorded;
 use ropeway_protocol::types::*;
 use support::{Client, Worker, on};
 
@@ -79,6 +80,35 @@ fn transfers_that_are_none() {
         c.post_tail(&TransferData { transfer, offset: 0 }, &[0; 101])
     });
     refused("not theirs", |c| c.post_tail(&PutContent { hash: ContentHash([0; 32]), total: 4, offset: 0 }, b"evil"));
+}
+
+#[test]
+fn command_buffers_that_cannot_be() {
+    let begin = |c: &mut Client| {
+        c.post(&CreateCommandBuffer { commands: CommandBufferId(1), queue: QueueId(1) });
+    };
+    let record = |waits: &[u32], action| Record { commands: CommandBufferId(1), waits: waits.to_vec(), action };
+    refused("does not exist", |c| c.post(&CreateCommandBuffer { commands: CommandBufferId(1), queue: QueueId(9) }));
+    refused("does not exist", |c| c.post(&record(&[], Recorded::Barrier)));
+    refused("does not exist", |c| c.post(&Replay { command: on(1), commands: CommandBufferId(1) }));
+    refused("not before it", |c| {
+        begin(c);
+        c.post(&record(&[0], Recorded::Barrier))
+    });
+    refused("not before it", |c| {
+        begin(c);
+        c.post(&record(&[], Recorded::Barrier)).post(&record(&[u32::MAX], Recorded::Barrier))
+    });
+    refused("does not exist", |c| {
+        begin(c);
+        let range = NdRange { dims: 1, offset: None, global: [1, 0, 0], local: None };
+        c.post(&record(&[], Recorded::Kernel { kernel: KernelId(5), range }))
+    });
+    refused("not within", |c| {
+        begin(c);
+        let (buffer, offset, size) = (MemoryId(1), u64::MAX - 3, 8);
+        c.post(&record(&[], Recorded::FillBuffer { buffer, pattern: &[0; 4], offset, size }))
+    });
 }
 
 /// Handles made up of bytes must not reach the driver.

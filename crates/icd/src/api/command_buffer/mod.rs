@@ -44,6 +44,10 @@ pub fn device_info(device: &Device, name: cl_device_info) -> Option<u64> {
 
 macro_rules! functions {
     ($($module:ident::$name:ident,)*) => {
+        /// The names of the extension's functions.
+        #[cfg(test)]
+        pub const FUNCTIONS: &[&str] = &[$(stringify!($name)),*];
+
         /// The extension's function of this name.
         pub fn by_name(name: &[u8]) -> Option<*mut c_void> {
             $(
