@@ -45,6 +45,23 @@ impl ImageFormat {
             _ => return None,
         })
     }
+
+    /// Whether the specification has channels of this type in this order (OpenCL 3.0 API, section 5.3.1.1).
+    pub fn is_legal(self) -> bool {
+        let eight_bits = matches!(self.data_type, 0x10D0 | 0x10D2 | 0x10D7 | 0x10DA);
+        let normalized_or_float = matches!(self.data_type, 0x10D0..=0x10D3 | 0x10DD | 0x10DE);
+        let in_one_number = matches!(self.data_type, 0x10D4..=0x10D6);
+        match self.order {
+            // CL_INTENSITY, CL_LUMINANCE; CL_DEPTH; CL_RGB, CL_RGBx.
+            0x10B8 | 0x10B9 => normalized_or_float,
+            0x10BD => matches!(self.data_type, 0x10D3 | 0x10DE),
+            0x10B4 | 0x10BC => in_one_number,
+            // CL_BGRA, CL_ARGB, CL_ABGR; CL_sRGB and its like.
+            0x10B6 | 0x10B7 | 0x10C3 => eight_bits,
+            0x10BF..=0x10C2 => self.data_type == 0x10D2,
+            _ => !in_one_number,
+        }
+    }
 }
 
 /// The types of images.
@@ -206,6 +223,9 @@ mod tests {
         assert_eq!(size(0x10B4, 0x10D4), Some(2), "CL_RGB, CL_UNORM_SHORT_565");
         assert_eq!(size(0x10B5, 0x10E0), Some(4), "CL_RGBA, CL_UNORM_INT_101010_2");
         assert_eq!((size(0x10B5, 0), size(0, 0x10DE)), (None, None));
+        let legal = |order, data_type| ImageFormat { order, data_type }.is_legal();
+        assert!(legal(0x10B0, 0x10DC) && legal(0x10B4, 0x10D4) && legal(0x10B6, 0x10D2) && legal(0x10B5, 0x10DD));
+        assert!(!legal(0x10B0, 0x10D4) && !legal(0x10B4, 0x10D2) && !legal(0x10B6, 0x10DE) && !legal(0x10BD, 0x10D2));
     }
 
     #[test]

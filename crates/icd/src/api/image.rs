@@ -209,6 +209,10 @@ unsafe fn create(
     // what is not on it, or lies in another object's memory, is for the native implementation to refuse.
     let access = if flags & DEVICE_ACCESS == 0 { CL_MEM_READ_WRITE } else { flags & DEVICE_ACCESS };
     let listed = context.client.image_formats(access, desc.image_type).is_ok_and(|list| list.contains(&format));
+    // CL_INVALID_IMAGE_FORMAT_DESCRIPTOR if values specified in image_format are not valid: also together.
+    if !listed && !format.is_legal() {
+        return Err(CL_INVALID_IMAGE_FORMAT_DESCRIPTOR);
+    }
     // SAFETY: the application's memory, of as many bytes as the image spans.
     let contents = uses_pointer.then(|| unsafe { host::source(host_ptr, region) });
     // SAFETY: with this flag, until the image is destroyed.
@@ -222,7 +226,11 @@ unsafe fn create(
         host.belongs_to(&client);
     }
     if !listed || parent.is_some() && kind == ImageKind::Image2D {
-        client.confirm()?;
+        client.confirm().map_err(|code| match code {
+            // PoCL's word for it.
+            CL_INVALID_OPERATION if !listed => CL_IMAGE_FORMAT_NOT_SUPPORTED,
+            code => code,
+        })?;
     }
     Ok(Handle::new(context, Memory { client, context: context.clone(), parent, properties })?.give())
 }
