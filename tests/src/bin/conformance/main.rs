@@ -22,6 +22,7 @@ use clap::Parser;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::drive::Setting;
+use crate::output::Verdict;
 use crate::results::{Mode, Results};
 
 /// The arguments of programs that take too long without.
@@ -73,7 +74,7 @@ struct Options {
     /// Pass -w to every program: much smaller tests.
     #[arg(long)]
     wimpy: bool,
-    /// Keep all results of earlier runs and run only what has none.
+    /// Keep all results of earlier runs and run only what has none, or had no time.
     #[arg(long)]
     go_on: bool,
     /// Keep native results of earlier runs.
@@ -131,7 +132,8 @@ fn run(options: &Options) -> Result<bool, String> {
     let out = existing(&options.out)?;
     let results = Results::open(&out.join("results.tsv"), |line| {
         let asked = rows.iter().any(|row| row.key == line.key);
-        !asked || options.go_on || options.table || (options.reuse && line.mode == Mode::Native)
+        let known = line.sub_test.verdict != Verdict::NotRun;
+        !asked || (options.go_on && known) || options.table || (options.reuse && line.mode == Mode::Native)
     })?;
     let now = Instant::now();
     let setting = Setting {
