@@ -69,7 +69,6 @@ pub fn device_info(name: cl_device_info) -> Option<Answer> {
 /// Extensions that are offered where the device has them: those of the language, and those of queries that are passed on.
 /// What is not listed may need host functions that Ropeway lacks.
 pub const EXTENSIONS: &[&str] = &[
-    "cl_amd_assembly_program",
     "cl_amd_device_attribute_query",
     "cl_amd_fp64",
     "cl_amd_media_ops",

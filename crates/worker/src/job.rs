@@ -20,6 +20,9 @@ use crate::objects::{Cell, Cells, Context, Program, Queue};
 use crate::report::Report;
 use crate::transfer::Gate;
 
+/// Whatever may wait, for once.
+pub type Work = Box<dyn FnOnce(&Common) -> Result<(), End> + Send>;
+
 /// Something that may wait.
 pub enum Job {
     /// clFinish.
@@ -43,7 +46,7 @@ pub enum Job {
     /// Answers with a device's time.
     Timer(native::Device, CallId<u64>),
     /// Whatever this does.
-    Run(Box<dyn FnOnce(&Common) -> Result<(), End> + Send>),
+    Run(Work),
     /// Lists the image formats of a context, for flags and a type.
     ImageFormats(Arc<Context>, u64, u32, CallId<Vec<ImageFormat>>),
     /// Answers whether something could be done.

@@ -6,8 +6,8 @@ use ropeway_protocol::types::Status;
 use super::api::api;
 use super::{Device, check};
 
-/// Most parts of one device: far above what any device can be divided into.
-const MAX_PARTS: u32 = 1 << 16;
+/// Most parts of one device: no machine has so many cores, and the properties of all have to fit into one answer.
+const MAX_PARTS: u32 = 1 << 10;
 
 /// A part of a device, which may go while the process lives. What uses its [`Device`] holds on to it.
 #[derive(Debug)]
