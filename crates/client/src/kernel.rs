@@ -33,6 +33,8 @@ pub struct Kernel {
     /// What the server has for each argument.
     args: Mutex<Vec<Option<Sent>>>,
     unset: AtomicUsize,
+    /// The offsets of all sub-buffers among the arguments, or'ed.
+    offsets: AtomicUsize,
     /// The most work-items of a group that a launch was taken with, beyond what the device says of the kernel.
     taken: AtomicU64,
     /// Answers to queries about sub-groups.
@@ -67,7 +69,8 @@ pub enum Arg<'a> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Sent {
     Bytes(SmallVec<[u8; 16]>),
-    Memory(Option<MemoryId>),
+    /// With the offset of a sub-buffer.
+    Memory(Option<(MemoryId, usize)>),
     Sampler(SamplerId),
     Local(usize),
     Svm(Option<(MemoryId, u64)>),
@@ -97,6 +100,7 @@ impl Kernel {
         args: Vec<Option<Sent>>,
     ) -> Arc<Self> {
         let unset = args.iter().filter(|arg| arg.is_none()).count();
+        let offsets = AtomicUsize::new(offsets_of(&args));
         Arc::new(Self {
             id,
             program: Arc::clone(program),
@@ -104,6 +108,7 @@ impl Kernel {
             index,
             args: Mutex::new(args),
             unset: AtomicUsize::new(unset),
+            offsets,
             taken: AtomicU64::new(0),
             sub_groups: Mutex::default(),
         })
@@ -217,8 +222,8 @@ impl Kernel {
                 (ArgValue::Sampler(id), &move |sent| *sent == Sent::Sampler(id))
             }
             Arg::Memory(memory) => {
-                let id = memory.map(Memory::id);
-                (ArgValue::Memory(id), &move |sent| *sent == Sent::Memory(id))
+                let place = memory.map(|memory| (memory.id(), memory.offset()));
+                (ArgValue::Memory(memory.map(Memory::id)), &move |sent| *sent == Sent::Memory(place))
             }
             Arg::Local(size) => (ArgValue::Local(size as u64), &move |sent| *sent == Sent::Local(size)),
             Arg::Svm(region) => {
@@ -235,7 +240,7 @@ impl Kernel {
         self.connection().post(&SetKernelArg { kernel: self.id, index, value: wire })?;
         let value = match value {
             Arg::Bytes(bytes) => Sent::Bytes(SmallVec::from_slice(bytes)),
-            Arg::Memory(memory) => Sent::Memory(memory.map(Memory::id)),
+            Arg::Memory(memory) => Sent::Memory(memory.map(|memory| (memory.id(), memory.offset()))),
             Arg::Sampler(sampler) => Sent::Sampler(sampler.id()),
             Arg::Local(size) => Sent::Local(size),
             Arg::Svm(region) => Sent::Svm(region.map(Region::place)),
@@ -243,8 +248,20 @@ impl Kernel {
         if place.replace(value).is_none() {
             self.unset.fetch_sub(1, Ordering::AcqRel);
         }
+        self.offsets.store(offsets_of(&args), Ordering::Release);
         Ok(())
     }
+
+    /// Whether all sub-buffers among its arguments begin at multiples of `alignment`, a power of two.
+    pub fn sub_buffers_are_aligned(&self, alignment: usize) -> bool {
+        self.offsets.load(Ordering::Acquire).is_multiple_of(alignment)
+    }
+}
+
+/// The offsets of all sub-buffers, or'ed: a power of two divides that if it divides each of them.
+fn offsets_of(args: &[Option<Sent>]) -> usize {
+    let offset = |arg: &Option<Sent>| if let Some(Sent::Memory(Some((_, offset)))) = arg { *offset } else { 0 };
+    args.iter().map(offset).fold(0, |all, one| all | one)
 }
 
 /// Holds a value against what the argument takes.

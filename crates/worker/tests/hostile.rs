@@ -18,6 +18,7 @@ fn worker_process() {
 }
 
 /// Lets `client` do its worst; the worker must end on its own, with a reason that contains `reason`.
+/// `reason` may be several, separated by bars.
 fn refused(reason: &str, worst: impl FnOnce(&mut Client) -> &mut Client) {
     let mut worker = Worker::start("");
     let mut client = worker.connect();
@@ -25,7 +26,7 @@ fn refused(reason: &str, worst: impl FnOnce(&mut Client) -> &mut Client) {
     worst(&mut client);
     client.until_closed();
     let closing = client.notes.closing.take().expect("the worker says why");
-    assert!(closing.contains(reason), "{closing}");
+    assert!(reason.split('|').any(|reason| closing.contains(reason)), "{closing}");
     assert!(worker.ended_within(Duration::from_secs(2)));
     let status = worker.process.wait().unwrap();
     assert!(status.success(), "{status}");
@@ -61,6 +62,45 @@ fn ranges_outside_the_buffer() {
     let read = |offset, size| ReadBuffer { command: on(1), buffer: MemoryId(1), offset, size, transfer: TransferId(1) };
     refused("not within", |c| c.post(&read(0, 1 << 60)));
     refused("not within", |c| c.post(&read(u64::MAX - 3, 8)));
+}
+
+#[test]
+fn regions_and_parts_outside_the_buffer() {
+    let rect = |origin, region, row_pitch, slice_pitch| BufferRect { origin, region, row_pitch, slice_pitch };
+    let (buffer, transfer) = (MemoryId(1), TransferId(1));
+    for rect in [
+        rect([0, 0, 1], [10, 10, 10], 10, 100),
+        rect([991, 0, 0], [10, 1, 1], 10, 10),
+        rect([0, 1 << 63, 0], [1, 1, 1], 2, 2),
+        rect([0, 0, u64::MAX], [1, 1, 1], u64::MAX, u64::MAX),
+        rect([0, 0, 0], [1, 1, 1 << 60], 1, 16),
+    ] {
+        refused("not within|no region", |c| c.post(&ReadBufferRect { command: on(1), buffer, rect, transfer }));
+        refused("not within|no region", |c| {
+            c.post(&WriteBufferRectTransfer { command: on(1), buffer, rect, transfer })
+        });
+        refused("not within|no region", |c| {
+            c.post(&CopyBufferRect {
+                command: on(1),
+                source: buffer,
+                target: buffer,
+                source_rect: rect,
+                target_rect: rect,
+            })
+        });
+    }
+    for rect in [rect([0; 3], [0, 1, 1], 0, 0), rect([0; 3], [10, 2, 1], 5, 10), rect([0; 3], [10, 2, 2], 10, 10)] {
+        refused("no region", |c| c.post(&ReadBufferRect { command: on(1), buffer, rect, transfer }));
+    }
+    let whole = rect([0; 3], [10, 10, 10], 10, 100);
+    refused("1000 in a write", |c| c.post_tail(&WriteBufferRect { command: on(1), buffer, rect: whole }, &[0; 999]));
+    let (memory, flags) = (MemoryId(2), 0);
+    let part = |origin, size| CreateSubBuffer { memory, parent: buffer, flags, origin, size };
+    refused("not within", |c| c.post(&part(999, 2)));
+    refused("not within", |c| c.post(&part(u64::MAX, 2)));
+    refused("does not exist", |c| c.post(&CreateSubBuffer { parent: MemoryId(9), ..part(0, 2) }));
+    refused("exists already", |c| c.post(&CreateSubBuffer { memory: buffer, ..part(0, 128) }));
+    refused("does not exist", |c| c.post(&MigrateMemory { command: on(1), memory: vec![memory], flags: 0 }));
 }
 
 #[test]

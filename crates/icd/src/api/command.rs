@@ -4,8 +4,8 @@ use ropeway_abi::{
     CL_BUILD_SUCCESS, CL_COMMAND_NDRANGE_KERNEL, CL_COMMAND_TASK, CL_INVALID_CONTEXT, CL_INVALID_EVENT,
     CL_INVALID_GLOBAL_OFFSET, CL_INVALID_GLOBAL_WORK_SIZE, CL_INVALID_KERNEL_ARGS, CL_INVALID_PROGRAM_EXECUTABLE,
     CL_INVALID_VALUE, CL_INVALID_WORK_DIMENSION, CL_INVALID_WORK_GROUP_SIZE, CL_INVALID_WORK_ITEM_SIZE,
-    CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED, CL_MIGRATE_MEM_OBJECT_HOST, cl_command_queue, cl_event, cl_int, cl_kernel,
-    cl_mem, cl_mem_migration_flags, cl_uint,
+    CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED, CL_MIGRATE_MEM_OBJECT_HOST, CL_MISALIGNED_SUB_BUFFER_OFFSET,
+    cl_command_queue, cl_event, cl_int, cl_kernel, cl_mem, cl_mem_migration_flags, cl_uint,
 };
 use ropeway_client::command::Order;
 use ropeway_protocol::types::NdRange;
@@ -110,6 +110,11 @@ pub(super) fn ready(queue: cl_command_queue, kernel: cl_kernel) -> Result<(Handl
     // CL_INVALID_KERNEL_ARGS if the kernel argument values have not been specified.
     if !kernel.client.all_args_set() {
         return Err(CL_INVALID_KERNEL_ARGS);
+    }
+    // CL_MISALIGNED_SUB_BUFFER_OFFSET if a sub-buffer object is specified as the value for an argument and its offset is not aligned
+    // to CL_DEVICE_MEM_BASE_ADDR_ALIGN for the device.
+    if !kernel.client.sub_buffers_are_aligned(queue.device.limits.base_alignment as usize) {
+        return Err(CL_MISALIGNED_SUB_BUFFER_OFFSET);
     }
     Ok((queue, kernel))
 }
