@@ -142,7 +142,7 @@ macro_rules! families {
     )*};
 }
 
-families! { buffer context event image kernel platform program queue rectangles sampler transfers }
+families! { buffer context event image kernel platform program queue rectangles sampler svm transfers }
 
 /// Whatever the application calls, the client library does not panic and the worker does not end.
 #[test]

@@ -1,5 +1,10 @@
 /* One call of random.c. */
 
+static void CL_CALLBACK native_kernel(void *arguments)
+{
+    (void)arguments;
+}
+
 static void commands(int call)
 {
     const size_t at = number(), to = number(), size = number();
@@ -8,7 +13,18 @@ static void commands(int call)
     void *queue = first(QUEUE), *place;
     size_t row, slice, global[4] = {small(), small(), small(), 1}, local[4] = {small(), small(), small(), 1},
                        offset[4] = {rarely(6) ? SIZE_MAX : small(), small(), 0, 0};
-    switch (dice(30)) {
+    static struct {
+        cl_mem memory;
+        char rest[56];
+    } arguments;
+    const void *in_arguments = &arguments.memory;
+    switch (dice(31)) {
+    case 27:
+        arguments.memory = memory_object;
+        EVENT_OF(clEnqueueNativeKernel(queue, rarely(9) ? NULL : native_kernel, rarely(9) ? NULL : &arguments,
+                                       rarely(9) ? 0 : sizeof arguments, dice(2), &memory_object, &in_arguments, count,
+                                       waits, event));
+        break;
     case 0: EVENT_OF(clEnqueueReadBuffer(queue, memory_object, wait, at, size, memory(), count, waits, event)); break;
     case 1: EVENT_OF(clEnqueueWriteBuffer(queue, memory_object, wait, at, size, memory(), count, waits, event)); break;
     case 2: EVENT_OF(clEnqueueCopyBuffer(queue, memory_object, other, at, to, size, count, waits, event)); break;
