@@ -30,6 +30,8 @@ pub struct Context {
     pub maps: bool,
     /// The queue that large transfers go over, made when first needed.
     transfers: OnceLock<Result<Arc<native::Queue>, Status>>,
+    /// The queue on which frees of shared virtual memory wait, made when first needed: what waits there holds up nothing else.
+    frees: OnceLock<Result<Arc<native::Queue>, Status>>,
     /// Pinned memory for small reads, made when first needed; `None` where it does not help or cannot be had.
     pool: OnceLock<Option<Arc<native::PinnedPool>>>,
     /// Pinned memory for data from the client.
@@ -57,6 +59,7 @@ impl Context {
             devices,
             maps,
             transfers: OnceLock::new(),
+            frees: OnceLock::new(),
             pool: OnceLock::new(),
             ring_in: Mutex::default(),
             ring_out: Mutex::default(),
@@ -71,7 +74,22 @@ impl Context {
     /// # Errors
     /// What making it came to.
     pub fn transfer_queue(&self) -> Result<&Arc<native::Queue>, Status> {
-        let queue = self.transfers.get_or_init(|| {
+        self.own_queue(&self.transfers)
+    }
+
+    /// The queue on which frees of shared virtual memory wait.
+    ///
+    /// # Errors
+    /// What making it came to.
+    pub fn free_queue(&self) -> Result<&Arc<native::Queue>, Status> {
+        self.own_queue(&self.frees)
+    }
+
+    fn own_queue<'a>(
+        &self,
+        place: &'a OnceLock<Result<Arc<native::Queue>, Status>>,
+    ) -> Result<&'a Arc<native::Queue>, Status> {
+        let queue = place.get_or_init(|| {
             let (_, device) = *self.devices.first().ok_or(cl::CL_INVALID_CONTEXT)?;
             native::Queue::new(self.native.as_ref().map_err(|s| *s)?, device, 0).map(Arc::new)
         });

@@ -203,3 +203,25 @@ fn a_pipe_that_could_not_be_made_fails_what_uses_it() {
     client.post(&ReleaseMemory { memory });
     assert_eq!(client.finish(1), 0);
 }
+
+#[test]
+fn a_free_that_waits_holds_up_no_transfer() {
+    const SIZE: u64 = 1 << 20;
+    let worker = Worker::start("");
+    let mut client = worker.connect();
+    client.begin(0);
+    client.call(&ask(1, SIZE)).unwrap();
+    client.call(&ask(2, SIZE)).unwrap();
+    // A transfer that has its place in the queue, and the free behind it.
+    let (buffer, transfer) = (MemoryId(1), TransferId(1));
+    let event = ropeway_protocol::ids::EventId(1);
+    client.post(&CreateUserEvent { event, context: ContextId(1) });
+    let command = command(1, None, &[1]);
+    client.post(&WriteBufferTransfer { command, buffer, offset: 0, size: SIZE, transfer });
+    client.post(&ReleaseMemory { memory: MemoryId(2) });
+    client.post(&SetUserEventStatus { event, status: 0 });
+    client.until(|notes| notes.ready.contains(&transfer));
+    client.send_data(1, &vec![7; SIZE as usize]);
+    assert_eq!(client.read(1, 1, SIZE - 4, 4, 2), [7; 4]);
+    assert_eq!(client.finish(1), 0);
+}

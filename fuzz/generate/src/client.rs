@@ -209,7 +209,13 @@ impl<'a, 'de> Client<'a, 'de> {
         let size = 1 + if large { 40 * self.below(30_000) } else { self.below(5000) };
         let (buffer, context, flags) = (MemoryId(self.id()), ContextId(1), 1);
         let bytes = self.bytes(size);
-        match self.entropy.byte() % 3 {
+        match self.entropy.byte() % 4 {
+            // Shared virtual memory is one, too, but for kernels: they do not look where it ends.
+            3 => {
+                let (alignment, attempt) = (1 << self.below(9), self.below(3) as u32);
+                let taken = vec![(self.below(1 << 16) << 32, self.below(1 << 16) << 12)];
+                self.call(&SvmAlloc { memory: buffer, context, flags, size, alignment, page: 4096, attempt, taken });
+            }
             0 => {
                 let initial = InitialContents::Undefined;
                 self.post(&CreateBuffer { buffer, context, flags, size, initial }, &[]);

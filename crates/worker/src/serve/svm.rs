@@ -89,7 +89,7 @@ impl Session {
         let frees = context.has_svm.load(Ordering::Relaxed) && self.user_events.is_empty() && self.incoming.is_empty();
         if made.is_err() && frees {
             self.demote(|_| false);
-            made = context.transfer_queue().and_then(|queue| queue.finish()).and_then(|()| allocate());
+            made = context.free_queue().and_then(|queue| queue.finish()).and_then(|()| allocate());
         }
         let answer = match made {
             Err(status) => Err(status),
@@ -162,7 +162,7 @@ impl Session {
         }
         let mut waits = Waits::none();
         ends.iter().for_each(|end| waits.push(end));
-        if let Ok(queue) = context.transfer_queue() {
+        if let Ok(queue) = context.free_queue() {
             svm.free_after(queue, &waits);
         }
     }
