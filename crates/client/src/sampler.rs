@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ropeway_protocol::ids::SamplerId;
 use ropeway_protocol::image::SamplerDescription;
-use ropeway_protocol::messages::{CreateSampler, ReleaseSampler};
+use ropeway_protocol::messages::{CreateSampler, ReleaseSampler, SamplerStatus};
 
 use crate::Result;
 use crate::context::Context;
@@ -26,6 +26,14 @@ impl Sampler {
         let id = SamplerId(context.connection().new_id());
         context.connection().post(&CreateSampler { sampler: id, context: context.id(), like })?;
         Ok(Arc::new(Self { id, context: Arc::clone(context), like }))
+    }
+
+    /// Asks the server whether it could be made, where the client cannot tell.
+    ///
+    /// # Errors
+    /// What the native call returned, [`crate::SERVER_LOST`].
+    pub fn confirm(&self) -> Result<()> {
+        self.context.connection().call(&SamplerStatus { sampler: self.id })
     }
 
     /// How it samples.

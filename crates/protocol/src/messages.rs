@@ -223,6 +223,8 @@ messages! {
     post 100 create_sampler: CreateSampler { sampler: SamplerId, context: ContextId, like: SamplerDescription };
     /// Drops a sampler.
     post 101 release_sampler: ReleaseSampler { sampler: SamplerId };
+    /// Whether a sampler could be made.
+    call 112 sampler_status: SamplerStatus { sampler: SamplerId } -> ();
     /// The formats of images of a type, a CL_MEM_OBJECT_IMAGE…, made with these flags (clGetSupportedImageFormats).
     call 102 image_formats: ImageFormats { context: ContextId, flags: u64, image_type: u32 } -> Vec<ImageFormat>;
     /// Makes an image of memory of its own, or of a buffer's or image's; `flags` are the native ones, without those about host

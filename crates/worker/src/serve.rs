@@ -394,6 +394,10 @@ impl Serve for Session {
         self.make_sampler(m)
     }
 
+    fn sampler_status(&mut self, m: SamplerStatus, call: CallId<()>) -> Result<(), End> {
+        self.tell_sampler_status(m, call)
+    }
+
     fn release_sampler(&mut self, m: ReleaseSampler) -> Result<(), End> {
         self.drop_sampler(m)
     }

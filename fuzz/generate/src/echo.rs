@@ -174,6 +174,7 @@ impl Serve for Echo {
         wait_for_events WaitForEvents -> ropeway_protocol::types::Waited,
         svm_alloc SvmAlloc -> u64,
         memory_status MemoryStatus -> (),
+        sampler_status SamplerStatus -> (),
         image_formats ImageFormats -> Vec<ropeway_protocol::image::ImageFormat>,
         ping Ping + tail -> (),
     }

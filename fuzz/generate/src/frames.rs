@@ -121,7 +121,7 @@ pub const MESSAGES: &[Generator] = generators! { ropeway_protocol::MESSAGES:
     call Finish, call WaitForEvents,
     call SvmAlloc, post CreateSvmBuffer, post SetKernelSvmPointers, post CreatePipe,
     post CreateSampler, post ReleaseSampler, call ImageFormats,
-    post CreateImage, call MemoryStatus, post WriteImage, post WriteImageTransfer, post ReadImage, post CopyImage,
+    post CreateImage, call MemoryStatus, call SamplerStatus, post WriteImage, post WriteImageTransfer, post ReadImage, post CopyImage,
     post CopyImageToBuffer, post CopyBufferToImage, post FillImage,
     post CreateCommandBuffer, post ReleaseCommandBuffer, post Record, post Replay,
     call Ping, post Goodbye,

@@ -1,7 +1,7 @@
 //! Samplers (OpenCL 3.0 API, section 5.7).
 
 use ropeway_abi::{
-    CL_ADDRESS_CLAMP, CL_ADDRESS_MIRRORED_REPEAT, CL_ADDRESS_NONE, CL_ADDRESS_REPEAT, CL_FALSE, CL_FILTER_LINEAR,
+    CL_ADDRESS_CLAMP, CL_ADDRESS_MIRRORED_REPEAT, CL_ADDRESS_NONE, CL_ADDRESS_REPEAT, CL_FILTER_LINEAR,
     CL_FILTER_NEAREST, CL_INVALID_VALUE, CL_SAMPLER_ADDRESSING_MODE, CL_SAMPLER_CONTEXT, CL_SAMPLER_FILTER_MODE,
     CL_SAMPLER_NORMALIZED_COORDS, CL_SAMPLER_PROPERTIES, CL_SAMPLER_REFERENCE_COUNT, CL_TRUE, cl_addressing_mode,
     cl_bool, cl_context, cl_filter_mode, cl_int, cl_sampler, cl_sampler_info, cl_sampler_properties, cl_uint,
@@ -82,12 +82,12 @@ pub unsafe extern "C" fn clCreateSamplerWithProperties(
 }
 
 /// # Errors
-/// CL_INVALID_VALUE for what no sampler has. Coordinates that are not normalized cannot be repeated.
+/// CL_INVALID_VALUE for what no sampler has.
 fn checked(normalized: u64, addressing: u64, filter: u64) -> Result<SamplerDescription, cl_int> {
     let known = normalized <= CL_TRUE.into()
         && (CL_ADDRESS_NONE.into()..=CL_ADDRESS_MIRRORED_REPEAT.into()).contains(&addressing)
         && (CL_FILTER_NEAREST.into()..=CL_FILTER_LINEAR.into()).contains(&filter);
-    if !known || normalized == CL_FALSE.into() && addressing >= CL_ADDRESS_REPEAT.into() {
+    if !known {
         return Err(CL_INVALID_VALUE);
     }
     Ok(SamplerDescription { normalized: normalized != 0, addressing: addressing as u32, filter: filter as u32 })
@@ -96,6 +96,11 @@ fn checked(normalized: u64, addressing: u64, filter: u64) -> Result<SamplerDescr
 fn create(context: &Handle<Context>, like: SamplerDescription, properties: Vec<u64>) -> Result<*mut c_void, cl_int> {
     check_support(context)?;
     let client = sampler::Sampler::new(&context.client, like)?;
+    // CL_INVALID_VALUE if a combination of the arguments is not valid: coordinates that are not normalized cannot be repeated.
+    // PoCL refuses that, NVIDIA does not.
+    if !like.normalized && like.addressing >= CL_ADDRESS_REPEAT {
+        client.confirm()?;
+    }
     Ok(Handle::new(context, Sampler { client, context: context.clone(), properties })?.give())
 }
 

@@ -265,8 +265,8 @@ impl Queue {
                     (api().clEnqueueReadBuffer)(self.0, mem, cl::CL_FALSE, offset, size, into.cast(), count, list, out)
                 })
             }
-            // SAFETY: the caller's promise.
             Part::Image { part, size } => {
+                // SAFETY: the caller's promise.
                 return unsafe { self.read_image(memory, part, (into, *size as usize), waits) };
             }
             Part::Rect(rect) => {

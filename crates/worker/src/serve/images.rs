@@ -7,7 +7,7 @@ use ropeway_protocol::image::{ImageFormat, ImagePart};
 use ropeway_protocol::limits::MAX_EAGER;
 use ropeway_protocol::messages::{
     CopyBufferToImage, CopyImage, CopyImageToBuffer, CreateImage, CreateSampler, FillImage, ImageFormats, MemoryStatus,
-    ReleaseSampler,
+    ReleaseSampler, SamplerStatus,
 };
 use ropeway_protocol::types::InitialContents;
 use ropeway_protocol::{CallId, Tail};
@@ -122,6 +122,13 @@ impl Session {
             Err(status) => Err(*status),
         };
         Self::claim(total, &mut self.samplers, m.sampler, Arc::new(native))
+    }
+
+    pub(super) fn tell_sampler_status(&mut self, m: SamplerStatus, call: CallId<()>) -> Result<(), End> {
+        let sampler = self.samplers.get(&m.sampler).ok_or_else(|| unknown(m.sampler))?;
+        let status = Result::as_ref(sampler).map(|_| ()).map_err(|status| *status);
+        self.start(Job::Done(status, call));
+        Ok(())
     }
 
     pub(super) fn drop_sampler(&mut self, m: ReleaseSampler) -> Result<(), End> {
