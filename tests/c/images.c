@@ -418,9 +418,8 @@ static void queries(void)
             printf("%s, %x: %u formats %016llx %d\n", types[t].name, (unsigned)access[a], count,
                    (unsigned long long)hash_of(formats, count * sizeof *formats), count == again);
         }
-    static const cl_device_info sizes[] = { CL_DEVICE_IMAGE2D_MAX_WIDTH, CL_DEVICE_IMAGE3D_MAX_DEPTH, CL_DEVICE_IMAGE_MAX_ARRAY_SIZE,
-                                            CL_DEVICE_IMAGE_MAX_BUFFER_SIZE };
-    for (int i = 0; i < 4; i++) {
+    static const cl_device_info sizes[] = { CL_DEVICE_IMAGE2D_MAX_WIDTH, CL_DEVICE_IMAGE3D_MAX_DEPTH, CL_DEVICE_IMAGE_MAX_ARRAY_SIZE };
+    for (int i = 0; i < 3; i++) {
         size_t size;
         CHECK(clGetDeviceInfo(device, sizes[i], sizeof size, &size, NULL));
         printf("limit %x: %zu\n", sizes[i], size);
