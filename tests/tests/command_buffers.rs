@@ -12,7 +12,7 @@ use ropeway_tests::stats::Stats;
 fn they_are_as_the_extension_says() {
     let expected = fs::read_to_string(root().join("tests/c/command_buffers.expected")).unwrap();
     let server = Server::start();
-    let outcome = Program::remote(c_program("command_buffers"), server.url()).args(&["check"]).run().success();
+    let outcome = Program::remote(c_program("command_buffers"), server.url()).args(["check"]).run().success();
     assert_eq!(outcome.stdout, expected, "left: through Ropeway, right: expected; {}", outcome.stderr);
 }
 
@@ -21,7 +21,7 @@ fn a_hundred_recorded_kernels_are_replayed_with_one_message() {
     let server = Server::start();
     let sent = |replays: &str| {
         let program = Program::remote(c_program("command_buffers"), server.url());
-        let outcome = program.args(&["replays", replays]).env("ROPEWAY_STATS", "1").run().success();
+        let outcome = program.args(["replays", replays]).env("ROPEWAY_STATS", "1").run().success();
         Stats::of(&outcome.stderr)
     };
     // The first time the source goes over.

@@ -12,6 +12,6 @@ fn parts_of_devices_are_as_natively() {
     assert_eq!(remote.stdout, native.stdout, "left: through Ropeway, right: native; {}", remote.stderr);
     assert!(!remote.stdout.contains("WRONG") && remote.stdout.contains("both: run 1 1"), "{}", remote.stdout);
     // A context keeps its devices.
-    let early = Program::remote(c_program("devices"), server.url()).args(&["early"]).run().success();
+    let early = Program::remote(c_program("devices"), server.url()).args(["early"]).run().success();
     assert_eq!(early.stdout, native.stdout, "left: released early, right: native; {}", early.stderr);
 }

@@ -57,7 +57,7 @@ impl Table {
                     call: format!("{function} | {condition}"),
                     allowed: allowed.split_whitespace().map(str::to_owned).collect(),
                     // A program that ends in the middle leaves nothing here, or its last words.
-                    came: came.starts_with(|first: char| first == 'C' || first == '-').then(|| came.to_owned()),
+                    came: came.starts_with(['C', '-']).then(|| came.to_owned()),
                 }),
                 _ => panic!("not a row: '{line}'\n{}{}", outcome.stdout, outcome.stderr),
             }

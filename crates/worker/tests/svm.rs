@@ -123,14 +123,15 @@ fn transfers_go_through_pinned_memory() {
 
 #[test]
 fn what_no_client_sends_ends_the_session() {
-    let with = |change: fn(&mut SvmAlloc)| {
+    type Change = fn(&mut SvmAlloc);
+    let with = |change: Change| {
         move |client: &mut Client| {
             let mut message = ask(3, 1000);
             change(&mut message);
             raw(client, &message);
         }
     };
-    let wrong: [(&str, fn(&mut SvmAlloc)); 6] = [
+    let wrong: [(&str, Change); 6] = [
         ("does not exist", |m| m.context = ContextId(9)),
         ("exists already", |m| m.memory = MemoryId(2)),
         ("aligned to", |m| m.alignment = 24),
