@@ -33,6 +33,7 @@ pub mod program;
 pub mod queue;
 pub mod region;
 pub mod sampler;
+pub mod semaphore;
 pub mod stats;
 pub mod svm;
 pub mod system;

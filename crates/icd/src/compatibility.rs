@@ -8,13 +8,14 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::api::{command_buffer, loader};
+use crate::api::{command_buffer, loader, semaphore};
 use crate::{dispatch, offered};
 
 /// What is to be said of functions that do not simply work.
 const NOTES: &[(&str, &str)] = &[
     ("clSetCommandQueueProperty", "`CL_INVALID_OPERATION`, as for every device of OpenCL 1.1 or later"),
     ("clSetDefaultDeviceCommandQueue", "`CL_INVALID_OPERATION`, as where no device has queues of its own"),
+    ("clGetSemaphoreHandleForTypeKHR", "`CL_INVALID_VALUE`, as for every semaphore without handles; found by name"),
     ("clUnloadPlatformCompiler", "works: a hint, and there is no compiler here to unload"),
 ];
 
@@ -56,7 +57,6 @@ const HIDDEN: &[(&str, &str)] = &[
     ("cl_khr_gl_event", GRAPHICS),
     ("cl_khr_gl_msaa_sharing", GRAPHICS),
     ("cl_khr_gl_sharing", GRAPHICS),
-    ("cl_khr_semaphore", NOT_YET),
     ("cl_khr_terminate_context", NOT_YET),
     ("cl_khr_unified_svm", NOT_YET),
     ("cl_nv_copy_opts", "its options name things of the driver on the same machine"),
@@ -134,7 +134,7 @@ fn by_name_only() -> BTreeSet<String> {
     let names = sources.iter().flat_map(|(_, text)| names_behind(text, "b\"")).filter(|name| name.starts_with("cl"));
     let found = names.filter(|name| !table.contains(name) && loader::function(name.as_bytes()).is_some());
     let found = found.map(str::to_owned);
-    found.chain(command_buffer::FUNCTIONS.iter().map(|name| (*name).to_owned())).collect()
+    found.chain(command_buffer::FUNCTIONS.iter().chain(semaphore::FUNCTIONS).map(|name| (*name).to_owned())).collect()
 }
 
 fn functions() -> String {
@@ -162,8 +162,10 @@ fn functions() -> String {
     }
     assert!(untested.is_empty(), "functions that work, but that no program in tests/c calls: {untested:#?}");
     let working: BTreeSet<_> = dispatch::FUNCTIONS.iter().filter(|(module, _)| *module != "unsupported").collect();
-    let needless: Vec<_> =
-        NOTES.iter().filter(|(name, _)| !working.iter().any(|(_, function)| function == name)).collect();
+    let needless: Vec<_> = NOTES
+        .iter()
+        .filter(|(name, _)| !extra.contains(*name) && !working.iter().any(|(_, function)| function == name))
+        .collect();
     assert!(needless.is_empty(), "notes on what does not work: {needless:#?}");
     out + "\n"
 }
@@ -184,6 +186,7 @@ fn extensions() -> String {
         command_buffer::NAME,
         "on every device of OpenCL 2.1 and later: it is made of ordinary commands".to_owned(),
     ));
+    rows.push((semaphore::NAME, "on every device: it is made of ordinary commands and events".to_owned()));
     rows.sort_unstable();
     let rows: String = rows.iter().map(|(name, state)| format!("| `{name}` | {state} |\n")).collect();
     format!(

@@ -11,9 +11,9 @@ use ropeway_abi::{
     CL_DEVICE_NON_UNIFORM_WORK_GROUP_SUPPORT, CL_DEVICE_QUEUE_ON_HOST_PROPERTIES, CL_DEVICE_VERSION,
     CL_INVALID_COMMAND_BUFFER_KHR, CL_INVALID_COMMAND_QUEUE, CL_INVALID_CONTEXT, CL_INVALID_DEVICE, CL_INVALID_EVENT,
     CL_INVALID_KERNEL, CL_INVALID_MEM_OBJECT, CL_INVALID_PLATFORM, CL_INVALID_PROGRAM, CL_INVALID_SAMPLER,
-    CL_PLATFORM_NAME, cl_int,
+    CL_INVALID_SEMAPHORE_KHR, CL_PLATFORM_NAME, cl_int,
 };
-use ropeway_client::{command_buffer, context, event, kernel, memory, program, queue, sampler, system};
+use ropeway_client::{command_buffer, context, event, kernel, memory, program, queue, sampler, semaphore, system};
 
 use crate::api::Raw;
 use crate::handle::{Handle, Object};
@@ -114,6 +114,16 @@ pub struct CommandBuffer {
     pub properties: Vec<u64>,
 }
 
+/// `cl_semaphore_khr`.
+pub struct Semaphore {
+    pub client: semaphore::Semaphore,
+    pub context: Handle<Context>,
+    /// The one device on whose queues it is used.
+    pub device: Handle<Device>,
+    /// As they were given, with the final 0.
+    pub properties: Vec<u64>,
+}
+
 /// `cl_event`.
 pub struct Event {
     pub client: Arc<event::Event>,
@@ -142,6 +152,7 @@ objects! {
     Program  b"RWpr" CL_INVALID_PROGRAM;
     Kernel   b"RWke" CL_INVALID_KERNEL;
     Event    b"RWev" CL_INVALID_EVENT;
+    Semaphore b"RWse" CL_INVALID_SEMAPHORE_KHR;
     CommandBuffer b"RWcb" CL_INVALID_COMMAND_BUFFER_KHR;
 }
 

@@ -38,6 +38,8 @@ ids! {
     TransferId,
     /// A command buffer.
     CommandBufferId,
+    /// A semaphore.
+    SemaphoreId,
     /// A session: one client process on one server. Chosen by the server, at random.
     SessionId,
 }

@@ -15,7 +15,9 @@
 use crate::codec::{DecodeError, check_header, decode};
 use crate::content::ContentHash;
 use crate::frame::FrameHeader;
-use crate::ids::{CommandBufferId, ContextId, EventId, KernelId, MemoryId, ProgramId, QueueId, SamplerId, TransferId};
+use crate::ids::{
+    CommandBufferId, ContextId, EventId, KernelId, MemoryId, ProgramId, QueueId, SamplerId, SemaphoreId, TransferId,
+};
 use crate::image::{ImageDescription, ImageFormat, ImagePart, SamplerDescription};
 use crate::recording::Recorded;
 use crate::table::{Call, CallId, Described, Kind, Note, Post, Tail, messages};
@@ -268,6 +270,19 @@ messages! {
     post 152 record: Record<'a> { commands: CommandBufferId, waits: Vec<u32>, #[serde(borrow)] action: Recorded<'a> };
     /// Carries out all that was recorded.
     post 153 replay: Replay { command: Command, commands: CommandBufferId };
+
+    // Semaphores.
+
+    /// Makes a binary semaphore, which is not signaled.
+    post 170 create_semaphore: CreateSemaphore { semaphore: SemaphoreId, context: ContextId };
+    /// Drops a semaphore.
+    post 171 release_semaphore: ReleaseSemaphore { semaphore: SemaphoreId };
+    /// Signals semaphores.
+    post 172 signal_semaphores: SignalSemaphores { command: Command, semaphores: Vec<SemaphoreId> };
+    /// Waits until semaphores are signaled, which they then are no longer.
+    post 173 wait_semaphores: WaitSemaphores { command: Command, semaphores: Vec<SemaphoreId> };
+    /// Answers whether a semaphore is signaled (1) or not (0).
+    call 174 semaphore_payload: SemaphorePayload { semaphore: SemaphoreId } -> u64;
 
     // Pipes.
 

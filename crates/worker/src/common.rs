@@ -8,6 +8,7 @@ use ropeway_protocol::ids::ContextId;
 
 use crate::cache::Cache;
 use crate::error::End;
+use crate::native::{Event, UserEvent};
 use crate::objects::{Cell, Queue};
 use crate::outgoing::{Outgoing, Sending};
 use crate::printed::Printed;
@@ -23,6 +24,8 @@ pub enum News {
     Progress(Arc<Cell>),
     /// A gated transfer may begin.
     Open(Arc<Gate>),
+    /// A signal has come to its end, for which waits hold on to these.
+    Signalled(Event, Vec<UserEvent>),
     /// The native implementation told its context's callback something.
     ContextError(ContextId, String),
     /// There are events to look at.

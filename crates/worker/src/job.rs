@@ -18,6 +18,7 @@ use crate::error::End;
 use crate::native;
 use crate::objects::{Cell, Cells, Context, Program, Queue};
 use crate::report::Report;
+use crate::semaphore;
 use crate::transfer::Gate;
 
 /// Whatever may wait, for once.
@@ -226,6 +227,10 @@ pub fn pass_on(common: &Arc<Common>, news: News) -> Result<(), End> {
             Ok(sending.send()?)
         }
         News::Open(gate) => gate.begin(common),
+        News::Signalled(signal, waits) => {
+            semaphore::pass_signal_on(&signal, &waits);
+            Ok(())
+        }
         News::ContextError(context, text) => {
             let mut sending = common.outgoing.lock();
             sending.note(&ContextError { context, text });

@@ -23,6 +23,7 @@ mod outgoing;
 mod printed;
 mod report;
 mod run;
+mod semaphore;
 mod serve;
 mod session;
 mod team;

@@ -1,5 +1,6 @@
 //! What each message does.
 
+mod arguments;
 mod buffers;
 mod command_buffers;
 mod devices;
@@ -8,6 +9,7 @@ mod images;
 mod kernels;
 mod pipes;
 mod programs;
+mod semaphores;
 mod svm;
 mod transfers;
 
@@ -422,6 +424,26 @@ impl Serve for Session {
         self.replay_commands(&m)
     }
 
+    fn create_semaphore(&mut self, m: CreateSemaphore) -> Result<(), End> {
+        self.make_semaphore(&m)
+    }
+
+    fn release_semaphore(&mut self, m: ReleaseSemaphore) -> Result<(), End> {
+        self.drop_semaphore(m.semaphore)
+    }
+
+    fn signal_semaphores(&mut self, m: SignalSemaphores) -> Result<(), End> {
+        self.enqueue_signal(&m)
+    }
+
+    fn wait_semaphores(&mut self, m: WaitSemaphores) -> Result<(), End> {
+        self.enqueue_semaphore_wait(&m)
+    }
+
+    fn semaphore_payload(&mut self, m: SemaphorePayload, call: CallId<u64>) -> Result<(), End> {
+        self.tell_payload(m.semaphore, call)
+    }
+
     fn ping(&mut self, m: Ping, call: CallId<()>, _tail: &mut dyn Tail) -> Result<(), End> {
         if m.answer as usize > MAX_TAIL {
             return Err(End::refused(format_args!("a ping for {} bytes", m.answer)));
@@ -456,62 +478,6 @@ impl Kernel {
         match self.unusable.first() {
             Some((_, status)) => Err(*status),
             None => self.native.as_ref().map_err(|status| *status),
-        }
-    }
-
-    /// Sets an argument. What cannot be set makes launches fail until it is set to something better.
-    fn set(&mut self, index: u32, value: ArgValue<'_>, held: Option<Held>) {
-        let outcome = self.try_set(index, value, held.as_ref());
-        if !self.unusable.is_empty() {
-            self.unusable.retain(|(bad, _)| *bad != index);
-        }
-        match outcome {
-            Ok(()) => {
-                // Shared virtual memory is freed when the application says so, whatever kernel has its address.
-                let kept = held.filter(|_| !matches!(value, ArgValue::Svm(_)));
-                if let Some(place) = self.held.get_mut(index as usize) {
-                    *place = kept;
-                }
-            }
-            Err(status) => self.unusable.push((index, status)),
-        }
-    }
-
-    fn try_set(&mut self, index: u32, value: ArgValue<'_>, held: Option<&Held>) -> Result<(), Status> {
-        const HANDLE: u32 = size_of::<usize>() as u32;
-        let native = self.native.as_mut().map_err(|status| *status)?;
-        let kind = *self.kinds.get(index as usize).ok_or(cl::CL_INVALID_ARG_INDEX)?;
-        match (value, kind) {
-            (ArgValue::Bytes(bytes), ArgKind::Value(size)) if bytes.len() == size as usize => {
-                native.set_bytes(index, bytes)
-            }
-            (ArgValue::Bytes(_), ArgKind::Value(_)) => Err(cl::CL_INVALID_ARG_SIZE),
-            // A value of unknown size, to which the driver does not hold it either.
-            (ArgValue::Bytes(bytes), ArgKind::Unknown) => native.set_bytes(index, bytes),
-            // PoCL without argument information takes any eight bytes for an image or a sampler: they look like values.
-            (
-                ArgValue::Memory(_) | ArgValue::Sampler(_),
-                ArgKind::Buffer
-                | ArgKind::Image
-                | ArgKind::Sampler
-                | ArgKind::Pipe
-                | ArgKind::Unknown
-                | ArgKind::Value(HANDLE),
-            ) => match held {
-                None => native.set_memory(index, None),
-                Some(Held::Memory(memory)) => {
-                    native.set_memory(index, Some(memory.native.as_deref().map_err(|status| *status)?))
-                }
-                Some(Held::Sampler(sampler)) => {
-                    native.set_sampler(index, Result::as_ref(sampler).map_err(|status| *status)?)
-                }
-            },
-            (ArgValue::Svm(place), ArgKind::Buffer) => {
-                let memory = held.and_then(Held::memory);
-                native.set_svm(index, svm::place(place, memory)?)
-            }
-            (ArgValue::Local(size), ArgKind::Local) => native.set_local(index, size),
-            _ => Err(cl::CL_INVALID_ARG_VALUE),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use ropeway_abi as cl;
 use ropeway_protocol::content::ContentHash;
 use ropeway_protocol::ids::{
-    CommandBufferId, ContextId, EventId, KernelId, MemoryId, ProgramId, QueueId, SamplerId, TransferId,
+    CommandBufferId, ContextId, EventId, KernelId, MemoryId, ProgramId, QueueId, SamplerId, SemaphoreId, TransferId,
 };
 use ropeway_protocol::limits;
 use ropeway_protocol::types::{Command, EventList, Status};
@@ -20,6 +20,7 @@ use crate::error::End;
 use crate::job::Job;
 use crate::native::{self, Waits};
 use crate::objects::{Cell, Cells, Context, Kernel, Memory, Program, Queue};
+use crate::semaphore::Semaphore;
 use crate::transfer::Gate;
 use crate::warmup::Warm;
 
@@ -92,6 +93,8 @@ pub struct Session {
     pub command_buffers: FxHashMap<CommandBufferId, CommandBuffer>,
     /// Commands that they hold.
     pub recorded: usize,
+    /// Semaphores.
+    pub semaphores: FxHashMap<SemaphoreId, Semaphore>,
     /// User events, which are also among the events.
     pub user_events: FxHashMap<EventId, native::UserEvent>,
     /// Transfers from the client.
@@ -126,6 +129,7 @@ impl Session {
             samplers: FxHashMap::default(),
             command_buffers: FxHashMap::default(),
             recorded: 0,
+            semaphores: FxHashMap::default(),
             user_events: FxHashMap::default(),
             incoming: FxHashMap::default(),
             contents: FxHashMap::default(),
@@ -195,6 +199,7 @@ impl Session {
             + self.samplers.len()
             + self.command_buffers.len()
             + self.recorded
+            + self.semaphores.len()
     }
 
     /// A context.

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use ropeway_protocol::content::ContentHash;
 use ropeway_protocol::frame::FrameHeader;
-use ropeway_protocol::ids::{CommandBufferId, ContextId, EventId, KernelId, MemoryId, QueueId, TransferId};
+use ropeway_protocol::ids::{
+    CommandBufferId, ContextId, EventId, KernelId, MemoryId, QueueId, SemaphoreId, TransferId,
+};
 use ropeway_protocol::messages::*;
 use ropeway_protocol::recording::Recorded;
 use ropeway_protocol::types::*;
@@ -148,6 +150,32 @@ fn command_buffers_that_cannot_be() {
         begin(c);
         let (buffer, offset, size) = (MemoryId(1), u64::MAX - 3, 8);
         c.post(&record(&[], Recorded::FillBuffer { buffer, pattern: &[0; 4], offset, size }))
+    });
+}
+
+#[test]
+fn semaphores_that_cannot_be() {
+    let (semaphore, semaphores) = (SemaphoreId(1), vec![SemaphoreId(1), SemaphoreId(2)]);
+    refused("does not exist", |c| c.post(&CreateSemaphore { semaphore, context: ContextId(9) }));
+    refused("does not exist", |c| c.post(&ReleaseSemaphore { semaphore }));
+    refused("exists already", |c| {
+        let create = CreateSemaphore { semaphore, context: ContextId(1) };
+        c.post(&create).post(&create)
+    });
+    let begin = |c: &mut Client| {
+        c.post(&CreateSemaphore { semaphore, context: ContextId(1) });
+    };
+    refused("does not exist", |c| {
+        begin(c);
+        c.post(&SignalSemaphores { command: on(1), semaphores: semaphores.clone() })
+    });
+    refused("does not exist", |c| {
+        begin(c);
+        c.post(&WaitSemaphores { command: on(1), semaphores: semaphores.clone() })
+    });
+    refused("does not exist", |c| {
+        begin(c);
+        c.post(&WaitSemaphores { command: on(9), semaphores: vec![semaphore] })
     });
 }
 

@@ -151,6 +151,10 @@ impl Serve for Echo {
         release_command_buffer ReleaseCommandBuffer,
         record Record<'a>,
         replay Replay,
+        create_semaphore CreateSemaphore,
+        release_semaphore ReleaseSemaphore,
+        signal_semaphores SignalSemaphores,
+        wait_semaphores WaitSemaphores,
         goodbye Goodbye,
     }
 
@@ -176,6 +180,7 @@ impl Serve for Echo {
         memory_status MemoryStatus -> (),
         sampler_status SamplerStatus -> (),
         image_formats ImageFormats -> Vec<ropeway_protocol::image::ImageFormat>,
+        semaphore_payload SemaphorePayload -> u64,
         ping Ping + tail -> (),
     }
 }

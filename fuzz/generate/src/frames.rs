@@ -124,6 +124,7 @@ pub const MESSAGES: &[Generator] = generators! { ropeway_protocol::MESSAGES:
     post CreateImage, call MemoryStatus, call SamplerStatus, post WriteImage, post WriteImageTransfer, post ReadImage, post CopyImage,
     post CopyImageToBuffer, post CopyBufferToImage, post FillImage,
     post CreateCommandBuffer, post ReleaseCommandBuffer, post Record, post Replay,
+    post CreateSemaphore, post ReleaseSemaphore, post SignalSemaphores, post WaitSemaphores, call SemaphorePayload,
     call Ping, post Goodbye,
 };
 

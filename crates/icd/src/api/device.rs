@@ -5,12 +5,12 @@ use std::ffi::c_void;
 use ropeway_abi::ropeway::CL_DEVICE_SERVER_ADDRESS_ROPEWAY;
 use ropeway_abi::{
     CL_DEVICE_AVAILABLE, CL_DEVICE_NOT_FOUND, CL_DEVICE_PARENT_DEVICE, CL_DEVICE_PLATFORM, CL_DEVICE_REFERENCE_COUNT,
-    CL_DEVICE_TYPE, CL_DEVICE_TYPE_ACCELERATOR, CL_DEVICE_TYPE_ALL, CL_DEVICE_TYPE_CPU, CL_DEVICE_TYPE_CUSTOM,
-    CL_DEVICE_TYPE_DEFAULT, CL_DEVICE_TYPE_GPU, CL_INVALID_DEVICE_TYPE, CL_INVALID_VALUE, cl_device_id, cl_device_info,
-    cl_device_type, cl_int, cl_platform_id, cl_uint,
+    CL_DEVICE_SEMAPHORE_TYPES_KHR, CL_DEVICE_TYPE, CL_DEVICE_TYPE_ACCELERATOR, CL_DEVICE_TYPE_ALL, CL_DEVICE_TYPE_CPU,
+    CL_DEVICE_TYPE_CUSTOM, CL_DEVICE_TYPE_DEFAULT, CL_DEVICE_TYPE_GPU, CL_INVALID_DEVICE_TYPE, CL_INVALID_VALUE,
+    cl_device_id, cl_device_info, cl_device_type, cl_int, cl_platform_id, cl_uint,
 };
 
-use super::{command_buffer, enumerate};
+use super::{command_buffer, enumerate, semaphore};
 use crate::guard;
 use crate::handle::Handle;
 use crate::info::{Answered, Info};
@@ -91,6 +91,7 @@ fn answer(device: &Handle<Device>, name: cl_device_info, info: Info) -> Result<A
         }
         CL_DEVICE_PLATFORM => return info.value(device.platform.get()),
         CL_DEVICE_SERVER_ADDRESS_ROPEWAY => return info.string(&device.client.server_address()),
+        CL_DEVICE_SEMAPHORE_TYPES_KHR => return info.slice(&semaphore::TYPES),
         CL_DEVICE_AVAILABLE if !device.client.is_available() => return info.value::<cl_uint>(0),
         _ => {}
     }
@@ -116,6 +117,7 @@ fn answer(device: &Handle<Device>, name: cl_device_info, info: Info) -> Result<A
             if command_buffer::supports(device) {
                 names.extend([" ", command_buffer::NAME]);
             }
+            names.extend([" ", semaphore::NAME]);
             info.string(names.trim_start())
         }
         Answer::ExtensionsWithVersion => {
@@ -123,6 +125,7 @@ fn answer(device: &Handle<Device>, name: cl_device_info, info: Info) -> Result<A
             if command_buffer::supports(device) {
                 list.extend(offered::name_version(command_buffer::NAME, command_buffer::VERSION));
             }
+            list.extend(offered::name_version(semaphore::NAME, semaphore::VERSION));
             info.bytes(&list)
         }
         Answer::LanguageFeatures => info.bytes(&offered::language_features(native)),

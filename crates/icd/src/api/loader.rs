@@ -10,7 +10,7 @@ use ropeway_client::log::set_level;
 use ropeway_client::system::System;
 use ropeway_client::warning;
 
-use super::{command_buffer, enumerate};
+use super::{command_buffer, enumerate, semaphore};
 use crate::handle::Handle;
 use crate::objects::Platform;
 use crate::{dispatch, exports, guard};
@@ -92,7 +92,7 @@ pub fn function(name: &[u8]) -> Option<*mut c_void> {
         // cl_khr_il_program and cl_khr_suggested_local_work_size: the same.
         b"clCreateProgramWithILKHR" => dispatch::by_name(b"clCreateProgramWithIL"),
         b"clGetKernelSuggestedLocalWorkSizeKHR" => dispatch::by_name(b"clGetKernelSuggestedLocalWorkSize"),
-        _ => dispatch::by_name(name).or_else(|| command_buffer::by_name(name)),
+        _ => dispatch::by_name(name).or_else(|| command_buffer::by_name(name)).or_else(|| semaphore::by_name(name)),
     }
 }
 

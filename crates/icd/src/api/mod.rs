@@ -3,6 +3,26 @@
 //! Each is one `unsafe extern "C" fn` whose safety contract is the specification's: pointers are null or valid as it says of
 //! them. "The caller's promise" in the comments below is that contract. Bodies run inside [`crate::guard`].
 
+/// The functions of an extension, which are found by name only.
+macro_rules! functions {
+    ($($module:ident::$name:ident,)*) => {
+        /// The names of the extension's functions.
+        #[cfg(test)]
+        pub const FUNCTIONS: &[&str] = &[$(stringify!($name)),*];
+
+        /// The extension's function of this name.
+        pub fn by_name(name: &[u8]) -> Option<*mut std::ffi::c_void> {
+            $(
+                if name == stringify!($name).as_bytes() {
+                    return Some($module::$name as *mut std::ffi::c_void);
+                }
+            )*
+            None
+        }
+    };
+}
+use functions;
+
 pub mod build;
 pub mod command;
 pub mod command_buffer;
@@ -25,6 +45,7 @@ pub mod program;
 pub mod queue;
 pub mod rect;
 pub mod sampler;
+pub mod semaphore;
 pub mod sub_buffer;
 pub mod subdevice;
 pub mod svm;

@@ -66,6 +66,11 @@ impl Request {
         Ok(Self { waits, event })
     }
 
+    /// Whether an event of the wait list is known to have ended with an error.
+    pub fn has_failed(&self) -> bool {
+        self.waits.events().iter().any(|event| event.has_failed())
+    }
+
     /// Enqueues a command and hands its event to the application, if that wants one. Beside it `run` may give something more.
     ///
     /// # Errors

@@ -7,11 +7,12 @@ use ropeway_abi::ropeway::CL_PLATFORM_SERVER_ADDRESS_ROPEWAY;
 use ropeway_abi::{
     CL_FALSE, CL_INVALID_VALUE, CL_PLATFORM_EXTENSIONS, CL_PLATFORM_EXTENSIONS_WITH_VERSION,
     CL_PLATFORM_HOST_TIMER_RESOLUTION, CL_PLATFORM_ICD_SUFFIX_KHR, CL_PLATFORM_NAME, CL_PLATFORM_NUMERIC_VERSION,
-    CL_PLATFORM_PROFILE, CL_PLATFORM_UNLOADABLE_KHR, CL_PLATFORM_VENDOR, CL_PLATFORM_VERSION, cl_int, cl_platform_id,
-    cl_platform_info,
+    CL_PLATFORM_PROFILE, CL_PLATFORM_SEMAPHORE_TYPES_KHR, CL_PLATFORM_UNLOADABLE_KHR, CL_PLATFORM_VENDOR,
+    CL_PLATFORM_VERSION, cl_int, cl_platform_id, cl_platform_info,
 };
 
 use super::loader::{function, text};
+use super::semaphore;
 use super::timer::platform_resolution;
 use crate::handle::Handle;
 use crate::info::{Answered, Info};
@@ -44,10 +45,12 @@ fn answer(platform: &Platform, name: cl_platform_info, info: Info) -> Result<Ans
             Some(native) => info.bytes(native),
             None => info.value(offered::version(3, 0, 0)),
         },
-        CL_PLATFORM_EXTENSIONS => info.string("cl_khr_icd"),
+        CL_PLATFORM_EXTENSIONS => info.string(&format!("cl_khr_icd {}", semaphore::NAME)),
         CL_PLATFORM_EXTENSIONS_WITH_VERSION => {
-            info.bytes(&offered::name_version("cl_khr_icd", offered::version(2, 0, 0)))
+            let icd = offered::name_version("cl_khr_icd", offered::version(2, 0, 0));
+            info.bytes(&[icd, offered::name_version(semaphore::NAME, semaphore::VERSION)].concat())
         }
+        CL_PLATFORM_SEMAPHORE_TYPES_KHR => info.slice(&semaphore::TYPES),
         CL_PLATFORM_ICD_SUFFIX_KHR => info.string("ROPEWAY"),
         CL_PLATFORM_HOST_TIMER_RESOLUTION => info.value(platform_resolution(platform)),
         // Its threads run its code until the process ends.

@@ -6,8 +6,6 @@ mod memory;
 mod object;
 mod record;
 
-use std::ffi::c_void;
-
 use ropeway_abi::{
     CL_COMMAND_BUFFER_CAPABILITY_KERNEL_PRINTF_KHR, CL_DEVICE_COMMAND_BUFFER_CAPABILITIES_KHR,
     CL_DEVICE_COMMAND_BUFFER_REQUIRED_QUEUE_PROPERTIES_KHR, CL_DEVICE_COMMAND_BUFFER_SUPPORTED_QUEUE_PROPERTIES_KHR,
@@ -42,25 +40,7 @@ pub fn device_info(device: &Device, name: cl_device_info) -> Option<u64> {
     supports(device).then_some(answer)
 }
 
-macro_rules! functions {
-    ($($module:ident::$name:ident,)*) => {
-        /// The names of the extension's functions.
-        #[cfg(test)]
-        pub const FUNCTIONS: &[&str] = &[$(stringify!($name)),*];
-
-        /// The extension's function of this name.
-        pub fn by_name(name: &[u8]) -> Option<*mut c_void> {
-            $(
-                if name == stringify!($name).as_bytes() {
-                    return Some($module::$name as *mut c_void);
-                }
-            )*
-            None
-        }
-    };
-}
-
-functions! {
+super::functions! {
     object::clCreateCommandBufferKHR,
     object::clFinalizeCommandBufferKHR,
     object::clRetainCommandBufferKHR,

@@ -1,0 +1,27 @@
+//! Semaphores (cl_khr_semaphore 1.0.0): made of events at the server, so there for every device, whatever its own implementation has.
+
+mod command;
+mod object;
+
+use ropeway_abi::{CL_SEMAPHORE_TYPE_BINARY_KHR, cl_semaphore_type_khr, cl_version};
+
+use crate::offered;
+
+/// The extension's name.
+pub const NAME: &str = "cl_khr_semaphore";
+
+/// Its version.
+pub const VERSION: cl_version = offered::version(1, 0, 0);
+
+/// The types of semaphores that there are, of every platform and device.
+pub const TYPES: [cl_semaphore_type_khr; 1] = [CL_SEMAPHORE_TYPE_BINARY_KHR];
+
+super::functions! {
+    object::clCreateSemaphoreWithPropertiesKHR,
+    object::clRetainSemaphoreKHR,
+    object::clReleaseSemaphoreKHR,
+    object::clGetSemaphoreInfoKHR,
+    object::clGetSemaphoreHandleForTypeKHR,
+    command::clEnqueueSignalSemaphoresKHR,
+    command::clEnqueueWaitSemaphoresKHR,
+}

@@ -1,0 +1,169 @@
+//! Semaphores.
+
+use std::sync::Arc;
+
+use ropeway_abi as cl;
+use ropeway_protocol::CallId;
+use ropeway_protocol::ids::SemaphoreId;
+use ropeway_protocol::messages::{CreateSemaphore, SignalSemaphores, WaitSemaphores};
+use ropeway_protocol::types::Status;
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use crate::common::News;
+use crate::error::End;
+use crate::job::Job;
+use crate::native::{Event, UserEvent, Waits};
+use crate::semaphore::{Semaphore, hold, set};
+use crate::session::{Lane, Session, unknown};
+
+type Semaphores = FxHashMap<SemaphoreId, Semaphore>;
+
+/// Each of them once.
+fn named(semaphores: &Semaphores, ids: &[SemaphoreId]) -> Result<SmallVec<[SemaphoreId; 4]>, End> {
+    let mut all: SmallVec<[_; 4]> = ids.into();
+    all.sort_unstable();
+    all.dedup();
+    match all.iter().find(|id| !semaphores.contains_key(id)) {
+        Some(id) => Err(unknown(id)),
+        None => Ok(all),
+    }
+}
+
+/// They are all of the queue's context.
+fn check_contexts(lane: &Lane, semaphores: &Semaphores, ids: &[SemaphoreId]) -> Result<(), Status> {
+    let of_queue = |id| semaphores.get(id).is_some_and(|s: &Semaphore| Arc::ptr_eq(&s.context, &lane.queue.context));
+    if ids.iter().all(of_queue) { Ok(()) } else { Err(cl::CL_INVALID_CONTEXT) }
+}
+
+/// A command that does nothing, behind `waits`; what is behind it on an in-order queue waits for it.
+fn enqueue(lane: &Lane, waits: &Waits<'_>) -> Result<Event, Status> {
+    let native = lane.native()?;
+    if lane.queue.in_order {
+        return native.barrier(waits, true)?.ok_or(cl::CL_OUT_OF_RESOURCES);
+    }
+    let mut all = Waits::none();
+    all.push_all(waits);
+    // A marker with a wait list does not heed barriers. One that has ended may have failed.
+    let barrier = lane.barrier.as_ref().filter(|barrier| !barrier.ended());
+    barrier.into_iter().for_each(|barrier| all.push(barrier));
+    let nothing = match all.is_empty() {
+        true => Some(UserEvent::new(lane.queue.context.native.as_ref().map_err(|status| *status)?)?),
+        false => None,
+    };
+    if let Some(nothing) = &nothing {
+        // Without a wait list it would wait for all commands before it.
+        nothing.set(cl::CL_COMPLETE)?;
+        all.push(nothing.event());
+    }
+    native.marker(&all, true)?.ok_or(cl::CL_OUT_OF_RESOURCES)
+}
+
+impl Session {
+    /// Makes a semaphore.
+    ///
+    /// # Errors
+    /// There is no such context, or the name is taken.
+    pub fn make_semaphore(&mut self, m: &CreateSemaphore) -> Result<(), End> {
+        let total = self.objects();
+        let context = self.context(m.context)?.clone();
+        Self::claim(total, &mut self.semaphores, m.semaphore, Semaphore::new(context))
+    }
+
+    /// Drops a semaphore. Waits for which no signal was enqueued fail: there cannot be one any more.
+    ///
+    /// # Errors
+    /// There is none of this name.
+    pub fn drop_semaphore(&mut self, id: SemaphoreId) -> Result<(), End> {
+        let dropped = self.semaphores.remove(&id).ok_or_else(|| unknown(id))?;
+        for user in dropped.into_waiting() {
+            self.lanes.failures = true;
+            set(&user, cl::CL_INVALID_SEMAPHORE_KHR);
+        }
+        Ok(())
+    }
+
+    /// Enqueues a signal.
+    ///
+    /// # Errors
+    /// Something named does not exist.
+    pub fn enqueue_signal(&mut self, m: &SignalSemaphores) -> Result<(), End> {
+        let total = self.objects();
+        let semaphores = &mut self.semaphores;
+        let ids = named(semaphores, &m.semaphores)?;
+        let mut passed_on = None;
+        self.lanes.enqueue(total, &m.command, |lane, waits, _| {
+            let signal = check_contexts(lane, semaphores, &ids).and_then(|()| enqueue(lane, waits));
+            if let Ok(signal) = &signal {
+                let taken = ids.iter().filter_map(|id| semaphores.get_mut(id)?.signal(signal.clone()));
+                passed_on = Some((signal.clone(), taken.collect::<Vec<_>>()));
+            }
+            Ok(signal.map(Some))
+        })?;
+        if let Some((signal, waits)) = passed_on.filter(|(_, waits)| !waits.is_empty()) {
+            self.common.watch(Some(signal.clone()), News::Signalled(signal, waits));
+        }
+        Ok(())
+    }
+
+    /// Enqueues a wait.
+    ///
+    /// # Errors
+    /// Something named does not exist.
+    pub fn enqueue_semaphore_wait(&mut self, m: &WaitSemaphores) -> Result<(), End> {
+        let total = self.objects();
+        let semaphores = &mut self.semaphores;
+        let ids = named(semaphores, &m.semaphores)?;
+        self.lanes.enqueue(total, &m.command, |lane, waits, _| {
+            if let Err(status) = check_contexts(lane, semaphores, &ids) {
+                return Ok(Err(status));
+            }
+            let signals = ids.iter().map(|id| (*id, semaphores.get_mut(id).and_then(Semaphore::next_signal)));
+            let signals: SmallVec<[_; 4]> = signals.collect();
+            Ok(wait_for(lane, waits, &signals, semaphores).map(Some))
+        })
+    }
+
+    /// Answers whether a semaphore is signaled.
+    ///
+    /// # Errors
+    /// There is none of this name.
+    pub fn tell_payload(&mut self, id: SemaphoreId, call: CallId<u64>) -> Result<(), End> {
+        let payload = self.semaphores.get_mut(&id).ok_or_else(|| unknown(id))?.payload();
+        self.start(Job::Answer(Ok(payload), call));
+        Ok(())
+    }
+}
+
+/// Enqueues a wait for these signals; for those that are not there yet it holds on to user events.
+fn wait_for(
+    lane: &Lane,
+    waits: &Waits<'_>,
+    signals: &[(SemaphoreId, Option<Event>)],
+    semaphores: &mut Semaphores,
+) -> Result<Event, Status> {
+    let context = lane.queue.context.native.as_ref().map_err(|status| *status)?;
+    let mut held: SmallVec<[(SemaphoreId, UserEvent); 4]> = SmallVec::new();
+    let mut enqueue_all = || {
+        for (id, _) in signals.iter().filter(|(_, signal)| signal.is_none()) {
+            held.push((*id, hold(context)?));
+        }
+        let mut all = Waits::none();
+        all.push_all(waits);
+        signals.iter().filter_map(|(_, signal)| signal.as_ref()).for_each(|signal| all.push(signal));
+        held.iter().for_each(|(_, user)| all.push(user.event()));
+        enqueue(lane, &all)
+    };
+    let enqueued = enqueue_all();
+    let Ok(end) = &enqueued else {
+        held.iter().for_each(|(_, user)| set(user, cl::CL_COMPLETE));
+        return enqueued;
+    };
+    for (id, _) in signals.iter().filter(|(_, signal)| signal.is_some()) {
+        semaphores.get_mut(id).into_iter().for_each(|semaphore| semaphore.take_signal(end.clone()));
+    }
+    for (id, user) in held {
+        semaphores.get_mut(&id).into_iter().for_each(|semaphore| semaphore.await_signal(user.clone(), end.clone()));
+    }
+    enqueued
+}
