@@ -286,6 +286,25 @@ static void out_of_order(void)
     CHECK(release(other));
 }
 
+/* Out of order, without a wait list, a signal waits for nothing, nor does a wait for what is signaled. */
+static void out_of_turn(void)
+{
+    cl_command_queue q = open_queue(CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
+    sema_t semaphore = new_semaphore();
+    cl_event gate, held, signaled, waited;
+    MAKE(gate, clCreateUserEvent(context, &status));
+    CHECK(clEnqueueMarkerWithWaitList(q, 1, &gate, &held));
+    signal_one(q, semaphore, &signaled);
+    CHECK(clWaitForEvents(1, &signaled));
+    printf("out of turn: %d, payload %llu", state_of(held) > 0, payload(semaphore));
+    wait_one(q, semaphore, &waited);
+    CHECK(clWaitForEvents(1, &waited));
+    printf(", %d, payload %llu\n", state_of(held) > 0, payload(semaphore));
+    CHECK(clSetUserEventStatus(gate, CL_COMPLETE));
+    CHECK(clFinish(q));
+    CHECK(release(semaphore));
+}
+
 /* What fails signals nothing, and what waits for it in vain fails too. */
 static void failures(void)
 {
@@ -392,6 +411,7 @@ int main(int argc, char **argv)
     take_turns(200);
     several();
     out_of_order();
+    out_of_turn();
     failures();
     errors();
     return 0;
