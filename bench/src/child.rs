@@ -21,6 +21,7 @@ pub fn run(args: &[String]) -> Result<(), Error> {
         "start" => start(filter, extra),
         "add" => work::vector_addition(filter, extra),
         "objects" => work::objects(filter, extra.parse().unwrap_or(0)),
+        "replays" => work::replays(filter, extra.parse().unwrap_or(0)),
         "idle" => idle(filter),
         "without" => without(),
         "work" => obey(filter),
@@ -85,8 +86,8 @@ fn wait_for_end() {
 /// Does what the parent writes, one line at a time.
 fn obey(filter: &str) -> Result<(), Error> {
     let mut work = Work::open(filter)?;
-    let (name, gpu) = work.describe()?;
-    answer(&format!("{} {name}", if gpu { "gpu" } else { "other" }));
+    let (name, has) = work.describe()?;
+    answer(&format!("{} {name}", has.join(",")));
     for line in std::io::stdin().lock().lines() {
         let Ok(line) = line else { break };
         let mut words = line.split(' ');

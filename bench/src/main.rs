@@ -136,7 +136,7 @@ fn measure(options: &Options) -> Result<(), String> {
         println!("Ropeway {release} on {device}; {cpus} CPUs; loopback TCP; medians\n");
         print!("{}", table::markdown(&rows));
     }
-    match rows.iter().filter(|row| row.ropeway.is_err()).count() {
+    match rows.iter().filter(|row| row.failed()).count() {
         0 => Ok(()),
         failed => Err(format!("{failed} figures could not be measured")),
     }

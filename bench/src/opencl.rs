@@ -1,6 +1,9 @@
 //! A thin safe wrapper of the OpenCL calls that are measured: the library is opened when asked for, every object
 //! releases itself, and every transfer blocks, so that no memory is in use after a call returns.
 
+mod recorded;
+mod svm;
+
 use std::ffi::{CString, c_void};
 use std::ptr;
 
@@ -65,6 +68,12 @@ functions! {
     clReleaseEvent: clReleaseEvent_t,
     clFlush: clFlush_t,
     clFinish: clFinish_t,
+    clGetExtensionFunctionAddressForPlatform: clGetExtensionFunctionAddressForPlatform_t,
+    clSVMAlloc: clSVMAlloc_t,
+    clSVMFree: clSVMFree_t,
+    clSetKernelArgSVMPointer: clSetKernelArgSVMPointer_t,
+    clEnqueueSVMMap: clEnqueueSVMMap_t,
+    clEnqueueSVMUnmap: clEnqueueSVMUnmap_t,
 }
 
 /// Calls a function of the library and gives what it returned. The caller's `unsafe` block says why the arguments are right.
@@ -77,6 +86,7 @@ macro_rules! call {
         }
     };
 }
+use call;
 
 fn check(status: cl_int, what: &str) -> Result<()> {
     if status == CL_SUCCESS { Ok(()) } else { Err(Error(format!("{what} returned error {status}"))) }

@@ -64,15 +64,18 @@ impl Bench {
         say("warming up");
         self.native.run("objects", "1", false)?;
         let mut native = self.native.spawn("work", "", false)?;
-        let (kind, device) = device_of(&native.answer()?);
-        let gpu = kind == "gpu";
+        let (has, device) = device_of(&native.answer()?);
         let mut rows = Vec::new();
         if self.wanted("process start") {
             rows.extend(self.start_up(say)?);
         }
         let mut pair = Pair { remote: begin(&self.remote), side: self.remote.clone(), native, floor: start_floor()? };
-        for measure in measures(gpu) {
+        for measure in measures(&|what| has.split(',').any(|it| it == what)) {
             if self.wanted(measure.figure) {
+                if !measure.offered {
+                    rows.push(measure.not_offered());
+                    continue;
+                }
                 say(measure.figure);
                 let figures = pair.rounds(&measure, self.rounds(measure.rounds))?;
                 rows.push(measure.row(figures));
@@ -170,6 +173,10 @@ impl Bench {
         // The native compiler and the server see this program for the first time.
         let new = format!("{} {:?}", std::process::id(), std::time::SystemTime::now());
         let long = format!("{new} {}", "long ".repeat(20_000));
+        // A program may be gone before it says goodbye, but each replay sends a whole number.
+        let replays = count("replays", "210", "messages_sent")
+            .and_then(|many| Ok(many - count("replays", "10", "messages_sent")?));
+        let replay = replays.map(|messages| (messages / 200.0).round());
         let created =
             count("objects", "1000", "round_trips").and_then(|many| Ok(many - count("objects", "0", "round_trips")?));
         let resent = count("add", &long, "bytes_sent").and_then(|_| count("add", &long, "bytes_sent"));
@@ -189,6 +196,7 @@ impl Bench {
                 "with connecting",
             ),
             row("1000 buffers and kernels created and released", "round trips", created, 0.0, ""),
+            row("a replay of 100 recorded kernels", "messages", replay, 1.0, ""),
             row("vector addition, known source of 100 kB", "bytes sent", resent, 20_000.0, "source not resent"),
         ]
     }
@@ -263,20 +271,21 @@ fn begin(side: &Side) -> Result<Probe, String> {
     Ok(probe)
 }
 
-/// Kind and name, as a child says them.
+/// What it has and its name, as a child says them.
 fn device_of(answer: &str) -> (String, String) {
-    let (kind, name) = answer.split_once(' ').unwrap_or((answer, ""));
-    (kind.to_owned(), name.to_owned())
+    let (has, name) = answer.split_once(' ').unwrap_or((answer, ""));
+    (has.to_owned(), name.to_owned())
 }
 
 impl Pair {
     fn rounds(&mut self, measure: &Measure, rounds: usize) -> Result<Figures, String> {
         let (mut native, mut ropeway, mut floor) = (Vec::new(), Vec::new(), Vec::new());
+        let natively = measure.natively.as_ref().unwrap_or(&measure.order);
         let mut failed = None;
         for round in 0..rounds {
             // Who is first changes, so that nobody always follows the same neighbour.
             if round % 2 == 0 {
-                native.push(self.native.ask(&measure.order)?);
+                native.push(self.native.ask(natively)?);
             }
             if failed.is_none() {
                 let asked = match &mut self.remote {
@@ -289,7 +298,7 @@ impl Pair {
                 }
             }
             if round % 2 == 1 {
-                native.push(self.native.ask(&measure.order)?);
+                native.push(self.native.ask(natively)?);
             }
             let raw = match measure.raw {
                 Raw::None => continue,
@@ -317,6 +326,10 @@ struct Measure {
     unit: &'static str,
     /// What the children are told.
     order: String,
+    /// What the native one is told, where it is something else.
+    natively: Option<String>,
+    /// Whether the native device has what is measured.
+    offered: bool,
     rounds: usize,
     raw: Raw,
     /// The bound, from the native figure and the floor.
@@ -336,12 +349,18 @@ impl Measure {
             rule: self.rule.into(),
         }
     }
+
+    fn not_offered(&self) -> Row {
+        let none = Figures { native: f64::NAN, ropeway: Err("not offered".into()), floor: None };
+        Row { native: None, reach: Reach::NotOffered, ..self.row(none) }
+    }
 }
 
-fn measures(gpu: bool) -> Vec<Measure> {
+/// All that the pair measures, on a native device of which `has` says what it is and has.
+fn measures(has: &dyn Fn(&str) -> bool) -> Vec<Measure> {
     let mut list = Vec::new();
     let mut add = |figure, unit, order: String, rounds, raw, rule, reach: fn(f64, f64) -> Reach| {
-        list.push(Measure { figure, unit, order, rounds, raw, reach, rule });
+        list.push(Measure { figure, unit, order, natively: None, offered: true, rounds, raw, reach, rule });
     };
     let stream: fn(f64, f64) -> Reach = |_, stream| Reach::AtLeast(0.9 * stream);
     add(
@@ -356,7 +375,7 @@ fn measures(gpu: bool) -> Vec<Measure> {
     add("clSetKernelArg and clEnqueueNDRangeKernel", "us", "setarg 2000".into(), 11, Raw::None, "", |_, _| {
         Reach::AtMost(1.0)
     });
-    if gpu {
+    if has("gpu") {
         add("empty kernels, pipelined", "1/s", "rate 5000".into(), 11, Raw::None, "0.9 native", |n, _| {
             Reach::AtLeast(0.9 * n)
         });
@@ -384,5 +403,25 @@ fn measures(gpu: bool) -> Vec<Measure> {
     add("create and release a buffer", "us", "buffer 500".into(), 11, Raw::None, "", |_, _| Reach::AtMost(1.0));
     add("create and release a kernel", "us", "kernel 500".into(), 11, Raw::None, "", |_, _| Reach::AtMost(1.0));
     add("build of a known source", "ms", "build 5".into(), 9, Raw::None, "native + 5", |n, _| Reach::AtMost(n + 5.0));
+    let rule = if has("recording") { "1.2 native" } else { "1.2 native, one by one" };
+    add("100 recorded kernels, replayed", "us", "replay 41 100".into(), 11, Raw::None, rule, |n, _| {
+        Reach::AtMost(1.2 * n)
+    });
+    let svm = |figure, order: &str| Measure {
+        figure,
+        unit: "us",
+        order: order.into(),
+        natively: None,
+        offered: has("svm"),
+        rounds: 11,
+        raw: Raw::None,
+        reach: |_, _| Reach::Stated,
+        rule: "",
+    };
+    if let Some(replay) = list.last_mut().filter(|_| !has("recording")) {
+        replay.natively = Some("one-by-one 41 100".into());
+    }
+    list.push(svm("SVM: map to read and unmap 4 KiB", "svm-map 200 4096"));
+    list.push(svm("SVM list of 10,000 nodes, chased on the device", "svm-list 20 10000"));
     list
 }

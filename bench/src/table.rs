@@ -9,6 +9,10 @@ pub enum Reach {
     AtMost(f64),
     /// At least so much.
     AtLeast(f64),
+    /// None: the figure is only stated.
+    Stated,
+    /// None: the native device has no such thing to measure.
+    NotOffered,
 }
 
 /// One row: a figure, measured natively, through Ropeway, and (the raw network's) floor.
@@ -31,13 +35,19 @@ pub struct Row {
 }
 
 impl Row {
-    /// Whether it is reached.
-    pub fn met(&self) -> bool {
-        match (&self.ropeway, self.reach) {
-            (Ok(have), Reach::AtMost(limit)) => *have <= limit,
-            (Ok(have), Reach::AtLeast(limit)) => *have >= limit,
-            (Err(_), _) => false,
-        }
+    /// Whether it is reached, where there is something to reach.
+    pub fn met(&self) -> Option<bool> {
+        let keeps: &dyn Fn(f64) -> bool = match &self.reach {
+            Reach::AtMost(limit) => &|have| have <= *limit,
+            Reach::AtLeast(limit) => &|have| have >= *limit,
+            Reach::Stated | Reach::NotOffered => return None,
+        };
+        Some(self.ropeway.as_ref().is_ok_and(|have| keeps(*have)))
+    }
+
+    /// Whether it should have been measured and was not.
+    pub fn failed(&self) -> bool {
+        self.ropeway.is_err() && !matches!(self.reach, Reach::NotOffered)
     }
 }
 
@@ -73,14 +83,16 @@ pub fn markdown(rows: &[Row]) -> String {
         let (ropeway, ratio) = match (&row.ropeway, row.native) {
             (Ok(have), Some(native)) if native > 0.0 => (number(*have), format!("{:.2}", have / native)),
             (Ok(have), _) => (number(*have), String::new()),
-            (Err(_), _) => ("failed".to_owned(), String::new()),
+            (Err(_), _) if row.failed() => ("failed".to_owned(), String::new()),
+            (Err(_), _) => ("not offered".to_owned(), String::new()),
         };
         let reach = match row.reach {
             Reach::AtMost(limit) => format!("<= {}", number(limit)),
             Reach::AtLeast(limit) => format!(">= {}", number(limit)),
+            Reach::Stated | Reach::NotOffered => String::new(),
         };
         let reach = if row.rule.is_empty() { reach } else { format!("{reach} ({})", row.rule) };
-        let met = if row.met() { "yes" } else { "NO" }.to_owned();
+        let met = row.met().map_or("", |met| if met { "yes" } else { "NO" }).to_owned();
         let unit = row.unit.to_owned();
         cells.push([row.figure.clone(), unit, some(row.native), ropeway, some(row.floor), ratio, reach, met]);
     }
@@ -108,7 +120,7 @@ pub fn markdown(rows: &[Row]) -> String {
             out.push_str("|\n");
         }
     }
-    for row in rows {
+    for row in rows.iter().filter(|row| row.failed()) {
         if let Err(why) = &row.ropeway {
             let _ = writeln!(out, "\n{}: {why}", row.figure);
         }
@@ -126,23 +138,54 @@ pub fn json(about: &[(&str, String)], rows: &[Row]) -> String {
     }
     out.push_str("  \"rows\": [\n");
     for (at, row) in rows.iter().enumerate() {
-        let (reach, limit) = match row.reach {
-            Reach::AtMost(limit) => ("at_most", limit),
-            Reach::AtLeast(limit) => ("at_least", limit),
+        let reach = match row.reach {
+            Reach::AtMost(limit) => format!("\"at_most\": {limit}, "),
+            Reach::AtLeast(limit) => format!("\"at_least\": {limit}, "),
+            Reach::Stated | Reach::NotOffered => String::new(),
         };
+        let met = row.met().map_or_else(|| "null".to_owned(), |met| met.to_string());
         let error = row.ropeway.as_ref().err().map_or_else(|| "null".to_owned(), |why| text(why));
         let _ = write!(
             out,
-            "    {{\"figure\": {}, \"unit\": {}, \"native\": {}, \"ropeway\": {}, \"floor\": {}, \"{reach}\": {limit}, \"reached\": {}, \"error\": {error}}}",
+            "    {{\"figure\": {}, \"unit\": {}, \"native\": {}, \"ropeway\": {}, \"floor\": {}, {reach}\"reached\": {met}, \"error\": {error}}}",
             text(&row.figure),
             text(row.unit),
             some(row.native),
             some(row.ropeway.clone().ok()),
             some(row.floor),
-            row.met(),
         );
         out.push_str(if at + 1 < rows.len() { ",\n" } else { "\n" });
     }
     out.push_str("  ]\n}\n");
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(reach: Reach, ropeway: Result<f64, String>) -> Row {
+        let (figure, rule) = ("a figure".into(), String::new());
+        Row { figure, unit: "us", native: None, ropeway, floor: None, reach, rule }
+    }
+
+    #[test]
+    fn what_is_not_offered_is_neither_a_failure_nor_reached() {
+        let rows = [row(Reach::NotOffered, Err("none".into())), row(Reach::Stated, Err("broken".into()))];
+        assert_eq!(rows.each_ref().map(Row::failed), [false, true]);
+        assert_eq!(rows.each_ref().map(Row::met), [None, None]);
+        let table = markdown(&rows);
+        assert!(
+            table.contains("not offered") && !table.contains("none") && table.contains("a figure: broken"),
+            "{table}"
+        );
+    }
+
+    #[test]
+    fn bounds_are_kept_or_not() {
+        let met = |reach, have| row(reach, have).met();
+        assert_eq!(met(Reach::AtMost(1.0), Ok(1.0)), Some(true));
+        assert_eq!(met(Reach::AtLeast(1.0), Ok(0.5)), Some(false));
+        assert_eq!(met(Reach::AtMost(1.0), Err("broken".into())), Some(false));
+    }
 }

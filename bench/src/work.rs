@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use opencl_sys::{CL_MAP_READ, CL_MAP_WRITE};
+
 use crate::median;
 use crate::opencl::{Buffer, Context, Device, Error, Kernel, OpenCl, Program, Queue, Result};
 
@@ -17,6 +19,15 @@ const ADD: &str = "
 kernel void add(global const float *a, global const float *b, global float *c) {
     size_t i = get_global_id(0);
     c[i] = a[i] + b[i];
+}
+";
+
+/// A list in shared virtual memory: each node is the next one's address and a number.
+const CHASE: &str = "
+kernel void chase(global const ulong *node, global uint *sum) {
+    uint total = 0;
+    for (; node; node = (global const ulong *)(size_t)node[0]) total += (uint)node[1];
+    sum[0] = total;
 }
 ";
 
@@ -62,9 +73,11 @@ impl Work {
         Ok(Self { device, context, queue, program, noop, bulk: None })
     }
 
-    /// The device's name, and whether it is a GPU.
-    pub fn describe(&self) -> Result<(String, bool)> {
-        Ok((self.device.name()?, self.device.is_gpu()?))
+    /// The device's name, and what it is or has: `gpu`, `recording` (command buffers), `svm`.
+    pub fn describe(&self) -> Result<(String, Vec<&'static str>)> {
+        let device = &self.device;
+        let known = [("gpu", device.is_gpu()?), ("recording", device.records()?), ("svm", device.has_svm()?)];
+        Ok((device.name()?, known.into_iter().filter_map(|(what, has)| has.then_some(what)).collect()))
     }
 
     /// Does `count` of what `name` says, on `size` bytes where that has a meaning. Returns the median, or the average
@@ -82,6 +95,10 @@ impl Work {
             "buffer" => self.create_buffers(count),
             "kernel" => self.create_kernels(count),
             "build" => self.build_again(count),
+            "replay" => self.replays(count, size),
+            "one-by-one" => self.launches(count, size),
+            "svm-map" => self.svm_maps(count, size),
+            "svm-list" => self.svm_list(count, size),
             _ => wrong(format!("nothing is called '{name}'")),
         }
     }
@@ -289,6 +306,100 @@ impl Work {
         }
         Ok(median(&mut times))
     }
+
+    /// Records `kernels` launches and replays them, each time with a clFinish.
+    fn replays(&self, count: usize, kernels: usize) -> Result<f64> {
+        let (kernel, buffer) = self.counter()?;
+        let recorded = self.device.record(&self.queue, &kernel, kernels)?;
+        self.repeat(count, kernels, &buffer, || recorded.replay())
+    }
+
+    /// The same where nothing can be recorded.
+    fn launches(&self, count: usize, kernels: usize) -> Result<f64> {
+        let (kernel, buffer) = self.counter()?;
+        self.repeat(count, kernels, &buffer, || (0..kernels).try_for_each(|_| self.queue.launch(&kernel, 1)))
+    }
+
+    /// A kernel that adds one to a buffer that holds 0.
+    fn counter(&self) -> Result<(Kernel, Buffer)> {
+        let (kernel, buffer) = (self.program.kernel("inc")?, self.context.buffer(4)?);
+        kernel.set_buffer(0, &buffer)?;
+        self.queue.write(&buffer, &[0; 4])?;
+        self.queue.finish()?;
+        Ok((kernel, buffer))
+    }
+
+    fn repeat(&self, count: usize, kernels: usize, buffer: &Buffer, run: impl Fn() -> Result<()>) -> Result<f64> {
+        let mut times = Vec::with_capacity(count);
+        for _ in 0..count {
+            let start = Instant::now();
+            run()?;
+            self.queue.finish()?;
+            times.push(micros(start));
+        }
+        let mut have = [0; 4];
+        self.queue.read(buffer, &mut have)?;
+        if i32::from_ne_bytes(have) != (count * kernels) as i32 {
+            return wrong("not every kernel ran once for each time");
+        }
+        // The first time, implementations may still prepare something.
+        Ok(median(times.get_mut(1..).unwrap_or_default()))
+    }
+
+    fn svm_maps(&self, count: usize, size: usize) -> Result<f64> {
+        let kernel = self.program.kernel("inc")?;
+        let mut memory = self.context.svm(size)?;
+        kernel.set_svm(0, &memory)?;
+        self.queue.map(&mut memory, CL_MAP_WRITE, |words| words.fill(0))?;
+        let mut times = Vec::with_capacity(count);
+        for i in 1..=count as u64 {
+            // The contents change, so that no copy kept anywhere will do.
+            self.queue.launch(&kernel, size / 4)?;
+            self.queue.finish()?;
+            let start = Instant::now();
+            let last = self.queue.map(&mut memory, CL_MAP_READ, |words| words.last().copied())?;
+            times.push(micros(start));
+            if last != Some(i << 32 | i) {
+                return wrong("mapped memory has old values");
+            }
+        }
+        self.queue.finish()?;
+        Ok(median(&mut times))
+    }
+
+    fn svm_list(&self, count: usize, nodes: usize) -> Result<f64> {
+        let kernel = self.context.program(&self.device, CHASE)?.kernel("chase")?;
+        let sum = self.context.buffer(4)?;
+        let mut memory = self.context.svm(nodes * 16)?;
+        self.queue.map(&mut memory, CL_MAP_WRITE, |words| {
+            let start = words.as_ptr() as u64;
+            // Every node is visited once, in an order that no memory is read in by itself.
+            let place = |at: usize| at * 7919 % nodes;
+            for at in 0..nodes {
+                let next = if at + 1 < nodes { start + place(at + 1) as u64 * 16 } else { 0 };
+                if let Some(node) = words.chunks_exact_mut(2).nth(place(at)) {
+                    node.copy_from_slice(&[next, at as u64]);
+                }
+            }
+        })?;
+        kernel.set_svm(0, &memory)?;
+        kernel.set_buffer(1, &sum)?;
+        let mut times = Vec::with_capacity(count);
+        for i in 0..=count {
+            let start = Instant::now();
+            self.queue.launch(&kernel, 1)?;
+            self.queue.finish()?;
+            if i > 0 {
+                times.push(micros(start));
+            }
+        }
+        let mut have = [0; 4];
+        self.queue.read(&sum, &mut have)?;
+        if u32::from_ne_bytes(have) != (0..nodes).fold(0_u32, |sum, at| sum.wrapping_add(at as u32)) {
+            return wrong("the device lost its way in the list");
+        }
+        Ok(median(&mut times))
+    }
 }
 
 /// A whole program that adds two vectors. `mark` goes into its source, so that a new one has not been built before.
@@ -316,4 +427,12 @@ pub fn objects(filter: &str, count: usize) -> Result<()> {
     work.create_buffers(count)?;
     work.create_kernels(count)?;
     Ok(())
+}
+
+/// Replays a recording `count` times, with one clFinish.
+pub fn replays(filter: &str, count: usize) -> Result<()> {
+    let work = Work::open(filter)?;
+    let recorded = work.device.record(&work.queue, &work.noop, 100)?;
+    (0..count).try_for_each(|_| recorded.replay())?;
+    work.queue.finish()
 }
