@@ -1,18 +1,9 @@
 //! Buffers to the end: rectangles, sub-buffers, maps, native kernels, and the errors of all functions on them.
 
+use ropeway_tests::compare::same;
 use ropeway_tests::places::c_program;
-use ropeway_tests::program::{Outcome, Program};
+use ropeway_tests::program::Program;
 use ropeway_tests::server::Server;
-
-/// What the program prints through Ropeway, after a look that it prints the same natively.
-fn same(name: &str) -> Outcome {
-    let native = Program::native(c_program(name)).run().success();
-    let server = Server::start();
-    let remote = Program::remote(c_program(name), server.url()).run().success();
-    assert_eq!(remote.stdout, native.stdout, "left: through Ropeway, right: native; {}", remote.stderr);
-    assert_eq!(remote.stderr, native.stderr, "Ropeway says nothing when all goes well");
-    remote
-}
 
 #[test]
 fn rectangles() {

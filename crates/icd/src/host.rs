@@ -148,12 +148,21 @@ pub fn allocate(len: usize) -> Option<Arc<dyn HostRange>> {
     let layout = Layout::from_size_align(len.max(1), ALIGNMENT).ok()?;
     // SAFETY: the layout's size is not 0.
     let memory = NonNull::new(unsafe { alloc_zeroed(layout) })?;
-    Some(Arc::new(Owned { memory, layout }))
+    Some(Arc::new(Owned { memory, origin: Origin::Allocated(layout) }))
 }
 
+/// Memory of the library's own.
 struct Owned {
     memory: NonNull<u8>,
-    layout: Layout,
+    origin: Origin,
+}
+
+/// Where the library has memory from.
+enum Origin {
+    /// From the allocator.
+    Allocated(Layout),
+    /// A mapping of so many bytes.
+    Mapped(usize),
 }
 
 // SAFETY: the memory is this object's alone, apart from what it hands out; the application shares it as it sees fit.
@@ -190,53 +199,20 @@ pub fn map_at(address: usize, len: usize) -> Option<Arc<dyn HostRange>> {
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED_NOREPLACE;
     // SAFETY: a new mapping that replaces none.
     let mapped = unsafe { mmap_anonymous(wanted, len, ProtFlags::READ | ProtFlags::WRITE, flags) }.ok()?;
-    let memory = Arc::new(Mapped { memory: NonNull::new(mapped.cast())?, len });
+    let memory = Arc::new(Owned { memory: NonNull::new(mapped.cast())?, origin: Origin::Mapped(len) });
     // A kernel that does not know the flag takes the address for a hint.
     (mapped == wanted).then_some(memory as Arc<dyn HostRange>)
 }
 
-struct Mapped {
-    memory: NonNull<u8>,
-    len: usize,
-}
-
-// SAFETY: as for `Owned`.
-unsafe impl Send for Mapped {}
-// SAFETY: as above.
-unsafe impl Sync for Mapped {}
-
-impl Mapped {
-    /// The client keeps `offset + len` within what was asked for.
-    fn stretch(self: Arc<Self>, offset: usize, region: Region) -> Box<Stretch> {
-        let address = self.memory.as_ptr().wrapping_add(offset);
-        Box::new(Stretch { address, region, _owner: Owner::Range { _range: self } })
-    }
-}
-
-impl HostRange for Mapped {
-    fn address(&self) -> usize {
-        self.memory.as_ptr().expose_provenance()
-    }
-
-    fn source(self: Arc<Self>, offset: usize, region: Region) -> Box<dyn HostSource> {
-        self.stretch(offset, region)
-    }
-
-    fn target(self: Arc<Self>, offset: usize, region: Region) -> Box<dyn HostTarget> {
-        self.stretch(offset, region)
-    }
-}
-
-impl Drop for Mapped {
-    fn drop(&mut self) {
-        // SAFETY: exactly the mapping made for it; every stretch of it holds a reference.
-        let _ = unsafe { munmap(self.memory.as_ptr().cast(), self.len) };
-    }
-}
-
 impl Drop for Owned {
     fn drop(&mut self) {
-        // SAFETY: allocated with this layout; every stretch of it holds a reference.
-        unsafe { dealloc(self.memory.as_ptr(), self.layout) };
+        match self.origin {
+            // SAFETY: allocated with this layout; every stretch of it holds a reference.
+            Origin::Allocated(layout) => unsafe { dealloc(self.memory.as_ptr(), layout) },
+            Origin::Mapped(len) => {
+                // SAFETY: exactly the mapping made for it; every stretch of it holds a reference.
+                let _ = unsafe { munmap(self.memory.as_ptr().cast(), len) };
+            }
+        }
     }
 }

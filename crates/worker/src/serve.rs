@@ -9,24 +9,20 @@ mod images;
 mod kernels;
 mod pipes;
 mod programs;
+mod queues;
 mod semaphores;
 mod svm;
 mod transfers;
 
-use std::sync::Arc;
-
-use ropeway_abi as cl;
 use ropeway_protocol::image::ImageFormat;
 use ropeway_protocol::limits::MAX_TAIL;
 use ropeway_protocol::messages::*;
-use ropeway_protocol::types::{ArgKind, ArgValue, BinaryReply, BuildReply, Status, SubDevices, Waited};
+use ropeway_protocol::types::{BinaryReply, BuildReply, SubDevices, Waited};
 use ropeway_protocol::{CallId, Serve, Tail};
 
 use crate::error::End;
 use crate::job::Job;
-use crate::native;
-use crate::objects::{Held, Kernel, Queue, lock};
-use crate::session::{Deferred, Lane, Session, unknown};
+use crate::session::{Session, unknown};
 use crate::transfer::Direction;
 
 impl Serve for Session {
@@ -44,46 +40,15 @@ impl Serve for Session {
     }
 
     fn create_queue(&mut self, m: CreateQueue) -> Result<(), End> {
-        let total = self.objects();
-        let context = self.context(m.context)?.clone();
-        let device = context.devices.iter().find(|(index, _)| *index == m.device);
-        let (_, device) = *device.ok_or_else(|| unknown(format_args!("device {} of {}", m.device, m.context)))?;
-        let native = match &context.native {
-            Ok(native) => native::Queue::with_hints(native, device, m.properties, m.priority, m.throttle),
-            Err(status) => Err(*status),
-        };
-        let queue = Arc::new(Queue {
-            native,
-            context,
-            device,
-            in_order: m.properties & cl::CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE == 0,
-            profiling: m.properties & cl::CL_QUEUE_PROFILING_ENABLE != 0,
-            pending: Default::default(),
-            first_error: Default::default(),
-            dirty: Default::default(),
-        });
-        lock(&self.common.queues).push(Arc::downgrade(&queue));
-        let lane = Lane { queue, staging: Default::default(), barrier: None };
-        Self::claim(total, &mut self.lanes.queues, m.queue, lane)
+        self.make_queue(m)
     }
 
     fn release_queue(&mut self, m: ReleaseQueue) -> Result<(), End> {
-        let lane = self.lanes.queues.remove(&m.queue).ok_or_else(|| unknown(m.queue))?;
-        // Its commands still run (clReleaseCommandQueue flushes), and its events can still be waited for.
-        if let Ok(native) = &lane.queue.native {
-            let _ = native.flush();
-            svm::outlive(&lane);
-        }
-        Ok(())
+        self.drop_queue(m)
     }
 
     fn flush(&mut self, m: Flush) -> Result<(), End> {
-        let queue = self.lanes.lane(m.queue)?.queue.clone();
-        match queue.native.as_ref().map_err(|status| *status).and_then(native::Queue::flush) {
-            Ok(()) => {}
-            Err(status) => queue.note_error(status),
-        }
-        Ok(())
+        self.flush_queue(m)
     }
 
     fn create_sub_devices(&mut self, m: CreateSubDevices, call: CallId<SubDevices>) -> Result<(), End> {
@@ -103,15 +68,7 @@ impl Serve for Session {
     }
 
     fn release_memory(&mut self, m: ReleaseMemory) -> Result<(), End> {
-        let memory = self.memory.remove(&m.memory).ok_or_else(|| unknown(m.memory))?;
-        let (native, charged) = (memory.native.as_ref().ok().map(Arc::downgrade), memory.charged);
-        self.free_svm(memory);
-        match native.filter(|native| native.strong_count() > 0) {
-            // It counts until nothing uses it any more, such as a sub-buffer.
-            Some(native) => self.lingering.push((native, charged)),
-            None => self.memory_bytes = self.memory_bytes.saturating_sub(charged),
-        }
-        Ok(())
+        self.drop_memory(m)
     }
 
     fn create_program_with_source(&mut self, m: CreateProgramWithSource) -> Result<(), End> {
@@ -151,33 +108,11 @@ impl Serve for Session {
     }
 
     fn create_kernel(&mut self, m: CreateKernel<'_>) -> Result<(), End> {
-        let total = self.objects();
-        let program = self.programs.get(&m.program).ok_or_else(|| unknown(m.program))?;
-        let state = lock(&program.state);
-        let native = match &state.native {
-            Some(Ok(native)) => native.kernel(m.name),
-            Some(Err(status)) => Err(*status),
-            None => Err(cl::CL_INVALID_PROGRAM_EXECUTABLE),
-        };
-        let kinds: Arc<[ArgKind]> = state.kernels.get(m.name).cloned().unwrap_or_default();
-        drop(state);
-        let held = vec![None; kinds.len()];
-        let context = program.context.clone();
-        let kernel = Kernel { native, context, kinds, held, unusable: Default::default() };
-        Self::claim(total, &mut self.kernels, m.kernel, kernel)
+        self.make_kernel(m)
     }
 
     fn set_kernel_arg(&mut self, m: SetKernelArg<'_>) -> Result<(), End> {
-        let kernel = self.kernels.get_mut(&m.kernel).ok_or_else(|| unknown(m.kernel))?;
-        let held = match m.value {
-            ArgValue::Memory(Some(id)) | ArgValue::Svm(Some((id, _))) => {
-                Some(Held::Memory(self.memory.get(&id).ok_or_else(|| unknown(id))?.clone()))
-            }
-            ArgValue::Sampler(id) => Some(Held::Sampler(self.samplers.get(&id).ok_or_else(|| unknown(id))?.clone())),
-            _ => None,
-        };
-        kernel.set(m.index, m.value, held);
-        Ok(())
+        self.set_argument(m)
     }
 
     fn release_kernel(&mut self, m: ReleaseKernel) -> Result<(), End> {
@@ -286,16 +221,7 @@ impl Serve for Session {
     }
 
     fn barrier(&mut self, m: Barrier) -> Result<(), End> {
-        let total = self.objects();
-        self.lanes.enqueue(total, &m.command, |lane, waits, event| {
-            let in_order = lane.queue.in_order;
-            let outcome = lane.native().and_then(|queue| queue.barrier(waits, event || !in_order));
-            if let (false, Ok(Some(barrier))) = (in_order, &outcome) {
-                // Gated transfers must heed it.
-                lane.barrier = Some(barrier.clone());
-            }
-            Ok(outcome)
-        })
+        self.enqueue_barrier(m)
     }
 
     fn create_user_event(&mut self, m: CreateUserEvent) -> Result<(), End> {
@@ -323,14 +249,7 @@ impl Serve for Session {
     }
 
     fn finish(&mut self, m: Finish, call: CallId<Waited>) -> Result<(), End> {
-        let queue = self.lanes.lane(m.queue)?.queue.clone();
-        // Finishing delivers the reads of its own queue.
-        self.demote(|deferred| match deferred {
-            Deferred::Read(cell) => cell.queue.as_ref().is_some_and(|of| Arc::ptr_eq(of, &queue)),
-            Deferred::Gate(_) => false,
-        });
-        self.job = Some(Job::Finish(queue, call));
-        Ok(())
+        self.finish_queue(m, call)
     }
 
     fn wait_for_events(&mut self, m: WaitForEvents, call: CallId<Waited>) -> Result<(), End> {
@@ -462,22 +381,5 @@ impl Session {
     pub(crate) fn start(&mut self, job: Job) {
         self.demote(|_| false);
         self.job = Some(job);
-    }
-}
-
-impl Lane {
-    /// The native queue.
-    fn native(&self) -> Result<&native::Queue, Status> {
-        self.queue.native.as_ref().map_err(|status| *status)
-    }
-}
-
-impl Kernel {
-    /// The native kernel, if all of its arguments could be set.
-    pub(crate) fn launchable(&self) -> Result<&native::Kernel, Status> {
-        match self.unusable.first() {
-            Some((_, status)) => Err(*status),
-            None => self.native.as_ref().map_err(|status| *status),
-        }
     }
 }

@@ -60,6 +60,22 @@ pub unsafe extern "C" fn clEnqueueTask(
     })
 }
 
+/// The sizes in `list`, 0 where it has none. `None` if it is NULL.
+///
+/// # Safety
+/// `list` is null or valid for reads of `dims` entries.
+pub(super) unsafe fn sizes(list: *const usize, dims: usize) -> Option<[u64; 3]> {
+    if list.is_null() {
+        return None;
+    }
+    let mut sizes = [0; 3];
+    for (index, size) in sizes.iter_mut().take(dims).enumerate() {
+        // SAFETY: the caller's promise; not null.
+        *size = unsafe { list.add(index).read() } as u64;
+    }
+    Some(sizes)
+}
+
 /// The index space of a launch.
 ///
 /// # Errors
@@ -79,15 +95,8 @@ pub(super) unsafe fn read_range(
         return Err(CL_INVALID_WORK_DIMENSION);
     }
     let dims = work_dim as usize;
-    let read = |list: *const usize| {
-        let mut sizes = [0; 3];
-        for (index, size) in sizes.iter_mut().take(dims).enumerate() {
-            // SAFETY: the caller's promise; a list that is not null has work_dim entries.
-            *size = unsafe { list.add(index).read() } as u64;
-        }
-        sizes
-    };
-    let given = |list: *const usize| (!list.is_null()).then(|| read(list));
+    // SAFETY: the caller's promise, of each list.
+    let given = |list: *const usize| unsafe { sizes(list, dims) };
     // CL_INVALID_GLOBAL_WORK_SIZE if global_work_size is NULL; since OpenCL 2.1 that means no work-items.
     let empty = device.limits.empty_ranges().then_some([0; 3]);
     let global = given(global_work_size).or(empty).ok_or(CL_INVALID_GLOBAL_WORK_SIZE)?;

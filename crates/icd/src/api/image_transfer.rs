@@ -5,11 +5,9 @@ use std::ptr;
 
 use ropeway_abi::{
     CL_COMMAND_READ_IMAGE, CL_COMMAND_WRITE_IMAGE, CL_FALSE, CL_INVALID_IMAGE_SIZE, CL_INVALID_MEM_OBJECT,
-    CL_INVALID_OPERATION, CL_INVALID_VALUE, CL_MEM_HOST_READ_ONLY, CL_MEM_HOST_WRITE_ONLY, cl_bool, cl_command_queue,
-    cl_event, cl_int, cl_map_flags, cl_mem, cl_uint,
+    CL_INVALID_OPERATION, CL_INVALID_VALUE, cl_bool, cl_command_queue, cl_event, cl_int, cl_map_flags, cl_mem, cl_uint,
 };
 use ropeway_client::image::{Image, Layout};
-use ropeway_client::region::Region;
 use ropeway_client::transfer::Part;
 use ropeway_protocol::image::ImagePart;
 
@@ -17,8 +15,8 @@ use super::copies::{self, ImageCopy};
 use super::image::fits;
 use super::mapping::check_map;
 use super::order::{Request, memory_for};
-use super::put;
-use super::transfer::check_access;
+use super::transfer::{InHost, read, write};
+use super::{put, three};
 use crate::handle::Handle;
 use crate::objects::{Memory, Queue};
 use crate::{guard, host};
@@ -36,21 +34,6 @@ pub(super) fn image_for(queue: &Queue, handle: cl_mem) -> Result<(Handle<Memory>
     if fits(&image.like, limits) { Ok((memory, image)) } else { Err(CL_INVALID_IMAGE_SIZE) }
 }
 
-/// Three numbers.
-///
-/// # Errors
-/// CL_INVALID_VALUE if `list` is NULL.
-///
-/// # Safety
-/// `list` is null or has three entries.
-pub(super) unsafe fn three(list: *const usize) -> Result<[usize; 3], cl_int> {
-    if list.is_null() {
-        return Err(CL_INVALID_VALUE);
-    }
-    // SAFETY: the caller's promise; not null.
-    Ok(unsafe { list.cast::<[usize; 3]>().read() })
-}
-
 /// # Errors
 /// CL_INVALID_VALUE if the region specified by origin and region is out of bounds, or if values in them do not follow the rules: 0 in
 /// origin and 1 in region for what the type of image does not have, at least 1 in region.
@@ -59,13 +42,25 @@ pub(super) fn part_of(image: &Image, origin: [usize; 3], region: [usize; 3]) -> 
     if image.like.holds(&part) { Ok(part) } else { Err(CL_INVALID_VALUE) }
 }
 
-/// Where the elements of `region` lie in the host's memory.
+/// The elements of a read or a write in the image and in the host's memory, checked.
 ///
 /// # Errors
-/// CL_INVALID_VALUE if a pitch is neither 0 nor enough for the rows or slices.
-fn host_region(image: &Image, region: [usize; 3], row_pitch: usize, slice_pitch: usize) -> Result<Region, cl_int> {
+/// Those of [`three`] and [`part_of`]; CL_INVALID_VALUE if a pitch is neither 0 nor enough for the rows or slices.
+///
+/// # Safety
+/// `origin` and `region` are null or have three entries.
+unsafe fn places<P>(
+    image: &Image,
+    (origin, region): (*const usize, *const usize),
+    (row_pitch, slice_pitch): (usize, usize),
+    ptr: P,
+) -> Result<(ImagePart, InHost<P>), cl_int> {
+    // SAFETY: the caller's promise.
+    let (origin, region) = unsafe { (three(origin)?, three(region)?) };
+    let part = part_of(image, origin, region)?;
     let layout = Layout::new(image.like.kind, image.element(), region, row_pitch, slice_pitch);
-    layout.and_then(|layout| layout.region(region)).ok_or(CL_INVALID_VALUE)
+    let region = layout.and_then(|layout| layout.region(region)).ok_or(CL_INVALID_VALUE)?;
+    Ok((part, InHost { ptr, first: 0, region }))
 }
 
 /// clEnqueueReadImage.
@@ -86,23 +81,11 @@ pub unsafe extern "C" fn clEnqueueReadImage(
         let queue = Handle::<Queue>::find(queue)?;
         let (memory, image) = image_for(&queue, image)?;
         // SAFETY: the caller's promise.
-        let (origin, region) = unsafe { (three(origin)?, three(region)?) };
-        let part = part_of(&image, origin, region)?;
-        let host_region = host_region(&image, region, row_pitch, slice_pitch)?;
-        // CL_INVALID_VALUE if ptr is a NULL value.
-        if ptr.is_null() {
-            return Err(CL_INVALID_VALUE);
-        }
+        let (part, in_host) = unsafe { places(&image, (origin, region), (row_pitch, slice_pitch), ptr)? };
+        let part = Part::Image(&memory.client, part);
+        let events = (num_events, wait_list, event);
         // SAFETY: the caller's promise.
-        let request = unsafe { Request::read(&queue, num_events, wait_list, event)? };
-        // CL_INVALID_OPERATION if the image was created with CL_MEM_HOST_WRITE_ONLY or CL_MEM_HOST_NO_ACCESS.
-        check_access(&memory, CL_MEM_HOST_WRITE_ONLY)?;
-        // SAFETY: the caller's promise, until the command has ended.
-        let target = unsafe { host::target(ptr, host_region) };
-        request.run(&queue, |order| {
-            let part = Part::Image(&memory.client, part);
-            queue.client.enqueue_read(part, target, blocking != CL_FALSE, order, CL_COMMAND_READ_IMAGE)
-        })
+        unsafe { read(&queue, (&memory, part), in_host, blocking, events, CL_COMMAND_READ_IMAGE) }
     })
 }
 
@@ -124,23 +107,11 @@ pub unsafe extern "C" fn clEnqueueWriteImage(
         let queue = Handle::<Queue>::find(queue)?;
         let (memory, image) = image_for(&queue, image)?;
         // SAFETY: the caller's promise.
-        let (origin, region) = unsafe { (three(origin)?, three(region)?) };
-        let part = part_of(&image, origin, region)?;
-        let host_region = host_region(&image, region, row_pitch, slice_pitch)?;
-        // CL_INVALID_VALUE if ptr is a NULL value.
-        if ptr.is_null() {
-            return Err(CL_INVALID_VALUE);
-        }
+        let (part, in_host) = unsafe { places(&image, (origin, region), (row_pitch, slice_pitch), ptr)? };
+        let part = Part::Image(&memory.client, part);
+        let events = (num_events, wait_list, event);
         // SAFETY: the caller's promise.
-        let request = unsafe { Request::read(&queue, num_events, wait_list, event)? };
-        // CL_INVALID_OPERATION if the image was created with CL_MEM_HOST_READ_ONLY or CL_MEM_HOST_NO_ACCESS.
-        check_access(&memory, CL_MEM_HOST_READ_ONLY)?;
-        // SAFETY: the caller's promise, until the command has ended.
-        let source = unsafe { host::source(ptr, host_region) };
-        request.run(&queue, |order| {
-            let part = Part::Image(&memory.client, part);
-            queue.client.enqueue_write(part, source, blocking != CL_FALSE, order, CL_COMMAND_WRITE_IMAGE)
-        })
+        unsafe { write(&queue, (&memory, part), in_host, blocking, events, CL_COMMAND_WRITE_IMAGE) }
     })
 }
 

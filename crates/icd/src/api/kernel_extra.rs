@@ -11,7 +11,7 @@ use ropeway_abi::{
 };
 use ropeway_protocol::types::NdRange;
 
-use super::command::{check_global, ready};
+use super::command::{check_global, ready, sizes};
 use super::kernel::device_of;
 use crate::guard;
 use crate::handle::Handle;
@@ -136,28 +136,18 @@ pub unsafe extern "C" fn clGetKernelSuggestedLocalWorkSize(
             return Err(CL_INVALID_WORK_DIMENSION);
         }
         let dims = work_dim as usize;
-        let read = |list: *const usize| {
-            let mut sizes = [0; 3];
-            for (index, size) in sizes.iter_mut().take(dims).enumerate() {
-                // SAFETY: the caller's promise: a list that is not null has work_dim entries.
-                *size = unsafe { list.add(index).read() } as u64;
-            }
-            sizes
-        };
+        // SAFETY: the caller's promise: a list that is not null has work_dim entries.
+        let given = |list: *const usize| unsafe { sizes(list, dims) };
         // CL_INVALID_GLOBAL_WORK_SIZE if global_work_size is NULL or any of the values is 0.
-        if global_work_size.is_null() || read(global_work_size).iter().take(dims).any(|&size| size == 0) {
+        let global = given(global_work_size).ok_or(CL_INVALID_GLOBAL_WORK_SIZE)?;
+        if global.iter().take(dims).any(|&size| size == 0) {
             return Err(CL_INVALID_GLOBAL_WORK_SIZE);
         }
         // CL_INVALID_VALUE if suggested_local_work_size is NULL.
         if suggested_local_work_size.is_null() {
             return Err(CL_INVALID_VALUE);
         }
-        let range = NdRange {
-            dims: work_dim as u8,
-            offset: (!global_work_offset.is_null()).then(|| read(global_work_offset)),
-            global: read(global_work_size),
-            local: None,
-        };
+        let range = NdRange { dims: work_dim as u8, offset: given(global_work_offset), global, local: None };
         check_global(&queue.device, &range)?;
         let local = queue.client.suggested_local_size(&kernel.client, range)?;
         for (index, &size) in local.iter().take(dims).enumerate() {

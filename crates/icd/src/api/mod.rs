@@ -73,6 +73,21 @@ pub(crate) unsafe fn both_or_neither<'a, T>(count: cl_uint, list: *const T) -> R
     }
 }
 
+/// An origin or a region: three sizes.
+///
+/// # Errors
+/// CL_INVALID_VALUE if `list` is NULL.
+///
+/// # Safety
+/// `list` is null or has three entries.
+pub(crate) unsafe fn three(list: *const usize) -> Result<[usize; 3], cl_int> {
+    if list.is_null() {
+        return Err(CL_INVALID_VALUE);
+    }
+    // SAFETY: the caller's promise; not null.
+    Ok(unsafe { list.cast::<[usize; 3]>().read() })
+}
+
 /// Writes through a pointer that may be null.
 ///
 /// # Safety

@@ -3,31 +3,19 @@
 use std::ffi::c_void;
 
 use ropeway_abi::{
-    CL_COMMAND_READ_BUFFER_RECT, CL_COMMAND_WRITE_BUFFER_RECT, CL_FALSE, CL_INVALID_CONTEXT, CL_INVALID_VALUE,
-    CL_MEM_COPY_OVERLAP, CL_MEM_HOST_READ_ONLY, CL_MEM_HOST_WRITE_ONLY, cl_bool, cl_command_queue, cl_event, cl_int,
-    cl_mem, cl_uint,
+    CL_COMMAND_READ_BUFFER_RECT, CL_COMMAND_WRITE_BUFFER_RECT, CL_INVALID_CONTEXT, CL_INVALID_VALUE,
+    CL_MEM_COPY_OVERLAP, cl_bool, cl_command_queue, cl_event, cl_int, cl_mem, cl_uint,
 };
 use ropeway_client::region::Region;
 use ropeway_client::transfer::Part;
 use ropeway_protocol::types::BufferRect;
 
 use super::order::{Request, buffer_for, check_alignment, find_buffer};
-use super::transfer::check_access;
+use super::three;
+use super::transfer::{InHost, read, write};
+use crate::guard;
 use crate::handle::Handle;
 use crate::objects::{Memory, Queue};
-use crate::{guard, host};
-
-/// An origin or a region: three sizes.
-///
-/// # Errors
-/// CL_INVALID_VALUE for a NULL pointer.
-///
-/// # Safety
-/// `sizes` is null or valid for reads of three sizes.
-unsafe fn three(sizes: *const usize) -> Result<[usize; 3], cl_int> {
-    // SAFETY: the caller's promise; an array of three has its elements' alignment.
-    unsafe { sizes.cast::<[usize; 3]>().as_ref() }.copied().ok_or(CL_INVALID_VALUE)
-}
 
 /// A region with the pitches that it really has.
 ///
@@ -63,34 +51,27 @@ fn check_bounds(buffer: &Memory, rect: &BufferRect) -> Result<(), cl_int> {
     if end <= buffer.client.size() as u64 { Ok(()) } else { Err(CL_INVALID_VALUE) }
 }
 
-/// What a read and a write have in common, checked.
-struct Transfer {
-    rect: BufferRect,
-    /// The region of the host's memory, and how far behind `ptr` it begins.
-    host: (usize, Region),
-}
-
-impl Transfer {
-    /// # Errors
-    /// CL_INVALID_VALUE for regions that are none or out of bounds.
-    ///
-    /// # Safety
-    /// The three pointers are null or valid for reads of three sizes.
-    unsafe fn read(
-        buffer: &Memory,
-        (buffer_origin, host_origin, region): (*const usize, *const usize, *const usize),
-        (buffer_row_pitch, buffer_slice_pitch): (usize, usize),
-        (host_row_pitch, host_slice_pitch): (usize, usize),
-    ) -> Result<Self, cl_int> {
-        // SAFETY: the caller's promise.
-        let (from, at, region) = unsafe { (three(buffer_origin)?, three(host_origin)?, three(region)?) };
-        let in_buffer = rect(from, region, buffer_row_pitch, buffer_slice_pitch)?;
-        check_bounds(buffer, &in_buffer)?;
-        let in_host = rect(at, region, host_row_pitch, host_slice_pitch)?;
-        let (first, _) = bounds(&in_host)?;
-        let shape = Region::new(region, in_host.row_pitch as usize, in_host.slice_pitch as usize);
-        Ok(Self { rect: in_buffer, host: (first as usize, shape.ok_or(CL_INVALID_VALUE)?) })
-    }
+/// The regions of a read or a write in the buffer and in the host's memory, checked.
+///
+/// # Errors
+/// CL_INVALID_VALUE for regions that are none or out of bounds.
+///
+/// # Safety
+/// The first three pointers are null or valid for reads of three sizes.
+unsafe fn places<P>(
+    buffer: &Memory,
+    (buffer_origin, host_origin, region): (*const usize, *const usize, *const usize),
+    (buffer_pitches, host_pitches): ((usize, usize), (usize, usize)),
+    ptr: P,
+) -> Result<(BufferRect, InHost<P>), cl_int> {
+    // SAFETY: the caller's promise.
+    let (from, at, region) = unsafe { (three(buffer_origin)?, three(host_origin)?, three(region)?) };
+    let in_buffer = rect(from, region, buffer_pitches.0, buffer_pitches.1)?;
+    check_bounds(buffer, &in_buffer)?;
+    let in_host = rect(at, region, host_pitches.0, host_pitches.1)?;
+    let (first, _) = bounds(&in_host)?;
+    let region = Region::new(region, in_host.row_pitch as usize, in_host.slice_pitch as usize);
+    Ok((in_buffer, InHost { ptr, first: first as usize, region: region.ok_or(CL_INVALID_VALUE)? }))
 }
 
 /// clEnqueueReadBufferRect.
@@ -113,25 +94,13 @@ pub unsafe extern "C" fn clEnqueueReadBufferRect(
     guard::status("clEnqueueReadBufferRect", || {
         let queue = Handle::<Queue>::find(queue)?;
         let buffer = buffer_for(&queue, buffer)?;
-        let buffer_pitches = (buffer_row_pitch, buffer_slice_pitch);
-        let origins = (buffer_origin, host_origin, region);
+        let pitches = ((buffer_row_pitch, buffer_slice_pitch), (host_row_pitch, host_slice_pitch));
         // SAFETY: the caller's promise.
-        let transfer = unsafe { Transfer::read(&buffer, origins, buffer_pitches, (host_row_pitch, host_slice_pitch))? };
-        // CL_INVALID_VALUE if ptr is NULL.
-        if ptr.is_null() {
-            return Err(CL_INVALID_VALUE);
-        }
+        let (rect, in_host) = unsafe { places(&buffer, (buffer_origin, host_origin, region), pitches, ptr)? };
+        let part = Part::Rect(&buffer.client, rect);
+        let events = (num_events, wait_list, event);
         // SAFETY: the caller's promise.
-        let request = unsafe { Request::read(&queue, num_events, wait_list, event)? };
-        // CL_INVALID_OPERATION if the buffer was created with CL_MEM_HOST_WRITE_ONLY or CL_MEM_HOST_NO_ACCESS.
-        check_access(&buffer, CL_MEM_HOST_WRITE_ONLY)?;
-        let (first, shape) = transfer.host;
-        // SAFETY: the caller's promise, until the command has ended.
-        let target = unsafe { host::target(ptr.wrapping_byte_add(first), shape) };
-        request.run(&queue, |order| {
-            let part = Part::Rect(&buffer.client, transfer.rect);
-            queue.client.enqueue_read(part, target, blocking != CL_FALSE, order, CL_COMMAND_READ_BUFFER_RECT)
-        })
+        unsafe { read(&queue, (&buffer, part), in_host, blocking, events, CL_COMMAND_READ_BUFFER_RECT) }
     })
 }
 
@@ -155,25 +124,13 @@ pub unsafe extern "C" fn clEnqueueWriteBufferRect(
     guard::status("clEnqueueWriteBufferRect", || {
         let queue = Handle::<Queue>::find(queue)?;
         let buffer = buffer_for(&queue, buffer)?;
-        let buffer_pitches = (buffer_row_pitch, buffer_slice_pitch);
-        let origins = (buffer_origin, host_origin, region);
+        let pitches = ((buffer_row_pitch, buffer_slice_pitch), (host_row_pitch, host_slice_pitch));
         // SAFETY: the caller's promise.
-        let transfer = unsafe { Transfer::read(&buffer, origins, buffer_pitches, (host_row_pitch, host_slice_pitch))? };
-        // CL_INVALID_VALUE if ptr is NULL.
-        if ptr.is_null() {
-            return Err(CL_INVALID_VALUE);
-        }
+        let (rect, in_host) = unsafe { places(&buffer, (buffer_origin, host_origin, region), pitches, ptr)? };
+        let part = Part::Rect(&buffer.client, rect);
+        let events = (num_events, wait_list, event);
         // SAFETY: the caller's promise.
-        let request = unsafe { Request::read(&queue, num_events, wait_list, event)? };
-        // CL_INVALID_OPERATION if the buffer was created with CL_MEM_HOST_READ_ONLY or CL_MEM_HOST_NO_ACCESS.
-        check_access(&buffer, CL_MEM_HOST_READ_ONLY)?;
-        let (first, shape) = transfer.host;
-        // SAFETY: the caller's promise, until the command has ended.
-        let source = unsafe { host::source(ptr.wrapping_byte_add(first), shape) };
-        request.run(&queue, |order| {
-            let part = Part::Rect(&buffer.client, transfer.rect);
-            queue.client.enqueue_write(part, source, blocking != CL_FALSE, order, CL_COMMAND_WRITE_BUFFER_RECT)
-        })
+        unsafe { write(&queue, (&buffer, part), in_host, blocking, events, CL_COMMAND_WRITE_BUFFER_RECT) }
     })
 }
 

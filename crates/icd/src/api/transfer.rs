@@ -32,21 +32,13 @@ pub unsafe extern "C" fn clEnqueueReadBuffer(
     guard::status("clEnqueueReadBuffer", || {
         let queue = Handle::<Queue>::find(queue)?;
         let buffer = buffer_for(&queue, buffer)?;
-        // CL_INVALID_VALUE if the region is out of bounds or if ptr is a NULL value.
+        // CL_INVALID_VALUE if the region is out of bounds.
         check_region(&buffer, offset, size)?;
-        if ptr.is_null() {
-            return Err(CL_INVALID_VALUE);
-        }
+        let part = Part::Bytes(&buffer.client, offset);
+        let in_host = InHost { ptr, first: 0, region: Region::flat(size) };
+        let events = (num_events, wait_list, event);
         // SAFETY: the caller's promise.
-        let request = unsafe { Request::read(&queue, num_events, wait_list, event)? };
-        // CL_INVALID_OPERATION if the buffer was created with CL_MEM_HOST_WRITE_ONLY or CL_MEM_HOST_NO_ACCESS.
-        check_access(&buffer, CL_MEM_HOST_WRITE_ONLY)?;
-        // SAFETY: the caller's promise, until the command has ended.
-        let target = unsafe { host::target(ptr, Region::flat(size)) };
-        request.run(&queue, |order| {
-            let part = Part::Bytes(&buffer.client, offset);
-            queue.client.enqueue_read(part, target, blocking != CL_FALSE, order, CL_COMMAND_READ_BUFFER)
-        })
+        unsafe { read(&queue, (&buffer, part), in_host, blocking, events, CL_COMMAND_READ_BUFFER) }
     })
 }
 
@@ -65,22 +57,100 @@ pub unsafe extern "C" fn clEnqueueWriteBuffer(
     guard::status("clEnqueueWriteBuffer", || {
         let queue = Handle::<Queue>::find(queue)?;
         let buffer = buffer_for(&queue, buffer)?;
-        // CL_INVALID_VALUE if the region is out of bounds or if ptr is a NULL value.
+        // CL_INVALID_VALUE if the region is out of bounds.
         check_region(&buffer, offset, size)?;
-        if ptr.is_null() {
-            return Err(CL_INVALID_VALUE);
-        }
+        let part = Part::Bytes(&buffer.client, offset);
+        let in_host = InHost { ptr, first: 0, region: Region::flat(size) };
+        let events = (num_events, wait_list, event);
         // SAFETY: the caller's promise.
-        let request = unsafe { Request::read(&queue, num_events, wait_list, event)? };
-        // CL_INVALID_OPERATION if the buffer was created with CL_MEM_HOST_READ_ONLY or CL_MEM_HOST_NO_ACCESS.
-        check_access(&buffer, CL_MEM_HOST_READ_ONLY)?;
-        // SAFETY: the caller's promise, until the command has ended.
-        let source = unsafe { host::source(ptr, Region::flat(size)) };
-        request.run(&queue, |order| {
-            let part = Part::Bytes(&buffer.client, offset);
-            queue.client.enqueue_write(part, source, blocking != CL_FALSE, order, CL_COMMAND_WRITE_BUFFER)
-        })
+        unsafe { write(&queue, (&buffer, part), in_host, blocking, events, CL_COMMAND_WRITE_BUFFER) }
     })
+}
+
+/// Where the data of a read or a write lie in the host's memory.
+pub struct InHost<P> {
+    /// What the application says.
+    pub ptr: P,
+    /// How far behind `ptr` the region begins.
+    pub first: usize,
+    pub region: Region,
+}
+
+/// The `num_events_in_wait_list`, `event_wait_list` and `event` arguments.
+pub type Events = (cl_uint, *const cl_event, *mut cl_event);
+
+/// Reads a part of `memory`, where the part and the region in the host's memory are right.
+///
+/// # Errors
+/// As said of [`request`] and of the command.
+///
+/// # Safety
+/// As the specification says of `ptr` and of the events.
+#[inline]
+pub unsafe fn read(
+    queue: &Handle<Queue>,
+    (memory, part): (&Memory, Part<'_>),
+    in_host: InHost<*mut c_void>,
+    blocking: cl_bool,
+    events: Events,
+    command: cl_uint,
+) -> Result<(), cl_int> {
+    let InHost { ptr, first, region } = in_host;
+    // CL_INVALID_OPERATION if the object was created with CL_MEM_HOST_WRITE_ONLY or CL_MEM_HOST_NO_ACCESS.
+    // SAFETY: the caller's promise.
+    let request = unsafe { request(queue, memory, ptr, CL_MEM_HOST_WRITE_ONLY, events)? };
+    // SAFETY: the caller's promise, until the command has ended.
+    let target = unsafe { host::target(ptr.wrapping_byte_add(first), region) };
+    request.run(queue, |order| queue.client.enqueue_read(part, target, blocking != CL_FALSE, order, command))
+}
+
+/// Writes a part of `memory`, as [`read`] reads it.
+///
+/// # Errors
+/// As said of [`request`] and of the command.
+///
+/// # Safety
+/// As the specification says of `ptr` and of the events.
+#[inline]
+pub unsafe fn write(
+    queue: &Handle<Queue>,
+    (memory, part): (&Memory, Part<'_>),
+    in_host: InHost<*const c_void>,
+    blocking: cl_bool,
+    events: Events,
+    command: cl_uint,
+) -> Result<(), cl_int> {
+    let InHost { ptr, first, region } = in_host;
+    // CL_INVALID_OPERATION if the object was created with CL_MEM_HOST_READ_ONLY or CL_MEM_HOST_NO_ACCESS.
+    // SAFETY: the caller's promise.
+    let request = unsafe { request(queue, memory, ptr, CL_MEM_HOST_READ_ONLY, events)? };
+    // SAFETY: the caller's promise, until the command has ended.
+    let source = unsafe { host::source(ptr.wrapping_byte_add(first), region) };
+    request.run(queue, |order| queue.client.enqueue_write(part, source, blocking != CL_FALSE, order, command))
+}
+
+/// The request of a read or a write.
+///
+/// # Errors
+/// CL_INVALID_VALUE if ptr is a NULL value; those of [`Request::read`]; those of [`check_access`].
+///
+/// # Safety
+/// As of [`Request::read`].
+#[inline]
+unsafe fn request(
+    queue: &Queue,
+    memory: &Memory,
+    ptr: *const c_void,
+    forbidden: u64,
+    (num_events, wait_list, event): Events,
+) -> Result<Request, cl_int> {
+    if ptr.is_null() {
+        return Err(CL_INVALID_VALUE);
+    }
+    // SAFETY: the caller's promise.
+    let request = unsafe { Request::read(queue, num_events, wait_list, event)? };
+    check_access(memory, forbidden)?;
+    Ok(request)
 }
 
 /// # Errors

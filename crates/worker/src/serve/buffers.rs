@@ -6,14 +6,14 @@ use ropeway_abi as cl;
 use ropeway_protocol::Tail;
 use ropeway_protocol::limits::MAX_EAGER;
 use ropeway_protocol::messages::{
-    CopyBuffer, CopyBufferRect, CreateBuffer, CreateSubBuffer, FillBuffer, MigrateMemory,
+    CopyBuffer, CopyBufferRect, CreateBuffer, CreateSubBuffer, FillBuffer, MigrateMemory, ReleaseMemory,
 };
 use ropeway_protocol::types::InitialContents;
 
 use crate::error::End;
 use crate::native;
 use crate::objects::{Memory, MemoryKind};
-use crate::session::Session;
+use crate::session::{Session, unknown};
 
 /// Flags of a buffer that concern the device; those about the host are the client's business.
 pub(super) const DEVICE_FLAGS: u64 = cl::CL_MEM_READ_WRITE | cl::CL_MEM_WRITE_ONLY | cl::CL_MEM_READ_ONLY;
@@ -41,6 +41,18 @@ impl Session {
             InitialContents::Transfer(transfer) => self.await_contents(m.buffer, &buffer, transfer),
             _ => Ok(()),
         }
+    }
+
+    pub(super) fn drop_memory(&mut self, m: ReleaseMemory) -> Result<(), End> {
+        let memory = self.memory.remove(&m.memory).ok_or_else(|| unknown(m.memory))?;
+        let (native, charged) = (memory.native.as_ref().ok().map(Arc::downgrade), memory.charged);
+        self.free_svm(memory);
+        match native.filter(|native| native.strong_count() > 0) {
+            // It counts until nothing uses it any more, such as a sub-buffer.
+            Some(native) => self.lingering.push((native, charged)),
+            None => self.memory_bytes = self.memory_bytes.saturating_sub(charged),
+        }
+        Ok(())
     }
 
     pub(super) fn make_sub_buffer(&mut self, m: &CreateSubBuffer) -> Result<(), End> {

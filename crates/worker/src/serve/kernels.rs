@@ -1,13 +1,17 @@
-//! What the messages about kernels do, but for their arguments and launches.
+//! What the messages about kernels do, but for most launches.
+
+use std::sync::Arc;
 
 use ropeway_abi as cl;
 use ropeway_protocol::CallId;
-use ropeway_protocol::messages::{CloneKernel, KernelSubGroupInfo, LaunchKernel, SuggestedLocalSize};
-use ropeway_protocol::types::Status;
+use ropeway_protocol::messages::{
+    CloneKernel, CreateKernel, KernelSubGroupInfo, LaunchKernel, SetKernelArg, SuggestedLocalSize,
+};
+use ropeway_protocol::types::{ArgKind, ArgValue, Status};
 
 use crate::error::End;
 use crate::native;
-use crate::objects::Kernel;
+use crate::objects::{Held, Kernel, lock};
 use crate::session::{Session, unknown};
 
 impl Kernel {
@@ -24,6 +28,36 @@ impl Kernel {
 }
 
 impl Session {
+    pub(super) fn make_kernel(&mut self, m: CreateKernel<'_>) -> Result<(), End> {
+        let total = self.objects();
+        let program = self.programs.get(&m.program).ok_or_else(|| unknown(m.program))?;
+        let state = lock(&program.state);
+        let native = match &state.native {
+            Some(Ok(native)) => native.kernel(m.name),
+            Some(Err(status)) => Err(*status),
+            None => Err(cl::CL_INVALID_PROGRAM_EXECUTABLE),
+        };
+        let kinds: Arc<[ArgKind]> = state.kernels.get(m.name).cloned().unwrap_or_default();
+        drop(state);
+        let held = vec![None; kinds.len()];
+        let context = program.context.clone();
+        let kernel = Kernel { native, context, kinds, held, unusable: Default::default() };
+        Self::claim(total, &mut self.kernels, m.kernel, kernel)
+    }
+
+    pub(super) fn set_argument(&mut self, m: SetKernelArg<'_>) -> Result<(), End> {
+        let kernel = self.kernels.get_mut(&m.kernel).ok_or_else(|| unknown(m.kernel))?;
+        let held = match m.value {
+            ArgValue::Memory(Some(id)) | ArgValue::Svm(Some((id, _))) => {
+                Some(Held::Memory(self.memory.get(&id).ok_or_else(|| unknown(id))?.clone()))
+            }
+            ArgValue::Sampler(id) => Some(Held::Sampler(self.samplers.get(&id).ok_or_else(|| unknown(id))?.clone())),
+            _ => None,
+        };
+        kernel.set(m.index, m.value, held);
+        Ok(())
+    }
+
     pub(super) fn copy_kernel(&mut self, m: CloneKernel) -> Result<(), End> {
         let total = self.objects();
         let source = self.kernels.get(&m.source).ok_or_else(|| unknown(m.source))?;
@@ -65,6 +99,14 @@ impl Session {
 }
 
 impl Kernel {
+    /// The native kernel, if all of its arguments could be set.
+    pub(crate) fn launchable(&self) -> Result<&native::Kernel, Status> {
+        match self.unusable.first() {
+            Some((_, status)) => Err(*status),
+            None => self.native.as_ref().map_err(|status| *status),
+        }
+    }
+
     /// The native kernel, whatever its arguments.
     fn usable(&self) -> Result<&native::Kernel, Status> {
         self.native.as_ref().map_err(|status| *status)

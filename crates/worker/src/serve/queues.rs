@@ -1,0 +1,91 @@
+//! Queues: making them, ending them, what concerns all of their commands.
+
+use std::sync::Arc;
+
+use ropeway_abi as cl;
+use ropeway_protocol::CallId;
+use ropeway_protocol::messages::{Barrier, CreateQueue, Finish, Flush, ReleaseQueue};
+use ropeway_protocol::types::{Status, Waited};
+
+use super::svm;
+use crate::error::End;
+use crate::job::Job;
+use crate::native;
+use crate::objects::{Queue, lock};
+use crate::session::{Deferred, Lane, Session, unknown};
+
+impl Session {
+    pub(super) fn make_queue(&mut self, m: CreateQueue) -> Result<(), End> {
+        let total = self.objects();
+        let context = self.context(m.context)?.clone();
+        let device = context.devices.iter().find(|(index, _)| *index == m.device);
+        let (_, device) = *device.ok_or_else(|| unknown(format_args!("device {} of {}", m.device, m.context)))?;
+        let native = match &context.native {
+            Ok(native) => native::Queue::with_hints(native, device, m.properties, m.priority, m.throttle),
+            Err(status) => Err(*status),
+        };
+        let queue = Arc::new(Queue {
+            native,
+            context,
+            device,
+            in_order: m.properties & cl::CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE == 0,
+            profiling: m.properties & cl::CL_QUEUE_PROFILING_ENABLE != 0,
+            pending: Default::default(),
+            first_error: Default::default(),
+            dirty: Default::default(),
+        });
+        lock(&self.common.queues).push(Arc::downgrade(&queue));
+        let lane = Lane { queue, staging: Default::default(), barrier: None };
+        Self::claim(total, &mut self.lanes.queues, m.queue, lane)
+    }
+
+    pub(super) fn drop_queue(&mut self, m: ReleaseQueue) -> Result<(), End> {
+        let lane = self.lanes.queues.remove(&m.queue).ok_or_else(|| unknown(m.queue))?;
+        // Its commands still run (clReleaseCommandQueue flushes), and its events can still be waited for.
+        if let Ok(native) = &lane.queue.native {
+            let _ = native.flush();
+            svm::outlive(&lane);
+        }
+        Ok(())
+    }
+
+    pub(super) fn flush_queue(&mut self, m: Flush) -> Result<(), End> {
+        let queue = self.lanes.lane(m.queue)?.queue.clone();
+        match queue.native.as_ref().map_err(|status| *status).and_then(native::Queue::flush) {
+            Ok(()) => {}
+            Err(status) => queue.note_error(status),
+        }
+        Ok(())
+    }
+
+    pub(super) fn finish_queue(&mut self, m: Finish, call: CallId<Waited>) -> Result<(), End> {
+        let queue = self.lanes.lane(m.queue)?.queue.clone();
+        // Finishing delivers the reads of its own queue.
+        self.demote(|deferred| match deferred {
+            Deferred::Read(cell) => cell.queue.as_ref().is_some_and(|of| Arc::ptr_eq(of, &queue)),
+            Deferred::Gate(_) => false,
+        });
+        self.job = Some(Job::Finish(queue, call));
+        Ok(())
+    }
+
+    pub(super) fn enqueue_barrier(&mut self, m: Barrier) -> Result<(), End> {
+        let total = self.objects();
+        self.lanes.enqueue(total, &m.command, |lane, waits, event| {
+            let in_order = lane.queue.in_order;
+            let outcome = lane.native().and_then(|queue| queue.barrier(waits, event || !in_order));
+            if let (false, Ok(Some(barrier))) = (in_order, &outcome) {
+                // Gated transfers must heed it.
+                lane.barrier = Some(barrier.clone());
+            }
+            Ok(outcome)
+        })
+    }
+}
+
+impl Lane {
+    /// The native queue.
+    pub(super) fn native(&self) -> Result<&native::Queue, Status> {
+        self.queue.native.as_ref().map_err(|status| *status)
+    }
+}

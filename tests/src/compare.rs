@@ -1,0 +1,18 @@
+//! The same program natively and through Ropeway.
+
+use crate::places::c_program;
+use crate::program::{Outcome, Program};
+use crate::server::Server;
+
+/// What the C program prints through Ropeway, after a look that it prints the same natively.
+///
+/// # Panics
+/// When it does not, or fails.
+pub fn same(name: &str) -> Outcome {
+    let native = Program::native(c_program(name)).run().success();
+    let server = Server::start();
+    let remote = Program::remote(c_program(name), server.url()).run().success();
+    assert_eq!(remote.stdout, native.stdout, "left: through Ropeway, right: native; {}", remote.stderr);
+    assert_eq!(remote.stderr, native.stderr, "Ropeway says nothing when all goes well");
+    remote
+}
