@@ -1,4 +1,5 @@
-/* Several threads, each with a queue of its own (and then all with one), on shared objects. */
+/* Several threads, some with a queue of their own, the others with one, on shared objects. Each also writes and waits for that: what the
+ * others enqueue meanwhile must not name a write that has just ended. */
 #include "common.h"
 #include <pthread.h>
 
@@ -15,9 +16,11 @@ static void *work(void *which)
     for (int i = 0; i < N; i++)
         x[i] = i;
     cl_mem buffer = buffer_of(CL_MEM_COPY_HOST_PTR, sizeof x, x);
+    cl_mem scratch = buffer_of(0, sizeof me, NULL);
     set_arg(kernel, 0, sizeof buffer, &buffer);
     for (int round = 0; round < ROUNDS; round++) {
         set_arg(kernel, 1, sizeof me, &me);
+        CHECK(clEnqueueWriteBuffer(queue, scratch, CL_TRUE, 0, sizeof me, &me, 0, NULL, NULL));
         launch(queue, kernel, N, 0, NULL, NULL);
         if (round % 10 == 0) {
             int value;
@@ -37,6 +40,7 @@ static void *work(void *which)
     CHECK(clEnqueueReadBuffer(queue, buffer, CL_TRUE, 0, sizeof x, x, 0, NULL, NULL));
     for (int i = 0; i < N; i++)
         REQUIRE(x[i] == i + ROUNDS * me);
+    CHECK(clReleaseMemObject(scratch));
     CHECK(clReleaseMemObject(buffer));
     CHECK(clReleaseKernel(kernel));
     if (queue != shared)

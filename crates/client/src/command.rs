@@ -14,6 +14,7 @@ use ropeway_protocol::messages::{
 use ropeway_protocol::types::{BufferRect, Command, NdRange};
 
 use crate::Result;
+use crate::connection::Heeded;
 use crate::event::Event;
 use crate::kernel::Kernel;
 use crate::memory::Memory;
@@ -32,11 +33,17 @@ pub struct Order<'a> {
 pub type Enqueued = Option<Arc<Event>>;
 
 impl Queue {
-    /// The wire's part of commands that touch memory: as [`Queue::bare_order`], and behind blocking writes elsewhere.
-    pub(crate) fn order(self: &Arc<Self>, order: Order<'_>, command: u32, awaits_data: bool) -> (Command, Enqueued) {
+    /// The wire's part of commands that touch memory: as [`Queue::bare_order`], and behind blocking writes elsewhere, whose
+    /// events must not be released before the command is sent.
+    pub(crate) fn order(
+        self: &Arc<Self>,
+        order: Order<'_>,
+        command: u32,
+        awaits_data: bool,
+    ) -> (Command, Enqueued, Heeded<'_>) {
         let (mut wire, event) = self.bare_order(order, command, awaits_data);
-        self.connection().heed_early(self.live(), &mut wire.waits);
-        (wire, event)
+        let heeded = self.connection().heed_early(self.live(), &mut wire.waits);
+        (wire, event, heeded)
     }
 
     /// The wire's part that all commands have; `command` is the event's CL_COMMAND_*.
@@ -56,7 +63,7 @@ impl Queue {
         command: u32,
         message: impl FnOnce(Command) -> P,
     ) -> Result<Enqueued> {
-        let (wire, event) = self.order(order, command, false);
+        let (wire, event, _heeded) = self.order(order, command, false);
         self.connection().post(&message(wire))?;
         Ok(event)
     }
@@ -103,7 +110,7 @@ impl Queue {
         if kernel.takes(items) {
             return self.enqueue_kernel(kernel, range, command, order);
         }
-        let (wire, event) = self.order(order, command, false);
+        let (wire, event, _heeded) = self.order(order, command, false);
         self.connection().call(&LaunchKernel { command: wire, kernel: kernel.id(), range })?;
         kernel.note_taken(items);
         Ok(event)

@@ -106,7 +106,7 @@ impl Queue {
         }
         let connection = self.connection();
         let size = source.size();
-        let (mut wire, event) = self.order(order, command, false);
+        let (mut wire, event, _heeded) = self.order(order, command, false);
         let early = if blocking { connection.early_event(self.live()) } else { None };
         wire.event = wire.event.or(early);
         let may_change = connection.has_unset_user_events() || connection.incoming_overlaps(&*source);
@@ -150,7 +150,7 @@ impl Queue {
     ) -> Result<Enqueued> {
         let connection = self.connection();
         let size = target.size();
-        let (wire, event) = self.order(order, command, true);
+        let (wire, event, _heeded) = self.order(order, command, true);
         let transfer = TransferId(connection.new_id());
         let ticket = Ticket::new(event.clone(), Some(Arc::clone(self.open_transfers())));
         connection.expect_incoming(transfer, Incoming::new(target, Arc::clone(&ticket)));

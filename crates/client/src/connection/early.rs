@@ -26,6 +26,39 @@ pub(super) struct Early {
     event: EventId,
 }
 
+/// Such writes, and the events of those that are over.
+#[derive(Default, Debug)]
+pub(super) struct EarlyWrites {
+    writes: Vec<Early>,
+    /// How many commands are being put together that may name an event of one.
+    composing: usize,
+    /// Events to be released once no such command is left: it may name them yet.
+    retired: Vec<EventId>,
+}
+
+impl EarlyWrites {
+    /// The event is of no use any more; gives what can be released now.
+    fn retire(&mut self, event: EventId) -> Vec<EventId> {
+        self.retired.push(event);
+        if self.composing == 0 { std::mem::take(&mut self.retired) } else { Vec::new() }
+    }
+}
+
+/// While this lives, no event is released that a command about to be sent may name.
+pub(crate) struct Heeded<'a>(Option<&'a Connection>);
+
+impl Drop for Heeded<'_> {
+    fn drop(&mut self) {
+        let Some(connection) = self.0 else { return };
+        let released = {
+            let mut early = lock(&connection.early);
+            early.composing -= 1;
+            if early.composing == 0 { std::mem::take(&mut early.retired) } else { Vec::new() }
+        };
+        connection.release_all(released);
+    }
+}
+
 /// A queue that the program has.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LiveQueue {
@@ -73,30 +106,46 @@ impl Connection {
     pub(crate) fn note_early(&self, on: LiveQueue, event: EventId) -> Result<()> {
         let LiveQueue { context, queue, in_order } = on;
         let mut early = lock(&self.early);
-        if in_order && let Some(before) = early.iter_mut().find(|e| e.queue == queue) {
+        if in_order && let Some(before) = early.writes.iter_mut().find(|e| e.queue == queue) {
             // The later one ends later.
             let replaced = std::mem::replace(&mut before.event, event);
+            let released = early.retire(replaced);
             drop(early);
-            return self.post(&ReleaseEvent { event: replaced });
+            self.release_all(released);
+            return Ok(());
         }
-        early.push(Early { context, queue, event });
-        let of_context = || early.iter().filter(|e| e.context == context).map(|e| e.event);
-        let too_many = (of_context().count() > MOST).then(|| of_context().collect());
-        self.early_count.store(early.len(), Ordering::Release);
+        early.writes.push(Early { context, queue, event });
+        let of_context = || early.writes.iter().filter(|e| e.context == context).map(|e| e.event);
+        let too_many: Option<EventList> = (of_context().count() > MOST).then(|| of_context().collect());
+        self.early_count.store(early.writes.len(), Ordering::Release);
+        early.composing += usize::from(too_many.is_some());
         drop(early);
         if let Some(events) = too_many {
+            let _heeded = Heeded(Some(self));
             let waited = self.call(&WaitForEvents { events })?;
             self.complete(&waited.completions);
         }
         Ok(())
     }
 
-    /// Adds to `waits` what a command on this queue must not overtake.
-    pub(crate) fn heed_early(&self, on: LiveQueue, waits: &mut EventList) {
-        if self.early_count.load(Ordering::Acquire) > 0 {
-            let early = lock(&self.early);
-            let overtaken = |e: &&Early| e.context == on.context && (e.queue != on.queue || !on.in_order);
-            waits.0.extend(early.iter().filter(overtaken).map(|e| e.event));
+    /// Adds to `waits` what a command on this queue must not overtake. What is returned must outlive the command's sending: another
+    /// thread may see such a write end, and release its event.
+    #[must_use]
+    pub(crate) fn heed_early(&self, on: LiveQueue, waits: &mut EventList) -> Heeded<'_> {
+        if self.early_count.load(Ordering::Acquire) == 0 {
+            return Heeded(None);
+        }
+        let mut early = lock(&self.early);
+        let overtaken = |e: &&Early| e.context == on.context && (e.queue != on.queue || !on.in_order);
+        waits.0.extend(early.writes.iter().filter(overtaken).map(|e| e.event));
+        early.composing += 1;
+        Heeded(Some(self))
+    }
+
+    fn release_all(&self, events: Vec<EventId>) {
+        for event in events {
+            // A lost server has dropped it already.
+            let _ = self.post(&ReleaseEvent { event });
         }
     }
 
@@ -106,11 +155,11 @@ impl Connection {
             return;
         }
         let mut early = lock(&self.early);
-        let Some(at) = early.iter().position(|e| e.event == event) else { return };
-        early.swap_remove(at);
-        self.early_count.store(early.len(), Ordering::Release);
+        let Some(at) = early.writes.iter().position(|e| e.event == event) else { return };
+        early.writes.swap_remove(at);
+        self.early_count.store(early.writes.len(), Ordering::Release);
+        let released = early.retire(event);
         drop(early);
-        // A lost server has dropped it already.
-        let _ = self.post(&ReleaseEvent { event });
+        self.release_all(released);
     }
 }

@@ -29,7 +29,7 @@ use ropeway_transport::{Endpoint, Link};
 use rustc_hash::FxBuildHasher;
 
 pub(crate) use callbacks::run_later;
-pub(crate) use early::LiveQueue;
+pub(crate) use early::{Heeded, LiveQueue};
 pub use open::OpenError;
 pub(crate) use transfers::{Incoming, Outgoing, Ticket};
 
@@ -48,7 +48,7 @@ pub struct Connection {
     events: events::Events,
     transfers: transfers::Transfers,
     queues: Mutex<Vec<LiveQueue>>,
-    early: Mutex<Vec<early::Early>>,
+    early: Mutex<early::EarlyWrites>,
     /// How many `early` has.
     early_count: AtomicUsize,
     contexts: Mutex<HashMap<ContextId, ContextListener, FxBuildHasher>>,

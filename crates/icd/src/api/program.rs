@@ -108,6 +108,12 @@ pub unsafe extern "C" fn clCreateProgramWithBinary(
     }
 }
 
+/// Whether a device supports intermediate language programs.
+fn takes_il(device: &Handle<Device>) -> bool {
+    let version = device.client.property(CL_DEVICE_IL_VERSION).and_then(Result::ok).and_then(text_of);
+    version.is_some_and(|version| !version.is_empty())
+}
+
 /// clCreateProgramWithIL.
 pub unsafe extern "C" fn clCreateProgramWithIL(
     context: cl_context,
@@ -120,10 +126,6 @@ pub unsafe extern "C" fn clCreateProgramWithIL(
         guard::create("clCreateProgramWithIL", errcode_ret, || {
             let context = Handle::<Context>::find(context)?;
             // CL_INVALID_OPERATION if no devices in context support intermediate language programs.
-            let takes_il = |device: &Handle<Device>| {
-                let version = device.client.property(CL_DEVICE_IL_VERSION).and_then(Result::ok).and_then(text_of);
-                version.is_some_and(|version| !version.is_empty())
-            };
             if !context.devices.iter().any(takes_il) {
                 return Err(CL_INVALID_OPERATION);
             }
@@ -173,8 +175,12 @@ pub unsafe extern "C" fn clSetProgramSpecializationConstant(
     spec_value: *const c_void,
 ) -> cl_int {
     guard::status("clSetProgramSpecializationConstant", || {
-        // CL_INVALID_PROGRAM if program is not a valid program object created from an intermediate language.
         let program = Handle::<Program>::find(program)?;
+        // CL_INVALID_OPERATION if no devices associated with program support intermediate language programs.
+        if !program.devices.iter().any(takes_il) {
+            return Err(CL_INVALID_OPERATION);
+        }
+        // CL_INVALID_PROGRAM if program is not a valid program object created from an intermediate language.
         if !matches!(program.client.origin(), Origin::Il(_)) {
             return Err(CL_INVALID_PROGRAM);
         }
