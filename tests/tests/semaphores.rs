@@ -21,7 +21,7 @@ fn signals_and_waits_make_no_round_trip() {
     let server = Server::start();
     let round_trips = |turns: &str| {
         let program = Program::remote(c_program("semaphores"), server.url());
-        let outcome = program.args(&["turns", turns]).env("ROPEWAY_STATS", "1").run().success();
+        let outcome = program.args(["turns", turns]).env("ROPEWAY_STATS", "1").run().success();
         Stats::of(&outcome.stderr).round_trips
     };
     // The first time the source goes over.
