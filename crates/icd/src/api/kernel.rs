@@ -120,11 +120,11 @@ unsafe fn set_arg(
         unsafe { std::slice::from_raw_parts(value.cast::<u8>(), len) }
     };
     // Without its declaration, what takes a handle can look like something else. PoCL then takes any eight bytes for an image or a
-    // sampler; numbers are no objects' handles.
+    // sampler; numbers are no objects' handles. What looks like an image or a sampler is one: the device itself said so.
     let declared = kernel.client.info().args.get(index as usize).and_then(|arg| arg.declared.as_ref());
     let undeclared = declared.is_none() && size == HANDLE && !value.is_null();
     match kind {
-        ArgKind::Buffer | ArgKind::Image | ArgKind::Sampler | ArgKind::Value(_) | ArgKind::Unknown
+        ArgKind::Buffer | ArgKind::Value(_) | ArgKind::Unknown
             if undeclared && set_object(kernel, index, handle())? =>
         {
             Ok(())
