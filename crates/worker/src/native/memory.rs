@@ -27,7 +27,7 @@ enum Storage {
     /// In this shared virtual memory. There is no object; commands name its addresses.
     Svm(Svm),
     /// In another object's, which must outlive it.
-    Within(#[allow(dead_code, reason = "kept, not used")] Arc<Memory>),
+    Within(Arc<Memory>),
 }
 
 /// A region within a buffer, as native functions take it.
@@ -159,11 +159,12 @@ impl Memory {
         }
     }
 
-    /// Takes the shared virtual memory that it was.
-    pub fn take_svm(mut self) -> Option<Svm> {
-        match std::mem::replace(&mut self.storage, Storage::Own) {
+    /// The shared virtual memory that its bytes are in.
+    pub fn svm_beneath(&self) -> Option<&Svm> {
+        match &self.storage {
+            Storage::Own => None,
             Storage::Svm(svm) => Some(svm),
-            Storage::Own | Storage::Within(_) => None,
+            Storage::Within(memory) => memory.svm_beneath(),
         }
     }
 

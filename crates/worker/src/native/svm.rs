@@ -4,6 +4,7 @@
 //! first to the last that it touches.
 
 use std::ffi::c_void;
+use std::sync::{Arc, OnceLock};
 
 use ropeway_abi as cl;
 use ropeway_protocol::types::Status;
@@ -15,15 +16,17 @@ use super::{Context, Event, Queue, Waits, check};
 /// What the native implementation has no function for.
 const MISSING: Status = cl::CL_INVALID_OPERATION;
 
-/// An allocation. Freed when dropped.
+/// An allocation. Freed when dropped, or behind what still uses it.
 #[derive(Debug)]
 pub struct Svm {
     /// A reference of its own.
     context: Context,
-    /// What the native call gave; null once it is freed.
+    /// What the native call gave.
     allocated: *mut c_void,
     /// Its first byte that is used.
     first: *mut u8,
+    /// The queue to free it on; none while the client has it.
+    frees: OnceLock<Arc<Queue>>,
 }
 
 // SAFETY: an address; commands may use it on any thread.
@@ -51,8 +54,8 @@ impl Svm {
                 continue;
             }
             let skipped = allocated.addr().next_multiple_of(boundary) - allocated.addr();
-            let svm =
-                Self { context: context.retain(), allocated, first: allocated.cast::<u8>().wrapping_add(skipped) };
+            let first = allocated.cast::<u8>().wrapping_add(skipped);
+            let svm = Self { context: context.retain(), allocated, first, frees: OnceLock::new() };
             if skipped.checked_add(whole).is_some_and(|end| end <= size) {
                 return Ok(svm);
             }
@@ -70,28 +73,39 @@ impl Svm {
         self.first.wrapping_add(offset)
     }
 
-    /// Frees it when `waits` have ended (clEnqueueSVMFree); at once where that cannot be had.
-    pub fn free_after(mut self, queue: &Queue, waits: &Waits<'_>) {
-        let Some(free) = api().clEnqueueSVMFree else { return };
-        let mut pointers = [self.allocated];
-        let (count, list) = waits.parts();
-        // SAFETY: one pointer, which clSVMAlloc gave in the queue's context; nothing uses the memory any more once `waits` have ended.
-        let status = unsafe {
-            free(queue.raw(), 1, pointers.as_mut_ptr(), None, std::ptr::null_mut(), count, list, std::ptr::null_mut())
-        };
-        if status == cl::CL_SUCCESS {
-            self.allocated = std::ptr::null_mut();
-            // A queue that cannot be flushed is lost with all its memory.
-            let _ = queue.flush();
-        }
+    /// Lets it be freed, whenever its last owner is gone, behind what `queue`, an in-order one, has been given by then: first of all the end
+    /// of `waits`.
+    pub fn free_behind(&self, queue: &Arc<Queue>, waits: &Waits<'_>) {
+        // A queue that takes no marker is lost, and its commands with it.
+        let _ = queue.marker(waits, false).and_then(|_| queue.flush());
+        let _ = self.frees.set(queue.clone());
     }
 }
 
 impl Drop for Svm {
     fn drop(&mut self) {
-        if !self.allocated.is_null()
-            && let Some(free) = api().clSVMFree
-        {
+        let (enqueue, mut pointers) = (api().clEnqueueSVMFree, [self.allocated]);
+        if let (Some(queue), Some(enqueue)) = (self.frees.get(), enqueue) {
+            // SAFETY: one pointer, which clSVMAlloc gave in the queue's context; what still uses the memory comes before this in the queue.
+            let status = unsafe {
+                enqueue(
+                    queue.raw(),
+                    1,
+                    pointers.as_mut_ptr(),
+                    None,
+                    std::ptr::null_mut(),
+                    0,
+                    std::ptr::null(),
+                    std::ptr::null_mut(),
+                )
+            };
+            if status == cl::CL_SUCCESS {
+                // A queue that cannot be flushed is lost with all its memory.
+                let _ = queue.flush();
+                return;
+            }
+        }
+        if let Some(free) = api().clSVMFree {
             // SAFETY: clSVMAlloc gave it, in this context.
             unsafe { free(self.context.0, self.allocated) };
         }

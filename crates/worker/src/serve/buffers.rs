@@ -46,7 +46,8 @@ impl Session {
     pub(super) fn drop_memory(&mut self, m: ReleaseMemory) -> Result<(), End> {
         let memory = self.memory.remove(&m.memory).ok_or_else(|| unknown(m.memory))?;
         let (native, charged) = (memory.native.as_ref().ok().map(Arc::downgrade), memory.charged);
-        self.free_svm(memory);
+        self.free_svm_late(&memory);
+        drop(memory);
         match native.filter(|native| native.strong_count() > 0) {
             // It counts until nothing uses it any more, such as a sub-buffer.
             Some(native) => self.lingering.push((native, charged)),

@@ -141,18 +141,17 @@ impl Session {
         Ok(())
     }
 
-    /// Frees shared virtual memory once all that was enqueued until now has ended: the call of a blocking write returns before that, and an
-    /// application that frees memory too early must harm no driver. Other memory objects are just dropped.
-    pub fn free_svm(&mut self, memory: Arc<Memory>) {
-        let context = memory.context.clone();
-        // Transfers that are under way have it as well; the last of them drops it.
-        let Some(Ok(native)) = Arc::into_inner(memory).map(|memory| memory.native) else { return };
-        let Some(svm) = Arc::into_inner(native).and_then(native::Memory::take_svm) else { return };
+    /// The client has released memory. Where its bytes are in shared virtual memory, that is not freed before all that was enqueued until now
+    /// has ended, whatever else may hold it: native commands do not keep it themselves, the call of a blocking write returns before its
+    /// command ends, and an application that frees memory too early must harm no driver.
+    pub fn free_svm_late(&self, memory: &Memory) {
+        let Some(svm) = memory.native.as_ref().ok().and_then(|native| native.svm_beneath()) else { return };
+        let Ok(queue) = memory.context.free_queue() else { return };
         // A later free comes behind this one, and need not wait for the released queues again.
-        let mut ends = std::mem::take(&mut *lock(&context.queue_ends));
+        let mut ends = std::mem::take(&mut *lock(&memory.context.queue_ends));
         ends.retain(|end| !end.ended());
         for lane in self.lanes.queues.values() {
-            if Arc::ptr_eq(&lane.queue.context, &context)
+            if Arc::ptr_eq(&lane.queue.context, &memory.context)
                 && let Ok(queue) = &lane.queue.native
                 && let Ok(Some(end)) = queue.marker(&Waits::none(), true)
             {
@@ -162,8 +161,6 @@ impl Session {
         }
         let mut waits = Waits::none();
         ends.iter().for_each(|end| waits.push(end));
-        if let Ok(queue) = context.free_queue() {
-            svm.free_after(queue, &waits);
-        }
+        svm.free_behind(queue, &waits);
     }
 }
