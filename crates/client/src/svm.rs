@@ -316,22 +316,14 @@ impl Queue {
         let reached = self.enqueue_marker_as(Order { wants_event: true, ..order }, CL_COMMAND_SVM_FREE)?;
         // There always is one that was asked for.
         let Some(reached) = reached else { return Ok(None) };
-        if !awaited || !order.wants_event {
-            let kept = Arc::clone(&reached);
-            reached.on_status(
-                CL_COMPLETE,
-                Box::new(move |status| {
-                    if status == CL_COMPLETE {
-                        free();
-                    }
-                    drop(kept);
-                }),
-            );
-            return Ok(Some(reached).filter(|_| order.wants_event));
-        }
-        let freed = Event::user(self.context())?;
-        let waits = [&*freed];
-        let event = self.enqueue_marker_as(Order { waits: &waits, wants_event: true }, CL_COMMAND_SVM_FREE)?;
+        let (event, freed) = if awaited && order.wants_event {
+            let freed = Event::user(self.context())?;
+            let waits = [&*freed];
+            let event = self.enqueue_marker_as(Order { waits: &waits, wants_event: true }, CL_COMMAND_SVM_FREE)?;
+            (event, Some(freed))
+        } else {
+            (order.wants_event.then(|| Arc::clone(&reached)), None)
+        };
         let kept = Arc::clone(&reached);
         reached.on_status(
             CL_COMPLETE,
@@ -339,8 +331,10 @@ impl Queue {
                 if status == CL_COMPLETE {
                     free();
                 }
-                // A lost server has ended it already.
-                let _ = freed.set_status(status.min(CL_COMPLETE));
+                if let Some(freed) = freed {
+                    // A lost server has ended it already.
+                    let _ = freed.set_status(status.min(CL_COMPLETE));
+                }
                 drop(kept);
             }),
         );
