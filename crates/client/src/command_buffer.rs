@@ -190,7 +190,7 @@ impl CommandBuffer {
     /// As [`CommandBuffer::record_kernel`].
     pub fn record_svm_copy(&self, source: &Region, target: &Region, size: usize, waits: &[u32]) -> Result<u32> {
         match size {
-            0 => self.record_nothing(waits),
+            0 => self.record_barrier(waits),
             _ => self.record_copy((source.memory(), source.offset()), (target.memory(), target.offset()), size, waits),
         }
     }
@@ -201,14 +201,9 @@ impl CommandBuffer {
     /// As [`CommandBuffer::record_kernel`].
     pub fn record_svm_fill(&self, region: &Region, pattern: &[u8], size: usize, waits: &[u32]) -> Result<u32> {
         match size {
-            0 => self.record_nothing(waits),
+            0 => self.record_barrier(waits),
             _ => self.record_fill(region.memory(), pattern, region.offset(), size, waits),
         }
-    }
-
-    /// Records a command that does nothing but wait.
-    fn record_nothing(&self, waits: &[u32]) -> Result<u32> {
-        self.record(waits, Recorded::Barrier)
     }
 
     /// Records a barrier; without sync points to wait for it waits for all before it.
