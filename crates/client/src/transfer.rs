@@ -118,10 +118,7 @@ impl Queue {
             connection.offer_outgoing(transfer, Outgoing::new(source, Arc::clone(&ticket)));
             part.post_write_transfer(connection, wire, size, transfer)?;
             if blocking {
-                match connection.wait(|| ticket.ended())? {
-                    0 => {}
-                    status => return Err(status),
-                }
+                await_end(connection, &ticket)?;
             }
         }
         if let Some(early) = early {
@@ -156,11 +153,16 @@ impl Queue {
         connection.expect_incoming(transfer, Incoming::new(target, Arc::clone(&ticket)));
         part.post_read(connection, wire, size, transfer)?;
         if blocking {
-            match connection.wait(|| ticket.ended())? {
-                0 => {}
-                status => return Err(status),
-            }
+            await_end(connection, &ticket)?;
         }
         Ok(event)
+    }
+}
+
+/// Waits for the end of a transfer; its command's error is the error.
+fn await_end(connection: &Connection, ticket: &Ticket) -> Result<()> {
+    match connection.wait(|| ticket.ended())? {
+        0 => Ok(()),
+        status => Err(status),
     }
 }
