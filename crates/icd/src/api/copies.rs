@@ -49,7 +49,7 @@ pub fn copy(
     Ok((source, target))
 }
 
-/// The bytes of a fill's pattern.
+/// The bytes of a fill's pattern; in shared virtual memory the offset is the address.
 ///
 /// # Errors
 /// As said below.

@@ -17,7 +17,7 @@ use ropeway_client::region;
 use ropeway_client::svm::{Region, Source, Target};
 
 use super::order::Request;
-use super::{Callback, Raw};
+use super::{Callback, Raw, copies};
 use crate::handle::Handle;
 use crate::objects::{Context, Device, Kernel, Queue};
 use crate::{guard, host};
@@ -140,6 +140,20 @@ pub unsafe extern "C" fn clEnqueueSVMFree(
     })
 }
 
+/// # Errors
+/// As said below, of a copy that is enqueued or recorded.
+pub(super) fn check_copy(dst_ptr: *const c_void, src_ptr: *const c_void, size: usize) -> Result<(), cl_int> {
+    // CL_INVALID_VALUE if dst_ptr or src_ptr is NULL.
+    if dst_ptr.is_null() || src_ptr.is_null() {
+        return Err(CL_INVALID_VALUE);
+    }
+    // CL_MEM_COPY_OVERLAP if the values specified for dst_ptr, src_ptr and size result in an overlapping copy.
+    if dst_ptr.addr().abs_diff(src_ptr.addr()) < size {
+        return Err(CL_MEM_COPY_OVERLAP);
+    }
+    Ok(())
+}
+
 /// clEnqueueSVMMemcpy.
 pub unsafe extern "C" fn clEnqueueSVMMemcpy(
     queue: cl_command_queue,
@@ -155,14 +169,7 @@ pub unsafe extern "C" fn clEnqueueSVMMemcpy(
         let queue = queue_for(queue)?;
         // SAFETY: the caller's promise.
         let request = unsafe { Request::read(&queue, num_events, wait_list, event)? };
-        // CL_INVALID_VALUE if dst_ptr or src_ptr is NULL.
-        if dst_ptr.is_null() || src_ptr.is_null() {
-            return Err(CL_INVALID_VALUE);
-        }
-        // CL_MEM_COPY_OVERLAP if the values specified for dst_ptr, src_ptr and size result in an overlapping copy.
-        if dst_ptr.addr().abs_diff(src_ptr.addr()) < size {
-            return Err(CL_MEM_COPY_OVERLAP);
-        }
+        check_copy(dst_ptr, src_ptr, size)?;
         let blocking = blocking != CL_FALSE;
         if size == 0 {
             let command = CL_COMMAND_SVM_MEMCPY;
@@ -198,27 +205,19 @@ pub unsafe extern "C" fn clEnqueueSVMMemFill(
     wait_list: *const cl_event,
     event: *mut cl_event,
 ) -> cl_int {
-    /// The largest type of OpenCL C, double16 and long16.
-    const MAX_PATTERN: usize = 128;
     guard::status("clEnqueueSVMMemFill", || {
         let queue = queue_for(queue)?;
         // SAFETY: the caller's promise.
         let request = unsafe { Request::read(&queue, num_events, wait_list, event)? };
-        // CL_INVALID_VALUE if pattern is NULL, or if pattern_size is not one of 1, 2, 4, ... 128.
-        if pattern.is_null() || !pattern_size.is_power_of_two() || pattern_size > MAX_PATTERN {
-            return Err(CL_INVALID_VALUE);
-        }
-        // CL_INVALID_VALUE if svm_ptr is NULL or not aligned to pattern_size bytes, or if size is not a multiple of pattern_size.
-        if !svm_ptr.addr().is_multiple_of(pattern_size) || !size.is_multiple_of(pattern_size) {
-            return Err(CL_INVALID_VALUE);
-        }
+        // CL_INVALID_VALUE if svm_ptr is NULL or not aligned to pattern_size bytes, if size is not a multiple of pattern_size, or if
+        // pattern is not valid.
+        // SAFETY: the caller's promise.
+        let pattern = unsafe { copies::pattern(pattern, pattern_size, (svm_ptr.addr(), size))? };
         let region = region_of(&queue, svm_ptr, size)?;
         if size == 0 {
             let command = CL_COMMAND_SVM_MEMFILL;
             return request.run(&queue, |order| queue.client.enqueue_svm_nothing(command, false, order));
         }
-        // SAFETY: the caller's promise; not null.
-        let pattern = unsafe { std::slice::from_raw_parts(pattern.cast::<u8>(), pattern_size) };
         request.run(&queue, |order| queue.client.enqueue_svm_fill(&region, pattern, size, order))
     })
 }

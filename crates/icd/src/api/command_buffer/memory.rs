@@ -3,14 +3,14 @@
 use std::ffi::c_void;
 
 use ropeway_abi::{
-    CL_INVALID_OPERATION, CL_INVALID_VALUE, CL_MEM_COPY_OVERLAP, cl_command_buffer_khr, cl_command_properties_khr,
-    cl_command_queue, cl_int, cl_mem, cl_mutable_command_khr, cl_sync_point_khr, cl_uint,
+    CL_INVALID_OPERATION, cl_command_buffer_khr, cl_command_properties_khr, cl_command_queue, cl_int, cl_mem,
+    cl_mutable_command_khr, cl_sync_point_khr, cl_uint,
 };
 
 use super::record::Recording;
 use crate::api::copies;
 use crate::api::rect::Copy;
-use crate::api::svm::{region_of, supports};
+use crate::api::svm::{check_copy, region_of, supports};
 use crate::guard;
 
 /// clCommandCopyBufferKHR.
@@ -128,12 +128,7 @@ pub unsafe extern "C" fn clCommandSVMMemcpyKHR(
             return Err(CL_INVALID_OPERATION);
         }
         // Errors as of clEnqueueSVMMemcpy.
-        if dst_ptr.is_null() || src_ptr.is_null() {
-            return Err(CL_INVALID_VALUE);
-        }
-        if dst_ptr.addr().abs_diff(src_ptr.addr()) < size {
-            return Err(CL_MEM_COPY_OVERLAP);
-        }
+        check_copy(dst_ptr, src_ptr, size)?;
         // What is carried out later, and again, cannot be about memory of the application's own.
         let target = region_of(recording.queue(), dst_ptr, size)?;
         let source = region_of(recording.queue(), src_ptr, size)?;
