@@ -8,6 +8,7 @@ use ropeway_client::semaphore;
 use smallvec::SmallVec;
 
 use crate::api::order::Request;
+use crate::api::transfer::Events;
 use crate::guard;
 use crate::handle::Handle;
 use crate::objects::{Queue, Semaphore};
@@ -47,6 +48,31 @@ impl Named {
     }
 }
 
+/// What signals and waits are given.
+///
+/// # Errors
+/// CL_INVALID_COMMAND_QUEUE; those of [`Named::read`] and of [`Request::read`]; as said below.
+///
+/// # Safety
+/// As the specification says of these arguments.
+unsafe fn arguments(
+    queue: cl_command_queue,
+    (num_semaphores, semaphores): (cl_uint, *const cl_semaphore_khr),
+    (num_events, wait_list, event): Events,
+) -> Result<(Handle<Queue>, Named, Request), cl_int> {
+    let queue = Handle::<Queue>::find(queue)?;
+    // SAFETY: the caller's promise, here and below.
+    let named = unsafe { Named::read(&queue, num_semaphores, semaphores)? };
+    // SAFETY: as above.
+    let request = unsafe { Request::read(&queue, num_events, wait_list, event)? };
+    // CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST if the execution status of any of the events in event_wait_list is a
+    // negative integer value.
+    if request.has_failed() {
+        return Err(CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST);
+    }
+    Ok((queue, named, request))
+}
+
 /// clEnqueueSignalSemaphoresKHR. Binary semaphores have no use for a list of payloads.
 pub unsafe extern "C" fn clEnqueueSignalSemaphoresKHR(
     queue: cl_command_queue,
@@ -58,16 +84,9 @@ pub unsafe extern "C" fn clEnqueueSignalSemaphoresKHR(
     event: *mut cl_event,
 ) -> cl_int {
     guard::status("clEnqueueSignalSemaphoresKHR", || {
-        let queue = Handle::<Queue>::find(queue)?;
-        // SAFETY: the caller's promise, here and below.
-        let named = unsafe { Named::read(&queue, num_semaphores, semaphores)? };
-        // SAFETY: as above.
-        let request = unsafe { Request::read(&queue, num_events, wait_list, event)? };
-        // CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST if the execution status of any of the events in event_wait_list is a
-        // negative integer value.
-        if request.has_failed() {
-            return Err(CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST);
-        }
+        // SAFETY: the caller's promise.
+        let (queue, named, request) =
+            unsafe { arguments(queue, (num_semaphores, semaphores), (num_events, wait_list, event))? };
         request.run(&queue, |order| queue.client.enqueue_signal(&named.semaphores(), order))
     })
 }
@@ -83,15 +102,9 @@ pub unsafe extern "C" fn clEnqueueWaitSemaphoresKHR(
     event: *mut cl_event,
 ) -> cl_int {
     guard::status("clEnqueueWaitSemaphoresKHR", || {
-        let queue = Handle::<Queue>::find(queue)?;
-        // SAFETY: the caller's promise, here and below.
-        let named = unsafe { Named::read(&queue, num_semaphores, semaphores)? };
-        // SAFETY: as above.
-        let request = unsafe { Request::read(&queue, num_events, wait_list, event)? };
-        // CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST as above.
-        if request.has_failed() {
-            return Err(CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST);
-        }
+        // SAFETY: the caller's promise.
+        let (queue, named, request) =
+            unsafe { arguments(queue, (num_semaphores, semaphores), (num_events, wait_list, event))? };
         request.run(&queue, |order| queue.client.enqueue_semaphore_wait(&named.semaphores(), order))
     })
 }
