@@ -10,7 +10,7 @@ use ropeway_client::image::{Image, Layout, Material};
 use ropeway_client::memory;
 use ropeway_protocol::image::{ImageDescription, ImageFormat, ImageKind};
 
-use super::memory::{DEVICE_ACCESS, HOST_ACCESS, HOST_POINTER, check_flags};
+use super::memory::{DEVICE_ACCESS, check_flags, inherited};
 use super::put;
 use crate::handle::Handle;
 use crate::info::{Answered, Info};
@@ -187,7 +187,7 @@ unsafe fn create(
     let object = unsafe { desc.__bindgen_anon_1.mem_object };
     let parent = if object.is_null() { None } else { Some(parent_of(context, kind, object)?) };
     let flags = match &parent {
-        Some(parent) => inherited(flags, parent.client.flags())?,
+        Some(parent) => inherited(parent.client.flags(), flags)?,
         None => flags,
     };
     // CL_INVALID_HOST_PTR if host_ptr is NULL and CL_MEM_USE_HOST_PTR or CL_MEM_COPY_HOST_PTR are set in flags, or if host_ptr
@@ -251,32 +251,6 @@ fn parent_of(context: &Handle<Context>, kind: ImageKind, object: cl_mem) -> Resu
         _ => false,
     };
     if fits { Ok(parent) } else { Err(CL_INVALID_IMAGE_DESCRIPTOR) }
-}
-
-/// The flags of an image made of an object with these: what is not said comes from there.
-///
-/// # Errors
-/// CL_INVALID_VALUE if the object's flags do not allow what the image's say.
-fn inherited(flags: cl_mem_flags, parent: cl_mem_flags) -> Result<cl_mem_flags, cl_int> {
-    // CL_INVALID_VALUE if the object was created with CL_MEM_WRITE_ONLY and flags specifies CL_MEM_READ_WRITE or CL_MEM_READ_ONLY, or
-    // with CL_MEM_READ_ONLY and flags specifies CL_MEM_READ_WRITE or CL_MEM_WRITE_ONLY.
-    let device = flags & DEVICE_ACCESS;
-    let narrow = parent & (CL_MEM_WRITE_ONLY | CL_MEM_READ_ONLY);
-    let widened = device != 0 && narrow != 0 && device != narrow;
-    // CL_INVALID_VALUE if it was created with CL_MEM_HOST_WRITE_ONLY and flags specifies CL_MEM_HOST_READ_ONLY, the other way round, or
-    // if it was created with CL_MEM_HOST_NO_ACCESS and flags specifies one of them.
-    let host = flags & HOST_ACCESS;
-    let forbidden = match parent & HOST_ACCESS {
-        CL_MEM_HOST_WRITE_ONLY => CL_MEM_HOST_READ_ONLY,
-        CL_MEM_HOST_READ_ONLY => CL_MEM_HOST_WRITE_ONLY,
-        CL_MEM_HOST_NO_ACCESS => CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_WRITE_ONLY,
-        _ => 0,
-    };
-    if widened || host & forbidden != 0 {
-        return Err(CL_INVALID_VALUE);
-    }
-    let or = |own: cl_mem_flags, of: cl_mem_flags| if own == 0 { parent & of } else { own };
-    Ok(or(device, DEVICE_ACCESS) | or(host, HOST_ACCESS) | parent & HOST_POINTER)
 }
 
 /// # Errors

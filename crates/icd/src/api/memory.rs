@@ -37,6 +37,29 @@ pub(super) fn check_flags(flags: cl_mem_flags) -> Result<(), cl_int> {
     if unknown || access || pointer { Err(CL_INVALID_VALUE) } else { Ok(()) }
 }
 
+/// The flags of an object made of another's memory: its own, which are valid, and what it takes over from the other where it says nothing.
+///
+/// # Errors
+/// CL_INVALID_VALUE for flags that allow what the other's do not.
+pub(super) fn inherited(parent: cl_mem_flags, flags: cl_mem_flags) -> Result<cl_mem_flags, cl_int> {
+    let conflicts = |of_parent: cl_mem_flags, of_flags: cl_mem_flags| parent & of_parent != 0 && flags & of_flags != 0;
+    // CL_INVALID_VALUE if the other was created with CL_MEM_WRITE_ONLY and flags specifies CL_MEM_READ_WRITE or CL_MEM_READ_ONLY, or
+    // with CL_MEM_READ_ONLY and flags specifies CL_MEM_READ_WRITE or CL_MEM_WRITE_ONLY.
+    let device = conflicts(CL_MEM_WRITE_ONLY, CL_MEM_READ_WRITE | CL_MEM_READ_ONLY)
+        || conflicts(CL_MEM_READ_ONLY, CL_MEM_READ_WRITE | CL_MEM_WRITE_ONLY);
+    // CL_INVALID_VALUE if it was created with CL_MEM_HOST_WRITE_ONLY and flags specifies CL_MEM_HOST_READ_ONLY, or with
+    // CL_MEM_HOST_READ_ONLY and flags specifies CL_MEM_HOST_WRITE_ONLY, or with CL_MEM_HOST_NO_ACCESS and flags specifies
+    // CL_MEM_HOST_READ_ONLY or CL_MEM_HOST_WRITE_ONLY.
+    let host = conflicts(CL_MEM_HOST_WRITE_ONLY, CL_MEM_HOST_READ_ONLY)
+        || conflicts(CL_MEM_HOST_READ_ONLY, CL_MEM_HOST_WRITE_ONLY)
+        || conflicts(CL_MEM_HOST_NO_ACCESS, CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_WRITE_ONLY);
+    if device || host {
+        return Err(CL_INVALID_VALUE);
+    }
+    let or_inherit = |mask: cl_mem_flags| if flags & mask != 0 { flags & mask } else { parent & mask };
+    Ok(or_inherit(DEVICE_ACCESS) | or_inherit(HOST_ACCESS) | parent & HOST_POINTER)
+}
+
 /// clCreateBuffer.
 pub unsafe extern "C" fn clCreateBuffer(
     context: cl_context,

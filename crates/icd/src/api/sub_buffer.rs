@@ -4,13 +4,11 @@ use std::ffi::c_void;
 
 use ropeway_abi::{
     CL_BUFFER_CREATE_TYPE_REGION, CL_INVALID_BUFFER_SIZE, CL_INVALID_MEM_OBJECT, CL_INVALID_VALUE,
-    CL_MEM_HOST_NO_ACCESS, CL_MEM_HOST_READ_ONLY, CL_MEM_HOST_WRITE_ONLY, CL_MEM_READ_ONLY, CL_MEM_READ_WRITE,
-    CL_MEM_WRITE_ONLY, CL_MISALIGNED_SUB_BUFFER_OFFSET, cl_buffer_create_type, cl_buffer_region, cl_int, cl_mem,
-    cl_mem_flags,
+    CL_MISALIGNED_SUB_BUFFER_OFFSET, cl_buffer_create_type, cl_buffer_region, cl_int, cl_mem, cl_mem_flags,
 };
 use ropeway_client::memory;
 
-use super::memory::{DEVICE_ACCESS, HOST_ACCESS, HOST_POINTER, check_flags};
+use super::memory::{HOST_POINTER, check_flags, inherited};
 use super::order::{check_alignment, find_buffer};
 use crate::guard;
 use crate::handle::Handle;
@@ -32,7 +30,7 @@ pub unsafe extern "C" fn clCreateSubBuffer(
             if buffer.parent.is_some() {
                 return Err(CL_INVALID_MEM_OBJECT);
             }
-            let flags = inherited(buffer.client.flags(), flags)?;
+            let flags = flags_of(buffer.client.flags(), flags)?;
             // CL_INVALID_VALUE if the value specified in buffer_create_type is not valid, or if buffer_create_info is NULL.
             if create_type != CL_BUFFER_CREATE_TYPE_REGION || create_info.is_null() {
                 return Err(CL_INVALID_VALUE);
@@ -63,41 +61,31 @@ pub unsafe extern "C" fn clCreateSubBuffer(
 ///
 /// # Errors
 /// CL_INVALID_VALUE for flags that are not valid, or that allow what the buffer does not.
-fn inherited(buffer: cl_mem_flags, flags: cl_mem_flags) -> Result<cl_mem_flags, cl_int> {
+fn flags_of(buffer: cl_mem_flags, flags: cl_mem_flags) -> Result<cl_mem_flags, cl_int> {
     check_flags(flags)?;
-    let conflicts = |of_buffer: cl_mem_flags, of_flags: cl_mem_flags| buffer & of_buffer != 0 && flags & of_flags != 0;
-    // CL_INVALID_VALUE if buffer was created with CL_MEM_WRITE_ONLY and flags specifies CL_MEM_READ_WRITE or CL_MEM_READ_ONLY, or if
-    // buffer was created with CL_MEM_READ_ONLY and flags specifies CL_MEM_READ_WRITE or CL_MEM_WRITE_ONLY, or if flags specifies
-    // CL_MEM_USE_HOST_PTR, CL_MEM_ALLOC_HOST_PTR or CL_MEM_COPY_HOST_PTR.
-    let device = conflicts(CL_MEM_WRITE_ONLY, CL_MEM_READ_WRITE | CL_MEM_READ_ONLY)
-        || conflicts(CL_MEM_READ_ONLY, CL_MEM_READ_WRITE | CL_MEM_WRITE_ONLY)
-        || flags & HOST_POINTER != 0;
-    // CL_INVALID_VALUE if buffer was created with CL_MEM_HOST_WRITE_ONLY and flags specifies CL_MEM_HOST_READ_ONLY, or if buffer was
-    // created with CL_MEM_HOST_READ_ONLY and flags specifies CL_MEM_HOST_WRITE_ONLY, or if buffer was created with
-    // CL_MEM_HOST_NO_ACCESS and flags specifies CL_MEM_HOST_READ_ONLY or CL_MEM_HOST_WRITE_ONLY.
-    let host = conflicts(CL_MEM_HOST_WRITE_ONLY, CL_MEM_HOST_READ_ONLY)
-        || conflicts(CL_MEM_HOST_READ_ONLY, CL_MEM_HOST_WRITE_ONLY)
-        || conflicts(CL_MEM_HOST_NO_ACCESS, CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_WRITE_ONLY);
-    if device || host {
+    // CL_INVALID_VALUE if flags specifies CL_MEM_USE_HOST_PTR, CL_MEM_ALLOC_HOST_PTR or CL_MEM_COPY_HOST_PTR.
+    if flags & HOST_POINTER != 0 {
         return Err(CL_INVALID_VALUE);
     }
-    let or_inherit = |mask: cl_mem_flags| if flags & mask != 0 { flags & mask } else { buffer & mask };
-    Ok(or_inherit(DEVICE_ACCESS) | or_inherit(HOST_ACCESS) | buffer & HOST_POINTER)
+    inherited(buffer, flags)
 }
 
 #[cfg(test)]
 mod tests {
-    use ropeway_abi::{CL_MEM_COPY_HOST_PTR, CL_MEM_USE_HOST_PTR};
+    use ropeway_abi::{
+        CL_MEM_COPY_HOST_PTR, CL_MEM_HOST_NO_ACCESS, CL_MEM_HOST_READ_ONLY, CL_MEM_HOST_WRITE_ONLY, CL_MEM_READ_ONLY,
+        CL_MEM_READ_WRITE, CL_MEM_USE_HOST_PTR, CL_MEM_WRITE_ONLY,
+    };
 
     use super::*;
 
     #[test]
-    fn what_is_not_said_is_inherited() {
+    fn what_is_not_said_is_flags_of() {
         let buffer = CL_MEM_READ_ONLY | CL_MEM_HOST_WRITE_ONLY | CL_MEM_USE_HOST_PTR;
-        assert_eq!(inherited(buffer, 0), Ok(buffer));
-        assert_eq!(inherited(CL_MEM_READ_WRITE, CL_MEM_WRITE_ONLY), Ok(CL_MEM_WRITE_ONLY));
+        assert_eq!(flags_of(buffer, 0), Ok(buffer));
+        assert_eq!(flags_of(CL_MEM_READ_WRITE, CL_MEM_WRITE_ONLY), Ok(CL_MEM_WRITE_ONLY));
         let closed = CL_MEM_READ_ONLY | CL_MEM_HOST_NO_ACCESS | CL_MEM_USE_HOST_PTR;
-        assert_eq!(inherited(buffer, CL_MEM_HOST_NO_ACCESS), Ok(closed));
+        assert_eq!(flags_of(buffer, CL_MEM_HOST_NO_ACCESS), Ok(closed));
     }
 
     #[test]
@@ -111,7 +99,7 @@ mod tests {
             (CL_MEM_READ_WRITE, CL_MEM_COPY_HOST_PTR),
             (CL_MEM_READ_WRITE, CL_MEM_READ_ONLY | CL_MEM_WRITE_ONLY),
         ] {
-            assert_eq!(inherited(buffer, flags), Err(CL_INVALID_VALUE), "{buffer:#x} {flags:#x}");
+            assert_eq!(flags_of(buffer, flags), Err(CL_INVALID_VALUE), "{buffer:#x} {flags:#x}");
         }
     }
 }
