@@ -13,7 +13,9 @@ use ropeway_protocol::types::{ArgKind, EventDone, Status};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
+use crate::error::End;
 use crate::native;
+use crate::session::unknown;
 
 /// Locks whatever a panicking thread left: the session is ending then anyway.
 pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -67,6 +69,15 @@ impl Context {
             queue_ends: Mutex::default(),
             parts: Vec::new(),
         }
+    }
+
+    /// The device of this index.
+    ///
+    /// # Errors
+    /// The context has none.
+    pub fn device(&self, index: u32) -> Result<native::Device, End> {
+        let found = self.devices.iter().find(|(of, _)| *of == index);
+        found.map(|(_, device)| *device).ok_or_else(|| unknown(format_args!("device {index}")))
     }
 
     /// The queue that large transfers go over.

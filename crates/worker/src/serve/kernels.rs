@@ -67,8 +67,7 @@ impl Session {
 
     pub(super) fn ask_sub_groups(&mut self, m: KernelSubGroupInfo, call: CallId<Vec<u64>>) -> Result<(), End> {
         let kernel = self.kernels.get(&m.kernel).ok_or_else(|| unknown(m.kernel))?;
-        let device = kernel.context.devices.iter().find(|(index, _)| *index == m.device);
-        let (_, device) = *device.ok_or_else(|| unknown(format_args!("device {}", m.device)))?;
+        let device = kernel.context.device(m.device)?;
         let reply = kernel.usable().and_then(|native| native.sub_group_info(device, m.name, &m.input, m.room as usize));
         self.answer(call, reply);
         Ok(())

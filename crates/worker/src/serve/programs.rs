@@ -18,8 +18,7 @@ use crate::session::{Session, unknown};
 
 /// The devices of a context that these indices name.
 fn devices_of(context: &Context, wanted: &[u32]) -> Result<Vec<(u32, native::Device)>, End> {
-    let find = |wanted: &u32| context.devices.iter().find(|(index, _)| index == wanted).copied();
-    wanted.iter().map(|index| find(index).ok_or_else(|| unknown(format_args!("device {index}")))).collect()
+    wanted.iter().map(|&index| Ok((index, context.device(index)?))).collect()
 }
 
 impl Session {
@@ -39,8 +38,7 @@ impl Session {
         let context = self.context(m.context)?.clone();
         let mut binaries = Vec::new();
         for binary in m.binaries {
-            let device = context.devices.iter().find(|(index, _)| *index == binary.device);
-            let (_, device) = *device.ok_or_else(|| unknown(format_args!("device {}", binary.device)))?;
+            let device = context.device(binary.device)?;
             binaries.push((binary, device));
         }
         let program = self.program_to_load(m.program, m.context)?;
@@ -97,13 +95,13 @@ impl Session {
 
     pub(super) fn tell_binary_size(&mut self, m: ProgramBinarySize, call: CallId<u64>) -> Result<(), End> {
         let program = self.programs.get(&m.program).ok_or_else(|| unknown(m.program))?.clone();
-        let device = devices_of(&program.context, &[m.device])?;
+        let device = program.context.device(m.device)?;
         // Some implementations compile for it.
         self.start(Job::Run(Box::new(move |common| {
-            let size = match (&lock(&program.state).native, device.first()) {
-                (Some(Ok(native)), Some((_, device))) => Ok(native.binary_size(*device)),
-                (Some(Err(status)), _) => Err(*status),
-                _ => Ok(0),
+            let size = match &lock(&program.state).native {
+                Some(Ok(native)) => Ok(native.binary_size(device)),
+                Some(Err(status)) => Err(*status),
+                None => Ok(0),
             };
             let mut sending = common.outgoing.lock();
             sending.reply(&call, &size);
@@ -114,8 +112,7 @@ impl Session {
 
     pub(super) fn send_program_binary(&mut self, m: ProgramBinary, call: CallId<u64>) -> Result<(), End> {
         let program = self.programs.get(&m.program).ok_or_else(|| unknown(m.program))?.clone();
-        let device = program.context.devices.iter().find(|(index, _)| *index == m.device);
-        let (_, device) = *device.ok_or_else(|| unknown(format_args!("device {}", m.device)))?;
+        let device = program.context.device(m.device)?;
         self.start(Job::Binary(program, device, m.transfer, call));
         Ok(())
     }

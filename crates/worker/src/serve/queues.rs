@@ -18,8 +18,7 @@ impl Session {
     pub(super) fn make_queue(&mut self, m: CreateQueue) -> Result<(), End> {
         let total = self.objects();
         let context = self.context(m.context)?.clone();
-        let device = context.devices.iter().find(|(index, _)| *index == m.device);
-        let (_, device) = *device.ok_or_else(|| unknown(format_args!("device {} of {}", m.device, m.context)))?;
+        let device = context.device(m.device)?;
         let native = match &context.native {
             Ok(native) => native::Queue::with_hints(native, device, m.properties, m.priority, m.throttle),
             Err(status) => Err(*status),
