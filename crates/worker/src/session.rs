@@ -243,16 +243,8 @@ impl Session {
 
     /// Puts off waiting for a read or a transfer until there is nothing else to do.
     pub fn defer(&mut self, deferred: Deferred) {
-        // An in-order queue's reads come in order: waiting for the first is enough, it is followed by the next.
-        if let (Some(Deferred::Read(first)), Deferred::Read(next)) = (self.deferred.last(), &deferred)
-            && let (Some(a), Some(b)) = (&first.queue, &next.queue)
-            && Arc::ptr_eq(a, b)
-        {
-            // The earlier one is told of when it ends, the later one is what a caller is likely to wait for.
-            self.demote(|_| false);
-        } else if !self.deferred.is_empty() {
-            self.demote(|_| false);
-        }
+        // Earlier ones are told of when they end; the latest is what a caller is likely to wait for.
+        self.demote(|_| false);
         self.deferred.push(deferred);
     }
 }
