@@ -53,6 +53,7 @@ pub fn worker(args: WorkerArgs) -> Result<ExitCode, Failure> {
         cache_bytes: args.program_cache_size,
         memory_quota: args.session_memory,
         host: host_name(),
+        peer_address: None,
         force_pinned: args.force_pinned,
     };
     Ok(ropeway_daemon::worker::run(options, !args.no_sandbox)?.into())

@@ -87,6 +87,8 @@ fn connect(serve: impl FnOnce(Peer) + Send + 'static) -> (Arc<Context>, Arc<Queu
             session: SessionId(1),
             release: "test".into(),
             host: "here".into(),
+            little_endian: true,
+            peer_address: None,
             platforms: vec![PlatformInfo { properties: vec![], devices: vec![device] }],
         };
         stream.write_all(&encode_opening(Opening::Welcome, &welcome)).unwrap();

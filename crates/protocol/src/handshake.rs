@@ -27,6 +27,8 @@ pub enum Opening {
     Welcome = 1,
     /// The server's [`Refusal`].
     Refusal = 2,
+    /// A peer's [`Joined`].
+    Joined = 3,
 }
 
 /// The first bytes of each direction: [`MAGIC`], then version (u16), opening (u16) and length of the body (u32), little-endian.
@@ -106,6 +108,7 @@ impl Preamble {
             0 => (Opening::Hello, limits::MAX_HELLO),
             1 => (Opening::Welcome, limits::MAX_WELCOME),
             2 => (Opening::Refusal, limits::MAX_HELLO),
+            3 => (Opening::Joined, limits::MAX_HELLO),
             _ => return Err(HandshakeError::Malformed),
         };
         let len = u32::from_le_bytes([l0, l1, l2, l3]);
@@ -121,6 +124,17 @@ impl Preamble {
 pub enum Purpose {
     /// A new session's commands.
     Commands,
+    /// Another session's messages to one that is there already. It is answered with a [`Joined`].
+    Peer {
+        /// The session that this is for.
+        session: SessionId,
+        /// The session that sends it.
+        from: SessionId,
+        /// Which of the connections between the two: 0 is the one for signals, others are for bulk data.
+        link: u8,
+        /// [`peer_proof`] of what the sender knows.
+        proof: [u8; 32],
+    },
 }
 
 /// What the client says of itself.
@@ -151,8 +165,34 @@ pub struct Welcome {
     pub release: String,
     /// The server's host name.
     pub host: String,
+    /// Whether the server's machine is little-endian. Memory travels as it is, so all machines have to be.
+    pub little_endian: bool,
+    /// Where other servers reach this one, as a URL; `None`: where the client does.
+    pub peer_address: Option<String>,
     /// Its native platforms with their devices. Indices into this and into `devices` name them in messages.
     pub platforms: Vec<PlatformInfo>,
+}
+
+/// A session's answer to a peer that has joined it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Joined {
+    /// [`peer_proof`] the other way round, so that the peer knows whom it has reached.
+    pub proof: [u8; 32],
+}
+
+/// What session `from` shows session `to` to prove that it knows the secret of their group: a keyed hash (BLAKE3) of who speaks to whom
+/// by which connection. Compare with [`proofs_equal`].
+pub fn peer_proof(secret: &[u8; 32], from: SessionId, to: SessionId, link: u8) -> [u8; 32] {
+    let mut hasher = blake3::Hasher::new_keyed(secret);
+    hasher.update(b"ropeway peer");
+    hasher.update(&from.0.to_le_bytes()).update(&to.0.to_le_bytes()).update(&[link]);
+    *hasher.finalize().as_bytes()
+}
+
+/// Whether two proofs are the same, in a time that does not depend on where they differ.
+pub fn proofs_equal(one: &[u8; 32], other: &[u8; 32]) -> bool {
+    // The comparison of BLAKE3's own hashes takes constant time.
+    blake3::Hash::from_bytes(*one) == blake3::Hash::from_bytes(*other)
 }
 
 /// Why the server will not serve.
@@ -226,21 +266,37 @@ pub fn decode_hello(preamble: Preamble, body: &[u8]) -> Result<Hello, HandshakeE
     }
 }
 
+/// Reads a peer's answer, whose preamble has been read.
+///
+/// # Errors
+/// As [`decode_welcome`].
+pub fn decode_joined(preamble: Preamble, body: &[u8]) -> Result<Joined, HandshakeError> {
+    decode_answer(preamble, Opening::Joined, body)
+}
+
 /// Reads a server's answer, whose preamble has been read.
 ///
 /// # Errors
 /// [`HandshakeError::Refused`] with the server's words, [`HandshakeError::Version`] or [`HandshakeError::Malformed`].
 pub fn decode_welcome(preamble: Preamble, body: &[u8]) -> Result<Welcome, HandshakeError> {
+    decode_answer(preamble, Opening::Welcome, body)
+}
+
+fn decode_answer<'a, T: Deserialize<'a>>(
+    preamble: Preamble,
+    expected: Opening,
+    body: &'a [u8],
+) -> Result<T, HandshakeError> {
     // A refusal is read whatever the version: it may be about the version.
     if preamble.opening == Opening::Refusal {
         let refusal: Refusal = codec::decode(body).map_err(|_| HandshakeError::Malformed)?;
         return Err(HandshakeError::Refused(refusal.text));
     }
     check_version(preamble)?;
-    match preamble.opening {
-        Opening::Welcome => codec::decode(body).map_err(|_| HandshakeError::Malformed),
-        _ => Err(HandshakeError::Malformed),
+    if preamble.opening != expected {
+        return Err(HandshakeError::Malformed);
     }
+    codec::decode(body).map_err(|_| HandshakeError::Malformed)
 }
 
 fn check_version(preamble: Preamble) -> Result<(), HandshakeError> {

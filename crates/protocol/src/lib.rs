@@ -21,10 +21,10 @@ pub mod types;
 
 pub use codec::{DecodeError, decode, encode_call, encode_note, encode_post, encode_reply};
 pub use frame::{FRAME_HEADER_LEN, FrameHeader};
-pub use messages::{MESSAGES, NOTES, Receive, Serve, dispatch, receive};
+pub use messages::{MESSAGES, NOTES, PEER_MESSAGES, Receive, Serve, ServePeer, dispatch, dispatch_peer, receive};
 pub use table::{Call, CallId, Described, Kind, Note, Post, Tail, TailError};
 
 /// The version of the protocol. Two ends speak only when theirs are equal.
 ///
 /// Any change of the message table changes this number; `tests/golden.rs` sees to it.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;

@@ -9,20 +9,21 @@
 //! ```
 //!
 //! `post` has no reply, `call` has one, `note` goes from the server to the client. `+ tail` lets bulk bytes follow.
-//! The method is the message's handler in [`Serve`] (worker) or [`Receive`] (client).
+//! The method is the message's handler in [`Serve`] (worker), [`Receive`] (client) or [`ServePeer`] (between workers).
 //! After a change here, raise [`crate::VERSION`] and run `make golden`.
 
 use crate::codec::{DecodeError, check_header, decode};
 use crate::content::ContentHash;
 use crate::frame::FrameHeader;
 use crate::ids::{
-    CommandBufferId, ContextId, EventId, KernelId, MemoryId, ProgramId, QueueId, SamplerId, SemaphoreId, TransferId,
+    CommandBufferId, ContextId, EventId, KernelId, MemoryId, ProgramId, QueueId, SamplerId, SemaphoreId, SessionId,
+    TransferId,
 };
 use crate::image::{ImageDescription, ImageFormat, ImagePart, SamplerDescription};
 use crate::recording::Recorded;
 use crate::table::{Call, CallId, Described, Kind, Note, Post, Tail, messages};
 use crate::types::{
-    ArgValue, BinaryFor, BinaryReply, BufferRect, BuildReply, Command, Completions, EventList, InitialContents,
+    ArgValue, BinaryFor, BinaryReply, BufferRect, BuildReply, Command, Completions, EventList, InitialContents, Moved,
     NdRange, OutputStream, Status, SubDevices, Waited,
 };
 
@@ -289,6 +290,26 @@ messages! {
     /// Makes a pipe of at most `max_packets` packets of `packet_size` bytes.
     post 133 create_pipe: CreatePipe { memory: MemoryId, context: ContextId, flags: u64, packet_size: u32, max_packets: u32 };
 
+    // Other sessions of the same client: peers.
+
+    /// This session takes part in a group: whoever proves that it knows the secret may be its peer. Sent once, before all that is about peers.
+    post 190 open_peers: OpenPeers { secret: [u8; 32] };
+    /// Connects to another session, at the first of these addresses of its server that answers. What comes of it is told with `PeerState`.
+    post 191 connect_peer: ConnectPeer { peer: SessionId, addresses: Vec<String> };
+    /// Sends part of a memory object to a peer, which was told to expect it, once the events in `after` have ended. `event` ends when
+    /// all is sent.
+    post 192 push: Push {
+        memory: MemoryId, what: Moved, after: EventList, event: Option<EventId>, peer: SessionId, transfer: TransferId,
+    };
+    /// Takes what a peer pushes into part of a memory object; `event` is a new one, which ends when all has come.
+    post 193 expect: Expect { memory: MemoryId, what: Moved, event: EventId, peer: SessionId, transfer: TransferId };
+    /// Makes an event that ends, with the same status, when a peer signals it.
+    post 194 expect_signal: ExpectSignal { event: EventId, context: ContextId, peer: SessionId };
+    /// Signals a peer's event `remote` as soon as `event` has ended.
+    post 195 signal_peer: SignalPeer { event: EventId, peer: SessionId, remote: EventId };
+    /// Bytes that this session has received from its client and sent to it, received from its peers and sent to them.
+    call 196 traffic: Traffic {} -> [u64; 4];
+
     // The link.
 
     /// Answered at once, with as many bytes of tail as asked for: measures latency and bandwidth.
@@ -322,6 +343,28 @@ messages! {
     note 6 context_error: ContextError { context: ContextId, text: String };
     /// A command has come further, but not to its end: CL_SUBMITTED or CL_RUNNING.
     note 66 progressed: Progressed { event: EventId, status: Status };
+    /// Whether a peer can be reached. Sent once for each `ConnectPeer`, and again when a connection is lost; `text` says why not, for a person.
+    note 8 peer_state: PeerState { peer: SessionId, connected: bool, text: String };
     /// The server ends the session, and why: one sentence for a person.
     note 7 closing: Closing { reason: String };
+}
+
+messages! {
+    /// A peer's side: a handler for each message that sessions of one client send to each other.
+    trait ServePeer;
+    /// Decodes one frame from a peer and hands it to its handler.
+    ///
+    /// # Errors
+    /// A [`DecodeError`] for a frame that is not well formed, or what the handler returned.
+    fn dispatch_peer;
+    /// What a peer may send, in the order of declaration.
+    const PEER_MESSAGES;
+
+    /// Bytes of a push, from `offset` in it. A piece of ranges has `limits::CHUNK` bytes and begins at a multiple of that, but for what is left at the
+    /// end; they come in any order, by any of the connections between two sessions. Pieces of an image have at most as many, and come in order.
+    post 1 push_data: PushData { transfer: TransferId, offset: u64 } + tail;
+    /// A push came to nothing: what it should wait for ended with this status.
+    post 2 push_failed: PushFailed { transfer: TransferId, status: Status };
+    /// An event of the receiver's has ended.
+    post 3 signal: Signal { event: EventId, status: Status };
 }

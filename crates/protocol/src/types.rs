@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 use crate::content::ContentHash;
 use crate::handshake::Property;
 use crate::ids::{EventId, MemoryId, QueueId, SamplerId};
+use crate::image::ImagePart;
 use crate::limits;
 
 /// An OpenCL error code or event status: 0 is success (for an event, complete), less is an error.
@@ -139,6 +140,15 @@ impl BufferRect {
     pub fn size(&self) -> u64 {
         self.region.iter().fold(1, |size, n| size.saturating_mul(*n))
     }
+}
+
+/// Which part of a memory object moves from one session to another. Its bytes travel packed, range after range.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Moved {
+    /// Ranges of a buffer: offset and size of each.
+    Ranges(Vec<(u64, u64)>),
+    /// Part of an image.
+    Image(ImagePart),
 }
 
 /// One binary for [`crate::messages::CreateProgramWithBinary`].

@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use ropeway_protocol::{Described, MESSAGES, NOTES};
+use ropeway_protocol::{Described, MESSAGES, NOTES, PEER_MESSAGES};
 
 const BEGIN: &str = "<!-- messages: generated from crates/protocol/src/messages.rs by `make golden` -->\n";
 const END: &str = "<!-- end of messages -->\n";
@@ -31,7 +31,12 @@ fn the_message_list_is_current() {
     let page = std::fs::read_to_string(&path).expect("docs/protocol.md can be read");
     let (head, rest) = page.split_once(BEGIN).expect("docs/protocol.md has the marker where the messages begin");
     let (_, foot) = rest.split_once(END).expect("docs/protocol.md has the marker where the messages end");
-    let messages = format!("\n### From the client\n\n{}\n### From the server\n\n{}\n", list(MESSAGES), list(NOTES));
+    let messages = format!(
+        "\n### From the client\n\n{}\n### From the server\n\n{}\n### Between peers\n\n{}\n",
+        list(MESSAGES),
+        list(NOTES),
+        list(PEER_MESSAGES)
+    );
     let current = format!("{head}{BEGIN}{messages}{END}{foot}");
     if page == current {
         return;

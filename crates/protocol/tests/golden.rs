@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use ropeway_generate::{Entropy, Generator, seeded};
-use ropeway_protocol::{Described, MESSAGES, NOTES, VERSION};
+use ropeway_protocol::{Described, MESSAGES, NOTES, PEER_MESSAGES, VERSION};
 
 /// How many values of a type are pinned: enough for every variant of every enum to occur, which `covers_every_variant`
 /// checks.
@@ -46,6 +46,7 @@ fn pinned() -> String {
     let mut out = format!("version {VERSION}\n");
     messages(&mut out, MESSAGES, ropeway_generate::MESSAGES);
     messages(&mut out, NOTES, ropeway_generate::NOTES);
+    messages(&mut out, PEER_MESSAGES, ropeway_generate::PEER_MESSAGES);
     for reply in ropeway_generate::REPLIES {
         let _ = writeln!(out, "\nbody {}", reply.name);
         for sample in 0..samples(reply.name) {
@@ -74,7 +75,7 @@ fn the_wire_is_as_pinned() {
 
 #[test]
 fn no_opcode_or_name_occurs_twice() {
-    for table in [MESSAGES, NOTES] {
+    for table in [MESSAGES, NOTES, PEER_MESSAGES] {
         for (at, row) in table.iter().enumerate() {
             assert_ne!(row.opcode, 0, "{}: 0 is the reply's opcode", row.name);
             for other in &table[..at] {
@@ -86,7 +87,11 @@ fn no_opcode_or_name_occurs_twice() {
 
 #[test]
 fn every_message_is_documented_and_generated() {
-    for (table, generators) in [(MESSAGES, ropeway_generate::MESSAGES), (NOTES, ropeway_generate::NOTES)] {
+    for (table, generators) in [
+        (MESSAGES, ropeway_generate::MESSAGES),
+        (NOTES, ropeway_generate::NOTES),
+        (PEER_MESSAGES, ropeway_generate::PEER_MESSAGES),
+    ] {
         assert_eq!(table.len(), generators.len());
         for row in table {
             assert!(row.doc.trim().ends_with('.'), "{} has no documentation, or half a sentence", row.name);
@@ -122,6 +127,9 @@ fn covers_every_variant() {
         "local: None",
         "times: Some",
         "Commands",
+        "Peer {",
+        "Ranges(",
+        "Image(",
     ] {
         assert!(pinned.contains(variant), "no sample has {variant}");
     }

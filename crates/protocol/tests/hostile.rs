@@ -1,7 +1,7 @@
 //! Bytes from someone who means harm: never a panic, never more memory than the bytes themselves justify.
 
 use proptest::prelude::*;
-use ropeway_generate::{Echo, EchoError, Entropy, MESSAGES, NOTES, REPLIES, damage};
+use ropeway_generate::{Echo, EchoError, Entropy, MESSAGES, NOTES, PEER_MESSAGES, REPLIES, damage};
 use ropeway_protocol::codec::DecodeError;
 use ropeway_protocol::handshake::{
     self, HandshakeError, Hello, Opening, PREAMBLE_LEN, Preamble, Purpose, Refusal, decode_hello, decode_welcome,
@@ -29,7 +29,9 @@ fn high_water() -> usize {
 fn a_list_that_announces_2_to_the_60_entries_takes_no_memory() {
     let before = high_water();
     // The announced length in place of every byte of every message: some of these are lists and strings.
-    for (generators, at_server) in [(MESSAGES, true), (NOTES, false)] {
+    let tables: [(_, fn(&[u8]) -> _); 3] =
+        [(MESSAGES, Echo::at_server), (NOTES, Echo::at_client), (PEER_MESSAGES, Echo::at_peer)];
+    for (generators, echo) in tables {
         for generator in generators {
             let mut whole = Vec::new();
             generator.frame(&mut Entropy::new(&[3; 400]), &mut whole);
@@ -38,7 +40,7 @@ fn a_list_that_announces_2_to_the_60_entries_takes_no_memory() {
             for at in 0..=body.len() {
                 let bytes = frame(header.opcode, header.call, &[&body[..at], &HUGE].concat());
                 // Some decode: the number may be an id or a size, and end its message.
-                let _ = if at_server { Echo::at_server(&bytes) } else { Echo::at_client(&bytes) };
+                let _ = echo(&bytes);
             }
         }
     }
@@ -139,6 +141,7 @@ proptest! {
     fn any_bytes_are_decoded_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let _ = Echo::at_server(&bytes);
         let _ = Echo::at_client(&bytes);
+        let _ = Echo::at_peer(&bytes);
         for reply in REPLIES {
             let _ = reply.echo(&bytes);
         }
@@ -149,13 +152,14 @@ proptest! {
 
     #[test]
     fn damaged_frames_are_decoded_or_refused(
-        which in 0..MESSAGES.len() + NOTES.len(),
+        which in 0..MESSAGES.len() + NOTES.len() + PEER_MESSAGES.len(),
         entropy in prop::collection::vec(any::<u8>(), 0..1000),
         harm in prop::collection::vec(any::<u8>(), 1..40),
     ) {
         let (generator, echo): (_, fn(&[u8]) -> _) = match which.checked_sub(MESSAGES.len()) {
             None => (&MESSAGES[which], Echo::at_server),
-            Some(note) => (&NOTES[note], Echo::at_client),
+            Some(note) if note < NOTES.len() => (&NOTES[note], Echo::at_client),
+            Some(other) => (&PEER_MESSAGES[other - NOTES.len()], Echo::at_peer),
         };
         let mut bytes = Vec::new();
         generator.frame(&mut Entropy::new(&entropy), &mut bytes);

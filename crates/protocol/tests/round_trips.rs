@@ -1,7 +1,7 @@
 //! Whatever is encoded decodes to the same, for every message, reply and frame header.
 
 use proptest::prelude::*;
-use ropeway_generate::{Echo, Entropy, MESSAGES, NOTES, REPLIES};
+use ropeway_generate::{Echo, Entropy, MESSAGES, NOTES, PEER_MESSAGES, REPLIES};
 use ropeway_protocol::handshake::{Opening, PREAMBLE_LEN, Preamble};
 use ropeway_protocol::{FrameHeader, limits};
 
@@ -23,6 +23,14 @@ proptest! {
     }
 
     #[test]
+    fn peers(which in 0..PEER_MESSAGES.len(), entropy in prop::collection::vec(any::<u8>(), 0..6000)) {
+        let mut frame = Vec::new();
+        PEER_MESSAGES[which].frame(&mut Entropy::new(&entropy), &mut frame);
+        let len = frame.len();
+        prop_assert_eq!(Echo::at_peer(&frame), Ok((frame, len)));
+    }
+
+    #[test]
     fn replies(which in 0..REPLIES.len(), entropy in prop::collection::vec(any::<u8>(), 0..2000)) {
         let (_, body) = REPLIES[which].body(&mut Entropy::new(&entropy));
         prop_assert_eq!(REPLIES[which].echo(&body), Ok(body));
@@ -36,8 +44,8 @@ proptest! {
     }
 
     #[test]
-    fn preambles(version: u16, which in 0..3u8, len in 0..=limits::MAX_HELLO as u32) {
-        let opening = [Opening::Hello, Opening::Welcome, Opening::Refusal][usize::from(which)];
+    fn preambles(version: u16, which in 0..4u8, len in 0..=limits::MAX_HELLO as u32) {
+        let opening = [Opening::Hello, Opening::Welcome, Opening::Refusal, Opening::Joined][usize::from(which)];
         let preamble = Preamble { version, opening, len };
         let bytes: [u8; PREAMBLE_LEN] = preamble.to_bytes();
         prop_assert_eq!(Preamble::from_bytes(&bytes), Ok(preamble));

@@ -39,6 +39,8 @@ pub struct WorkerOptions {
     pub memory_quota: Option<u64>,
     /// The host name that the client is told.
     pub host: String,
+    /// Where other servers reach this one, as a URL; `None`: where the client does.
+    pub peer_address: Option<String>,
     /// Moves large transfers through pinned memory also where buffers could be mapped: for tests on machines without a GPU.
     pub force_pinned: bool,
 }
@@ -50,6 +52,7 @@ impl Default for WorkerOptions {
             cache_bytes: 1 << 30,
             memory_quota: None,
             host: "localhost".to_owned(),
+            peer_address: None,
             force_pinned: false,
         }
     }

@@ -7,6 +7,7 @@ mod devices;
 mod events;
 mod images;
 mod kernels;
+mod peers;
 mod pipes;
 mod programs;
 mod queues;
@@ -361,6 +362,34 @@ impl Serve for Session {
 
     fn semaphore_payload(&mut self, m: SemaphorePayload, call: CallId<u64>) -> Result<(), End> {
         self.tell_payload(m.semaphore, call)
+    }
+
+    fn open_peers(&mut self, m: OpenPeers) -> Result<(), End> {
+        self.join_group(&m)
+    }
+
+    fn connect_peer(&mut self, m: ConnectPeer) -> Result<(), End> {
+        self.dial_peer(m)
+    }
+
+    fn push(&mut self, m: Push) -> Result<(), End> {
+        self.push_to_peer(m)
+    }
+
+    fn expect(&mut self, m: Expect) -> Result<(), End> {
+        self.expect_push(m)
+    }
+
+    fn expect_signal(&mut self, m: ExpectSignal) -> Result<(), End> {
+        self.expect_signal_of(&m)
+    }
+
+    fn signal_peer(&mut self, m: SignalPeer) -> Result<(), End> {
+        self.signal_to_peer(&m)
+    }
+
+    fn traffic(&mut self, _: Traffic, call: CallId<[u64; 4]>) -> Result<(), End> {
+        self.tell_traffic(call)
     }
 
     fn ping(&mut self, m: Ping, call: CallId<()>, _tail: &mut dyn Tail) -> Result<(), End> {

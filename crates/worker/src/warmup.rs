@@ -103,6 +103,8 @@ impl Warm {
             session,
             release: env!("CARGO_PKG_VERSION").to_owned(),
             host: options.host.clone(),
+            little_endian: cfg!(target_endian = "little"),
+            peer_address: options.peer_address.clone(),
             platforms: platforms.iter().map(describe).collect(),
         };
         let welcome = encode_opening(Opening::Welcome, &welcome);

@@ -3,8 +3,8 @@
 use ropeway_protocol::codec::DecodeError;
 use ropeway_protocol::messages::*;
 use ropeway_protocol::{
-    CallId, FRAME_HEADER_LEN, FrameHeader, Receive, Serve, Tail, TailError, dispatch, encode_call, encode_note,
-    encode_post, limits, receive,
+    CallId, FRAME_HEADER_LEN, FrameHeader, Receive, Serve, ServePeer, Tail, TailError, dispatch, dispatch_peer,
+    encode_call, encode_note, encode_post, limits, receive,
 };
 
 /// Both ends of the protocol: each message that it is given, it encodes again.
@@ -55,6 +55,17 @@ impl Echo {
         let (header, body, mut tail, len) = split(bytes, limits::MAX_BODY_TO_CLIENT)?;
         let mut echo = Self::default();
         receive(&mut echo, header, body, &mut tail)?;
+        Ok((echo.out, len))
+    }
+
+    /// Decodes the first frame of `bytes` as a peer does and encodes it again; also returns the frame's length.
+    ///
+    /// # Errors
+    /// [`EchoError::Refused`] for a frame that a peer refuses.
+    pub fn at_peer(bytes: &[u8]) -> Result<(Vec<u8>, usize), EchoError> {
+        let (header, body, mut tail, len) = split(bytes, limits::MAX_BODY_TO_SERVER)?;
+        let mut echo = Self::default();
+        dispatch_peer(&mut echo, header, body, &mut tail)?;
         Ok((echo.out, len))
     }
 }
@@ -155,6 +166,12 @@ impl Serve for Echo {
         release_semaphore ReleaseSemaphore,
         signal_semaphores SignalSemaphores,
         wait_semaphores WaitSemaphores,
+        open_peers OpenPeers,
+        connect_peer ConnectPeer,
+        push Push,
+        expect Expect,
+        expect_signal ExpectSignal,
+        signal_peer SignalPeer,
         goodbye Goodbye,
     }
 
@@ -181,6 +198,7 @@ impl Serve for Echo {
         sampler_status SamplerStatus -> (),
         image_formats ImageFormats -> Vec<ropeway_protocol::image::ImageFormat>,
         semaphore_payload SemaphorePayload -> u64,
+        traffic Traffic -> [u64; 4],
         ping Ping + tail -> (),
     }
 }
@@ -196,6 +214,17 @@ impl Receive for Echo {
         output Output + tail,
         context_error ContextError,
         progressed Progressed,
+        peer_state PeerState,
         closing Closing,
+    }
+}
+
+impl ServePeer for Echo {
+    type Error = EchoError;
+
+    echo! { encode_post:
+        push_data PushData + tail,
+        push_failed PushFailed,
+        signal Signal,
     }
 }

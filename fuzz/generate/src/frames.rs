@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use ropeway_protocol::handshake::{Hello, Refusal, Welcome};
+use ropeway_protocol::handshake::{Hello, Joined, Refusal, Welcome};
 use ropeway_protocol::image::ImageFormat;
 use ropeway_protocol::messages::*;
 use ropeway_protocol::types::{BinaryReply, BuildReply, KernelArgInfo, Status, SubDevices, Waited};
@@ -125,13 +125,19 @@ pub const MESSAGES: &[Generator] = generators! { ropeway_protocol::MESSAGES:
     post CopyImageToBuffer, post CopyBufferToImage, post FillImage,
     post CreateCommandBuffer, post ReleaseCommandBuffer, post Record, post Replay,
     post CreateSemaphore, post ReleaseSemaphore, post SignalSemaphores, post WaitSemaphores, call SemaphorePayload,
+    post OpenPeers, post ConnectPeer, post Push, post Expect, post ExpectSignal, post SignalPeer, call Traffic,
     call Ping, post Goodbye,
 };
 
 /// One for each note that a server may send.
 pub const NOTES: &[Generator] = generators! { ropeway_protocol::NOTES:
     note Completed, note TransferReady, note ReadData, note TransferFailed, note Output, note ContextError, note Progressed,
-    note Closing,
+    note PeerState, note Closing,
+};
+
+/// One for each message that sessions of one client send to each other.
+pub const PEER_MESSAGES: &[Generator] = generators! { ropeway_protocol::PEER_MESSAGES:
+    post PushData, post PushFailed, post Signal,
 };
 
 fn body<T: Serialize + Debug>(value: &T) -> (String, Vec<u8>) {
@@ -153,12 +159,14 @@ pub const REPLIES: &[Reply] = bodies! {
     "Hello" Hello,
     "Welcome" Welcome,
     "Refusal" Refusal,
+    "Joined" Joined,
     "BinaryReply" Result<BinaryReply, Status>,
     "BuildReply" Result<BuildReply, Status>,
     "SubDevices" Result<SubDevices, Status>,
     "bytes" Result<Vec<u8>, Status>,
     "Vec<u64>" Result<Vec<u64>, Status>,
     "[u64; 3]" Result<[u64; 3], Status>,
+    "[u64; 4]" Result<[u64; 4], Status>,
     "u64" Result<u64, Status>,
     "Vec<ImageFormat>" Result<Vec<ImageFormat>, Status>,
     "Waited" Result<Waited, Status>,

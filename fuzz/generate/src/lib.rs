@@ -15,7 +15,7 @@ mod value;
 pub use client::Client;
 pub use damage::damage;
 pub use echo::{Echo, EchoError};
-pub use frames::{Generator, MESSAGES, NOTES, REPLIES, Reply};
+pub use frames::{Generator, MESSAGES, NOTES, PEER_MESSAGES, REPLIES, Reply};
 pub use value::{Entropy, GenerateError, value};
 
 /// `len` bytes that depend on `seed` alone.

@@ -1,6 +1,6 @@
 //! Frames and handshakes of both directions, decoded.
 
-use ropeway_generate::{Echo, EchoError, Entropy, MESSAGES, NOTES, REPLIES, damage};
+use ropeway_generate::{Echo, EchoError, Entropy, MESSAGES, NOTES, PEER_MESSAGES, REPLIES, damage};
 use ropeway_protocol::handshake::{self, PREAMBLE_LEN, Preamble};
 
 type Decoder = fn(&[u8]) -> Result<(Vec<u8>, usize), EchoError>;
@@ -16,6 +16,7 @@ pub fn frames(data: &[u8]) {
         let rest = data.get(1..).unwrap_or_default();
         decode_all(Echo::at_server, rest);
         decode_all(Echo::at_client, rest);
+        decode_all(Echo::at_peer, rest);
         for reply in REPLIES {
             let _ = reply.echo(rest);
         }
@@ -27,6 +28,10 @@ pub fn frames(data: &[u8]) {
             MESSAGES[pick % MESSAGES.len()].frame(&mut entropy, &mut bytes);
             damage(&mut bytes, &mut entropy);
             decode_all(Echo::at_server, &bytes);
+        } else if pick < 144 {
+            PEER_MESSAGES[pick % PEER_MESSAGES.len()].frame(&mut entropy, &mut bytes);
+            damage(&mut bytes, &mut entropy);
+            decode_all(Echo::at_peer, &bytes);
         } else if pick < 192 {
             NOTES[pick % NOTES.len()].frame(&mut entropy, &mut bytes);
             damage(&mut bytes, &mut entropy);
@@ -56,5 +61,6 @@ fn opening(bytes: &[u8]) {
     if let Ok(preamble) = Preamble::from_bytes(preamble) {
         let _ = handshake::decode_hello(preamble, body);
         let _ = handshake::decode_welcome(preamble, body);
+        let _ = handshake::decode_joined(preamble, body);
     }
 }

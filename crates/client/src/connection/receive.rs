@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ropeway_protocol::frame::{FrameHeader, REPLY};
 use ropeway_protocol::messages::{
-    Closing, Completed, ContextError, Output, Progressed, ReadData, Receive, TransferFailed, TransferReady,
+    Closing, Completed, ContextError, Output, PeerState, Progressed, ReadData, Receive, TransferFailed, TransferReady,
 };
 use ropeway_protocol::types::OutputStream;
 use ropeway_protocol::{DecodeError, Tail, receive};
@@ -75,6 +75,10 @@ impl Receive for Receiver<'_> {
         if let Some(listener) = listener {
             run_later(move || listener(&message.text));
         }
+        Ok(())
+    }
+
+    fn peer_state(&mut self, _: PeerState) -> Result<(), DecodeError> {
         Ok(())
     }
 

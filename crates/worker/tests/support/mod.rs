@@ -125,6 +125,7 @@ pub struct Notes {
     pub into_filled: usize,
     pub printed: String,
     pub context_errors: Vec<String>,
+    pub peers: Vec<PeerState>,
     pub closing: Option<String>,
 }
 
@@ -183,6 +184,10 @@ impl Receive for Notes {
     }
     fn context_error(&mut self, m: ContextError) -> Result<(), Wrong> {
         self.context_errors.push(m.text);
+        Ok(())
+    }
+    fn peer_state(&mut self, m: PeerState) -> Result<(), Wrong> {
+        self.peers.push(m);
         Ok(())
     }
     fn closing(&mut self, m: Closing) -> Result<(), Wrong> {
