@@ -6,6 +6,7 @@
 
 pub mod compare;
 pub mod fake;
+pub mod net;
 pub mod places;
 pub mod process;
 pub mod program;

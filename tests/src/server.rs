@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
+use crate::net::Host;
 use crate::{places, process, wait_for};
 
 /// A running `ropeway serve`; killed when dropped.
@@ -36,8 +37,19 @@ impl Server {
         Self::start_in(folder(), args, env)
     }
 
+    /// Starts one on a machine of a test's network, on that machine's address, with these further arguments and these
+    /// variables.
+    pub fn start_on(host: &Host, args: &[&str], env: &[(&str, &str)]) -> Self {
+        let listen = format!("tcp://{}:7590", host.address());
+        let args = [&["--listen", &listen, "--plaintext-network"], args].concat();
+        Self::start_command(host.command(places::ropeway()), folder(), &args, env)
+    }
+
     fn start_in(home: TempDir, args: &[&str], env: &[(&str, &str)]) -> Self {
-        let mut command = Command::new(places::ropeway());
+        Self::start_command(Command::new(places::ropeway()), home, args, env)
+    }
+
+    fn start_command(mut command: Command, home: TempDir, args: &[&str], env: &[(&str, &str)]) -> Self {
         command.arg("serve").args(args);
         for name in ["OCL_ICD_VENDORS", "ROPEWAY_SERVERS", "ROPEWAY_HOSTFILE", "ROPEWAY_LOG", "CACHE_DIRECTORY"] {
             command.env_remove(name);
