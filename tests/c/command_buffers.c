@@ -429,10 +429,7 @@ static void many(int times, int recorded)
     }
     print("sum", queue, x);
     fprintf(stderr, "%.1f us for %d kernels\n", best * 1e6, KERNELS);
-    if (commands)
-        CHECK(release(commands));
-    CHECK(clReleaseMemObject(x));
-    CHECK(clReleaseCommandQueue(queue));
+    /* Nothing is released: what follows the last answer is sent before the process ends, or is not. So the counts are exact. */
 }
 
 int main(int argc, char **argv)
@@ -453,8 +450,10 @@ int main(int argc, char **argv)
         shared();
         printing();
         errors();
-    } else
+    } else {
         many(atoi(argv[2]), strcmp(argv[1], "replays") == 0);
+        return 0;
+    }
     CHECK(clReleaseKernel(add));
     CHECK(clReleaseKernel(scale));
     CHECK(clReleaseProgram(program));

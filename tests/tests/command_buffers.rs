@@ -27,9 +27,7 @@ fn a_hundred_recorded_kernels_are_replayed_with_one_message() {
     // The first time the source goes over.
     sent("1");
     let (few, many) = (sent("10"), sent("210"));
-    // Five rounds of each, at whose ends a message more or less is a matter of time: whether an event was told of before it was
-    // released, whether the program says goodbye or is gone before.
-    let more = many.messages_sent - few.messages_sent;
-    assert!(more.abs_diff(5 * 200) <= 10, "{few:?}\n{many:?}");
-    assert!(many.round_trips.abs_diff(few.round_trips) <= 5, "{few:?}\n{many:?}");
+    // Five rounds of each.
+    assert_eq!(many.messages_sent - few.messages_sent, 5 * 200, "{few:?}\n{many:?}");
+    assert_eq!(many.round_trips, few.round_trips, "{few:?}\n{many:?}");
 }
