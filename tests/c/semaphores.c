@@ -271,8 +271,10 @@ static void out_of_order(void)
     set_arg(add, 1, sizeof n, &n);
     set_arg(add, 0, sizeof x, &x);
     launch(q, add, 1, 1, &waited, &behind);
+    /* On a queue of its own: out of order, a device may still carry out what it is given in that order, and then
+     * what is behind the wait stays there until the signal, which comes later here. */
     set_arg(add, 0, sizeof y, &y);
-    launch(q, add, 1, 0, NULL, &beside);
+    launch(second, add, 1, 0, NULL, &beside);
     CHECK(clWaitForEvents(1, &beside));
     printf("y: %d, held: %d\n", value_of(second, y), state_of(behind) > 0);
     signal_one(second, other, NULL);
@@ -302,6 +304,12 @@ static void out_of_turn(void)
     printf(", %d, payload %llu\n", state_of(held) > 0, payload(semaphore));
     CHECK(clSetUserEventStatus(gate, CL_COMPLETE));
     CHECK(clFinish(q));
+    /* So a signal lets go a wait that was there before it, on the same queue. */
+    wait_one(q, semaphore, &waited);
+    printf("waits: %d", state_of(waited) > 0);
+    signal_one(q, semaphore, NULL);
+    CHECK(clWaitForEvents(1, &waited));
+    printf(", payload %llu\n", payload(semaphore));
     CHECK(release(semaphore));
 }
 
