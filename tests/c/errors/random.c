@@ -1,14 +1,14 @@
 /* Thousands of calls with arguments at random: handles that are right, released, of another kind or nothing at all, numbers
  * from 0 to the largest. Memory is always as large as the specification asks for, and nothing waits for what never comes: all
- * else is the implementation's to refuse. The same calls in every run; arguments are another seed, and anything at all to have
- * each call named first. */
+ * else is the implementation's to refuse. The same calls in every run. Arguments: another seed, "trace" to have each call named
+ * first, "sound" where the compiler crashes on what is no binary (see nonsense.c). */
 #include "errors.h"
 
 enum { CALLS = 20000, POOL = 12, BUFFER = 4096 };
 enum kind { PLATFORM, DEVICE, CONTEXT, QUEUE, MEMORY, SAMPLER, PROGRAM, KERNEL, EVENT, KINDS };
 
 static void *pool[KINDS][POOL];
-static int tracing, made, refused;
+static int tracing, sound, made, refused;
 static char host[1 << 20], room[1 << 16];
 static void *shared[4], *mapped[4];
 static uint64_t state = 42;
@@ -192,8 +192,14 @@ static char *memory(void)
 int main(int argc, char **argv)
 {
     open_all(1, NULL);
-    state = argc > 1 ? strtoull(argv[1], NULL, 10) : state;
-    tracing = argc > 2;
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "trace") == 0)
+            tracing = 1;
+        else if (strcmp(argv[i], "sound") == 0)
+            sound = 1;
+        else
+            state = strtoull(argv[i], NULL, 10);
+    }
     for (int call = 0; call < CALLS; call++) {
         if (call % 500 == 0)
             replenish();

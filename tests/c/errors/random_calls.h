@@ -126,9 +126,9 @@ static void creations(int call)
     case 11: NEW(SAMPLER, clCreateSampler(first(CONTEXT), dice(3), 0x1130 + dice(5), 0x1140 + dice(3), &status)); break;
     case 12: NEW(SAMPLER, clCreateSamplerWithProperties(first(CONTEXT), rarely(4) ? NULL : sampler_list, &status)); break;
     case 13: NEW(PROGRAM, clCreateProgramWithSource(first(CONTEXT), dice(2), &source, NULL, &status)); break;
-    case 14: if (rarely(4)) NEW(PROGRAM, clCreateProgramWithBinary(first(CONTEXT), dice(2), &some, &length, &binary, NULL,
+    case 14: if (rarely(4) && !sound) NEW(PROGRAM, clCreateProgramWithBinary(first(CONTEXT), dice(2), &some, &length, &binary, NULL,
                                                                   &status)); break;
-    case 15: NEW(PROGRAM, clCreateProgramWithIL(first(CONTEXT), host, small(), &status)); break;
+    case 15: if (!sound) NEW(PROGRAM, clCreateProgramWithIL(first(CONTEXT), host, small(), &status)); break;
     case 16: NEW(PROGRAM, clCreateProgramWithBuiltInKernels(first(CONTEXT), dice(2), &some, "f;g", &status)); break;
     case 17: if (rarely(10)) NEW(PROGRAM, clLinkProgram(first(CONTEXT), 0, NULL, "", dice(2), &linked, NULL, NULL,
                                                        &status)); break;
