@@ -139,12 +139,17 @@ fn describe(state: &mut ProgramState, devices: &[(u32, Device)], status: Status)
     Ok(BuildReply::Built(built))
 }
 
-/// Each kernel is made by its name: clCreateKernelsInProgram fails on some drivers for programs built for some of their
-/// devices only. The kernels made here are gone when this returns, so that the program may be built again.
+/// What can be asked about each kernel. Those made here are gone when this returns, so that the program may be built again.
+///
+/// Their names are asked for only where all at once cannot be had, as on some drivers for programs built for some of their devices: NVIDIA 580
+/// writes past its own memory when a name has 256 characters or more.
 fn describe_kernels(program: &native::Program, devices: &[(u32, Device)]) -> Vec<KernelInfo> {
-    // A library has no kernels to name, and says so with an error.
-    let names = program.kernel_names().unwrap_or_default();
-    names.iter().filter_map(|name| program.kernel(name).ok()).map(|kernel| kernel.describe(devices)).collect()
+    let kernels = program.kernels().unwrap_or_else(|_| {
+        // A library has no kernels to name, and says so with an error.
+        let names = program.kernel_names().unwrap_or_default();
+        names.iter().filter_map(|name| program.kernel(name).ok()).collect()
+    });
+    kernels.into_iter().map(|kernel| kernel.describe(devices)).collect()
 }
 
 /// Makes a program of binaries, or says what contents are missing.
