@@ -65,6 +65,8 @@ pub fn c_program(name: &str) -> PathBuf {
     let result = Command::new(compiler)
         .args(["-O1", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-o"])
         .args([&mine, &source])
+        .arg("-I")
+        .arg(root().join("include"))
         .args(["-lOpenCL", "-lpthread"])
         .output()
         .unwrap_or_else(|error| panic!("no C compiler: {error}"));

@@ -42,6 +42,8 @@ pub enum Presentation {
     One,
     /// One platform for each native platform of each server, named `Native name [host]`.
     PerPlatform,
+    /// As [`Self::One`], and the platform is there also without any server, for programs that connect them while they run.
+    Always,
 }
 
 /// Where the list of servers came from.
@@ -141,7 +143,10 @@ impl FromStr for Presentation {
         match text {
             "one" => Ok(Self::One),
             "per-platform" => Ok(Self::PerPlatform),
-            _ => Err(format!("'{text}' is not a way to present platforms; use \"one\" or \"per-platform\"")),
+            "always" => Ok(Self::Always),
+            _ => {
+                Err(format!("'{text}' is not a way to present platforms; use \"one\", \"per-platform\" or \"always\""))
+            }
         }
     }
 }
@@ -151,6 +156,7 @@ impl fmt::Display for Presentation {
         f.write_str(match self {
             Self::One => "one",
             Self::PerPlatform => "per-platform",
+            Self::Always => "always",
         })
     }
 }

@@ -7,7 +7,8 @@
 //! |---|---|
 //! | [`config`] | which servers, how presented |
 //! | [`connection`] | one link to one server: batches out, replies in, who reads when |
-//! | [`system`] | all servers: their platforms and devices |
+//! | [`servers`], [`watch`] | all servers, how they come and go |
+//! | [`system`] | their platforms and devices |
 //! | [`context`], [`queue`], [`memory`], [`program`], [`kernel`], [`event`] | the objects |
 //! | [`command`], [`transfer`], [`mapping`] | what is enqueued |
 //! | [`svm`] | shared virtual memory: its addresses and commands |
@@ -34,10 +35,12 @@ pub mod queue;
 pub mod region;
 pub mod sampler;
 pub mod semaphore;
+pub mod servers;
 pub mod stats;
 pub mod svm;
 pub mod system;
 pub mod transfer;
+pub mod watch;
 
 pub use ropeway_protocol::types::Status;
 

@@ -1,4 +1,4 @@
-//! All servers: their platforms and devices, as the application sees them.
+//! Platforms and devices, as the application sees them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
@@ -6,20 +6,14 @@ use std::sync::{Arc, Mutex, Weak};
 use ropeway_protocol::handshake::{DEVICE_QUERIES, Property};
 use ropeway_protocol::messages::{CreateSubDevices, DeviceTimer, GetDeviceInfo, ReleaseSubDevice};
 
-use crate::config::{Config, Presentation};
 use crate::connection::{Connection, lock};
 use crate::{Result, Status};
-
-/// The platforms of all servers that could be reached.
-#[derive(Debug)]
-pub struct System {
-    platforms: Vec<Arc<Platform>>,
-}
 
 /// A platform as the application sees it: all of Ropeway's devices, or those of one native platform.
 #[derive(Debug)]
 pub struct Platform {
-    devices: Vec<Arc<Device>>,
+    /// It only grows: what the application has a handle of stays where it is.
+    devices: Mutex<Vec<Arc<Device>>>,
     native: Option<NativePlatform>,
 }
 
@@ -48,70 +42,22 @@ struct Part {
     properties: Vec<Property>,
 }
 
-impl System {
-    /// Connects to all servers at once; waits at most `config.connect_timeout` for the slowest. Says on standard error which
-    /// could not be reached, and why.
-    pub fn connect(config: &Config) -> Self {
-        let connections: Vec<Arc<Connection>> = std::thread::scope(|scope| {
-            let open = |endpoint| match Connection::open(endpoint, config.connect_timeout) {
-                Ok(connection) => Some(connection),
-                Err(error) => {
-                    crate::warning!(
-                        "cannot use the server {endpoint}: {error}; check that `ropeway serve` runs there and that its address is right (`ropeway doctor` tells more)"
-                    );
-                    None
-                }
-            };
-            match &config.servers[..] {
-                // A thread costs more than a local handshake.
-                [only] => open(only).into_iter().collect(),
-                all => {
-                    let opening: Vec<_> = all.iter().map(|endpoint| scope.spawn(move || open(endpoint))).collect();
-                    opening.into_iter().filter_map(|thread| thread.join().ok().flatten()).collect()
-                }
-            }
-        });
-        Self::present(&connections, config.presentation)
-    }
-
-    /// Groups the devices of these connections into platforms.
-    fn present(connections: &[Arc<Connection>], presentation: Presentation) -> Self {
-        let natives = connections.iter().flat_map(|connection| {
-            let count = connection.welcome().platforms.len() as u32;
-            (0..count).map(|index| NativePlatform { connection: Arc::clone(connection), index })
-        });
-        let platforms = match presentation {
-            Presentation::PerPlatform => {
-                natives.map(|native| Platform::new(std::slice::from_ref(&native), Some(native.clone()))).collect()
-            }
-            Presentation::One => {
-                let natives: Vec<_> = natives.collect();
-                if natives.is_empty() { Vec::new() } else { vec![Platform::new(&natives, None)] }
-            }
-        };
-        Self { platforms }
-    }
-
-    /// The platforms; none when no server could be reached.
-    pub fn platforms(&self) -> &[Arc<Platform>] {
-        &self.platforms
-    }
-}
-
 impl Platform {
-    fn new(natives: &[NativePlatform], native: Option<NativePlatform>) -> Arc<Self> {
-        Arc::new_cyclic(|platform| {
-            let devices = natives.iter().flat_map(|native| {
-                let count = native.info().devices.len() as u32;
-                (0..count).map(|index| Arc::new(Device::new(Weak::clone(platform), native.clone(), index, None)))
-            });
-            Self { devices: devices.collect(), native }
-        })
+    /// One without devices: for those of all servers, or of the one native platform that it stands for.
+    pub(crate) fn new(native: Option<NativePlatform>) -> Arc<Self> {
+        Arc::new(Self { devices: Mutex::default(), native })
     }
 
-    /// Its devices.
-    pub fn devices(&self) -> &[Arc<Device>] {
-        &self.devices
+    /// Adds a native platform's devices.
+    pub(crate) fn add(self: &Arc<Self>, native: &NativePlatform) {
+        let count = native.info().devices.len() as u32;
+        let made = (0..count).map(|index| Device::new(Arc::downgrade(self), native.clone(), index, None));
+        lock(&self.devices).extend(made.map(Arc::new));
+    }
+
+    /// All devices that it has ever had, in the order in which they came; see [`Device::is_listed`].
+    pub fn devices(&self) -> Vec<Arc<Device>> {
+        lock(&self.devices).clone()
     }
 
     /// The one native platform that it stands for; `None` for the platform that holds all devices.
@@ -121,13 +67,20 @@ impl Platform {
 
     /// The address of its server, or of its servers with commas between them: a URL each.
     pub fn server_address(&self) -> String {
-        let mut addresses: Vec<String> = self.devices.iter().map(|d| d.server_address()).collect();
+        let devices = self.devices();
+        let mut addresses: Vec<_> = devices.iter().filter(|d| d.is_listed()).map(|d| d.server_address()).collect();
         addresses.dedup();
         addresses.join(",")
     }
 }
 
 impl NativePlatform {
+    /// The native platforms of a server.
+    pub(crate) fn all_of(connection: &Arc<Connection>) -> impl Iterator<Item = Self> {
+        let count = connection.welcome().platforms.len() as u32;
+        (0..count).map(|index| Self { connection: Arc::clone(connection), index })
+    }
+
     fn info(&self) -> &ropeway_protocol::handshake::PlatformInfo {
         &self.connection.welcome().platforms[self.index as usize]
     }
@@ -251,12 +204,17 @@ impl Device {
 
     /// The address of its server: a URL.
     pub fn server_address(&self) -> String {
-        self.connection().endpoint().to_string()
+        self.connection().configured().to_string()
     }
 
     /// Whether its server can still be used (CL_DEVICE_AVAILABLE).
     pub fn is_available(&self) -> bool {
-        !self.connection().is_lost()
+        !self.connection().look_whether_lost()
+    }
+
+    /// Whether it is among the platform's devices: its server has not been disconnected.
+    pub fn is_listed(&self) -> bool {
+        !self.connection().is_closed()
     }
 
     /// The link to its server.

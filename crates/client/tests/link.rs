@@ -14,7 +14,7 @@ use ropeway_client::event::{Event, wait_for_all};
 use ropeway_client::host::{HostTarget, addresses};
 use ropeway_client::memory::Memory;
 use ropeway_client::queue::Queue;
-use ropeway_client::system::System;
+use ropeway_client::servers::System;
 use ropeway_client::transfer::Part;
 use ropeway_client::{SERVER_LOST, log};
 use ropeway_protocol::frame::{FRAME_HEADER_LEN, FrameHeader, REPLY};
@@ -101,7 +101,7 @@ fn connect(serve: impl FnOnce(Peer) + Send + 'static) -> (Arc<Context>, Arc<Queu
         ..Config::default()
     };
     let system = System::connect(&config);
-    let devices = system.platforms()[0].devices().to_vec();
+    let devices = system.platforms()[0].devices();
     let context = Context::new(devices, None).unwrap();
     let queue = Queue::new(&context, &context.devices()[0], 0).unwrap();
     (context, queue, server)

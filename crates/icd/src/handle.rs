@@ -189,7 +189,16 @@ impl<T: Object> Handle<T> {
     /// # Errors
     /// CL_OUT_OF_HOST_MEMORY.
     pub fn root(object: T) -> Result<Self, cl_int> {
-        Self::with_dispatch_data(object, ptr::null_mut())
+        Self::root_with(|_| object, None)
+    }
+
+    /// The same of an object that knows its own handle, with the loader's word of another one.
+    ///
+    /// # Errors
+    /// CL_OUT_OF_HOST_MEMORY.
+    pub fn root_with(make: impl FnOnce(*mut c_void) -> T, like: Option<&Self>) -> Result<Self, cl_int> {
+        let dispatch_data = like.map_or(ptr::null_mut(), |like| like.slot.dispatch_data.load(Ordering::Relaxed));
+        Self::with_dispatch_data(make, dispatch_data)
     }
 
     /// An object of the same platform as `parent`.
@@ -197,11 +206,12 @@ impl<T: Object> Handle<T> {
     /// # Errors
     /// CL_OUT_OF_HOST_MEMORY.
     pub fn new<P: Object>(parent: &Handle<P>, object: T) -> Result<Self, cl_int> {
-        Self::with_dispatch_data(object, parent.slot.dispatch_data.load(Ordering::Relaxed))
+        Self::with_dispatch_data(|_| object, parent.slot.dispatch_data.load(Ordering::Relaxed))
     }
 
-    fn with_dispatch_data(object: T, dispatch_data: *mut c_void) -> Result<Self, cl_int> {
+    fn with_dispatch_data(make: impl FnOnce(*mut c_void) -> T, dispatch_data: *mut c_void) -> Result<Self, cl_int> {
         let slot = Arena::get().and_then(Arena::take).ok_or(CL_OUT_OF_HOST_MEMORY)?;
+        let object = make(slot.address());
         slot.dispatch.store(dispatch::table().cast_mut(), Ordering::Relaxed);
         slot.dispatch_data.store(dispatch_data, Ordering::Relaxed);
         slot.object.store(Box::into_raw(Box::new(object)).cast(), Ordering::Relaxed);

@@ -7,6 +7,7 @@
 //! | `dispatch`, `exports` | how a loader finds them |
 //! | `handle` | what `cl_context`, `cl_mem` and so on point to |
 //! | `objects` | what a handle stands for |
+//! | `registry` | the platforms and servers of the process |
 //! | `info` | answers to queries |
 //! | `host` | the application's memory |
 //! | `guard` | panics, forks, tracing |
@@ -26,3 +27,4 @@ mod host;
 mod info;
 mod objects;
 mod offered;
+mod registry;

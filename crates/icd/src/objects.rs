@@ -1,8 +1,9 @@
 //! What handles stand for: the client's objects, with the handles of what they belong to.
 
 use std::borrow::Cow;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use ropeway_abi::ropeway::CL_INVALID_SERVER_ROPEWAY;
 use ropeway_abi::{
     CL_DEVICE_ADDRESS_BITS, CL_DEVICE_EXTENSIONS, CL_DEVICE_IMAGE_MAX_ARRAY_SIZE, CL_DEVICE_IMAGE_MAX_BUFFER_SIZE,
     CL_DEVICE_IMAGE_SUPPORT, CL_DEVICE_IMAGE2D_MAX_HEIGHT, CL_DEVICE_IMAGE2D_MAX_WIDTH, CL_DEVICE_IMAGE3D_MAX_DEPTH,
@@ -13,7 +14,9 @@ use ropeway_abi::{
     CL_INVALID_KERNEL, CL_INVALID_MEM_OBJECT, CL_INVALID_PLATFORM, CL_INVALID_PROGRAM, CL_INVALID_SAMPLER,
     CL_INVALID_SEMAPHORE_KHR, CL_PLATFORM_NAME, cl_int,
 };
-use ropeway_client::{command_buffer, context, event, kernel, memory, program, queue, sampler, semaphore, system};
+use ropeway_client::{
+    command_buffer, context, event, kernel, memory, program, queue, sampler, semaphore, servers, system,
+};
 
 use crate::api::Raw;
 use crate::handle::{Handle, Object};
@@ -21,7 +24,15 @@ use crate::handle::{Handle, Object};
 /// `cl_platform_id`.
 pub struct Platform {
     client: Arc<system::Platform>,
-    devices: OnceLock<Vec<Handle<Device>>>,
+    /// Its own handle, by which the devices that it gets later are made.
+    this: Raw,
+    /// Those made so far, in the order of the client's list.
+    devices: Mutex<Vec<Handle<Device>>>,
+}
+
+/// `cl_server_ropeway`.
+pub struct Server {
+    pub client: Arc<servers::Server>,
 }
 
 /// `cl_device_id`.
@@ -154,31 +165,42 @@ objects! {
     Event    b"RWev" CL_INVALID_EVENT;
     Semaphore b"RWse" CL_INVALID_SEMAPHORE_KHR;
     CommandBuffer b"RWcb" CL_INVALID_COMMAND_BUFFER_KHR;
+    Server   b"RWsv" CL_INVALID_SERVER_ROPEWAY;
 }
 
 impl Platform {
-    /// Makes a platform's handle and those of its devices.
+    /// Makes a platform's handle; the loader's word is that of `like`.
     ///
     /// # Errors
     /// CL_OUT_OF_HOST_MEMORY.
-    pub fn make(client: &Arc<system::Platform>) -> Result<Handle<Self>, cl_int> {
-        let platform = Handle::root(Self { client: Arc::clone(client), devices: OnceLock::new() })?;
-        let devices = client.devices().iter().map(|device| {
-            let raw = Raw::new(platform.raw());
-            Handle::new(&platform, Device::new(Arc::clone(device), raw, None))
-        });
-        let devices = devices.collect::<Result<Vec<_>, _>>()?;
-        // It was made just now, so this is the first time.
-        let _ = platform.devices.set(devices);
-        Ok(platform)
+    pub fn make(client: &Arc<system::Platform>, like: Option<&Handle<Self>>) -> Result<Handle<Self>, cl_int> {
+        let make = |slot| Self { client: Arc::clone(client), this: Raw::new(slot), devices: Mutex::default() };
+        Handle::root_with(make, like)
     }
 
     pub fn client(&self) -> &system::Platform {
         &self.client
     }
 
-    pub fn devices(&self) -> &[Handle<Device>] {
-        self.devices.get().map(Vec::as_slice).unwrap_or_default()
+    /// The devices that the application finds.
+    pub fn devices(&self) -> Vec<Handle<Device>> {
+        self.all_devices().into_iter().filter(|device| device.client.is_listed()).collect()
+    }
+
+    /// All that there ever were: handles never end.
+    pub fn all_devices(&self) -> Vec<Handle<Device>> {
+        let all = self.client.devices();
+        let mut devices = self.devices.lock().unwrap_or_else(PoisonError::into_inner);
+        if devices.len() < all.len()
+            && let Ok(this) = Handle::<Self>::find(self.this.get())
+        {
+            for client in all.iter().skip(devices.len()) {
+                let device = Device::new(Arc::clone(client), self.this, None);
+                let Ok(device) = Handle::new(&this, device) else { break };
+                devices.push(device);
+            }
+        }
+        devices.clone()
     }
 
     /// CL_PLATFORM_NAME: "Ropeway", or the native name and the server's host.

@@ -8,7 +8,7 @@ use std::str::FromStr;
 /// The TCP port of a server whose URL names none.
 pub const DEFAULT_PORT: u16 = 7590;
 
-/// Where a server is: `tcp://host[:port]`, `unix:/path`, or a bare `host[:port]`.
+/// Where a server is: `tcp://host[:port]`, `unix:/path`, `local:`, or a bare `host[:port]`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Endpoint {
     /// A TCP port of a host.
@@ -20,6 +20,8 @@ pub enum Endpoint {
     },
     /// A Unix socket.
     Unix(PathBuf),
+    /// A server of the program's own on this machine, started when it is needed.
+    Local,
 }
 
 /// A server address that cannot be understood.
@@ -35,18 +37,26 @@ impl fmt::Display for ParseEndpointError {
 impl std::error::Error for ParseEndpointError {}
 
 impl Endpoint {
+    /// The TCP port; 0 where there is none.
+    pub fn port(&self) -> u16 {
+        match self {
+            Self::Tcp { port, .. } => *port,
+            Self::Unix(_) | Self::Local => 0,
+        }
+    }
+
     /// The host as a person would name it: the host of a TCP endpoint, `localhost` for a Unix socket.
     pub fn host(&self) -> &str {
         match self {
             Self::Tcp { host, .. } => host,
-            Self::Unix(_) => "localhost",
+            Self::Unix(_) | Self::Local => "localhost",
         }
     }
 
     /// Whether only processes of the same machine can reach it. A host name counts as what it resolves to now.
     pub fn is_local(&self) -> bool {
         match self {
-            Self::Unix(_) => true,
+            Self::Unix(_) | Self::Local => true,
             Self::Tcp { host, port } => (host.as_str(), *port)
                 .to_socket_addrs()
                 .is_ok_and(|mut addresses| addresses.all(|a| a.ip().to_canonical().is_loopback())),
@@ -68,11 +78,14 @@ impl FromStr for Endpoint {
             }
             return Ok(Self::Unix(PathBuf::from(path)));
         }
+        if text == "local:" {
+            return Ok(Self::Local);
+        }
         let rest = match text.split_once("://") {
             Some(("tcp", rest)) => rest.trim_end_matches('/'),
             Some((scheme, _)) => {
                 return Err(wrong(&format!(
-                    "'{scheme}' is not a known kind of link; use tcp://host:port or unix:/path"
+                    "'{scheme}' is not a known kind of link; use tcp://host:port, unix:/path or local:"
                 )));
             }
             None => text,
@@ -110,6 +123,7 @@ impl fmt::Display for Endpoint {
             Self::Tcp { host, port } if host.contains(':') => write!(f, "tcp://[{host}]:{port}"),
             Self::Tcp { host, port } => write!(f, "tcp://{host}:{port}"),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Local => f.write_str("local:"),
         }
     }
 }
@@ -141,6 +155,8 @@ mod tests {
             ("tcp://[fe80::1]", tcp("fe80::1", DEFAULT_PORT)),
             ("unix:/run/r.sock", Endpoint::Unix("/run/r.sock".into())),
             ("unix:///run/r.sock", Endpoint::Unix("/run/r.sock".into())),
+            ("local:", Endpoint::Local),
+            ("local", tcp("local", DEFAULT_PORT)),
         ] {
             assert_eq!(text.parse(), Ok(endpoint.clone()), "{text}");
             assert_eq!(endpoint.to_string().parse(), Ok(endpoint), "{text} printed");

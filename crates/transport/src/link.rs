@@ -1,8 +1,9 @@
 //! One connected stream.
 
 use std::io::{self, ErrorKind, IoSlice};
-use std::net::ToSocketAddrs;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -27,6 +28,9 @@ const CORES_TO_SPIN: u32 = 2;
 pub struct Link {
     fd: OwnedFd,
     spins: bool,
+    /// Bytes that went out and came in, for whoever asks.
+    sent: AtomicU64,
+    received: AtomicU64,
 }
 
 /// Something that bytes can be written to whole: a link, or a test's stand-in.
@@ -51,6 +55,7 @@ impl Link {
                 socket.connect_timeout(&SockAddr::unix(path)?, timeout)?;
                 Self::from_socket(socket)
             }
+            Endpoint::Local => Err(not_an_address()),
             Endpoint::Tcp { host, port } => {
                 let mut last = io::Error::new(ErrorKind::NotFound, "the host name has no address");
                 for address in (host.as_str(), *port).to_socket_addrs()? {
@@ -87,7 +92,12 @@ impl Link {
             socket.set_tcp_keepalive(&probe)?;
         }
         let cores = rustix::thread::sched_getaffinity(None).map_or(1, |cores| cores.count());
-        Ok(Self { fd: socket.into(), spins: cores >= CORES_TO_SPIN })
+        Ok(Self {
+            fd: socket.into(),
+            spins: cores >= CORES_TO_SPIN,
+            sent: AtomicU64::new(0),
+            received: AtomicU64::new(0),
+        })
     }
 
     /// From now on reading waits no longer than `patience` for the next byte, and then fails with [`ErrorKind::WouldBlock`].
@@ -126,7 +136,10 @@ impl Link {
     fn recv_with(&self, into: &mut [u8], flags: RecvFlags) -> io::Result<usize> {
         loop {
             match recv(&self.fd, &mut *into, flags) {
-                Ok((n, _)) => return Ok(n),
+                Ok((n, _)) => {
+                    self.received.fetch_add(n as u64, Ordering::Relaxed);
+                    return Ok(n);
+                }
                 Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -177,21 +190,38 @@ impl Link {
         self.fd
     }
 
+    /// Bytes sent and bytes received so far.
+    pub fn traffic(&self) -> (u64, u64) {
+        (self.sent.load(Ordering::Relaxed), self.received.load(Ordering::Relaxed))
+    }
+
+    /// The network address of the peer; none for a process of this machine.
+    pub fn peer_address(&self) -> Option<SocketAddr> {
+        socket2::SockRef::from(&self.fd).peer_addr().ok()?.as_socket()
+    }
+
     /// The peer's address as a person would write it.
     pub fn peer(&self) -> String {
-        let address = socket2::SockRef::from(&self.fd).peer_addr();
-        match address.ok().and_then(|a| a.as_socket()) {
+        match self.peer_address() {
             Some(address) => address.to_string(),
             None => "a local process".to_owned(),
         }
     }
 }
 
+/// Whoever uses `local:` starts that server first, and then knows where it listens.
+pub(crate) fn not_an_address() -> io::Error {
+    io::Error::new(ErrorKind::Unsupported, "local: names a server that is started when it is needed, not an address")
+}
+
 impl Sender for Link {
     fn send_all(&self, mut parts: &mut [IoSlice<'_>]) -> io::Result<()> {
         while !parts.is_empty() {
             match sendmsg(&self.fd, parts, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL) {
-                Ok(n) => IoSlice::advance_slices(&mut parts, n),
+                Ok(n) => {
+                    self.sent.fetch_add(n as u64, Ordering::Relaxed);
+                    IoSlice::advance_slices(&mut parts, n);
+                }
                 Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }

@@ -40,6 +40,7 @@ impl Listener {
                 socket.listen(128)?;
                 Ok(Self { socket, endpoint: endpoint.clone(), file: Some(path.clone()) })
             }
+            Endpoint::Local => Err(crate::link::not_an_address()),
             Endpoint::Tcp { host, port } => {
                 let address = (host.as_str(), *port)
                     .to_socket_addrs()?

@@ -64,7 +64,7 @@ impl Helper {
         }
     }
 
-    fn rouse(&self) {
+    pub(super) fn rouse(&self) {
         // Fails only when the counter is full, and then the helper wakes anyway.
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }

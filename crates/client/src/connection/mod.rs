@@ -40,6 +40,8 @@ use crate::{Result, SERVER_LOST, Status};
 pub struct Connection {
     link: Link,
     endpoint: Endpoint,
+    /// The endpoint's name in the configuration, where it has one.
+    name: Option<Endpoint>,
     welcome: Welcome,
     outbox: outbox::Outbox,
     inbox: inbox::Inbox,
@@ -63,6 +65,10 @@ pub struct Connection {
     /// When a sign of life was asked for, since the last byte.
     asked_at: Mutex<Option<Instant>>,
     lost: AtomicBool,
+    /// The application has no more use for the server.
+    closed: AtomicBool,
+    /// What is done once when the server is lost.
+    on_loss: Mutex<Option<OnLoss>>,
 }
 
 /// How long a reader waits for bytes while something else can end its wait.
@@ -76,6 +82,9 @@ const ANSWER: Duration = Duration::from_secs(10);
 
 /// Told of errors in a context (pfn_notify of clCreateContext).
 pub(crate) type ContextListener = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// Done when a server is lost, or closed.
+pub(crate) type OnLoss = Box<dyn FnOnce() + Send>;
 
 /// The place for a call's answer.
 #[derive(Debug)]
@@ -106,9 +115,37 @@ impl Connection {
         &self.endpoint
     }
 
+    /// What the server is called in the configuration: where it is, or `local:`.
+    pub fn configured(&self) -> &Endpoint {
+        self.name.as_ref().unwrap_or(&self.endpoint)
+    }
+
+    /// The server's network address; none on this machine.
+    pub fn peer_address(&self) -> Option<std::net::SocketAddr> {
+        self.link.peer_address()
+    }
+
+    /// Bytes that went to the server, and that came from it.
+    pub fn traffic(&self) -> (u64, u64) {
+        self.link.traffic()
+    }
+
     /// Whether the server is gone for good.
     pub fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Acquire)
+    }
+
+    /// Whether the application has no more use for the server, or a new connection has taken this one's place.
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// Whether the server is gone, also where nobody has used the link since.
+    pub fn look_whether_lost(&self) -> bool {
+        if !self.is_lost() && self.waiting.load(Ordering::SeqCst) == 0 {
+            self.drain();
+        }
+        self.is_lost()
     }
 
     /// A number that was never used in this session, for a new object.
@@ -300,14 +337,39 @@ impl Connection {
         if self.lost.swap(true, Ordering::AcqRel) {
             return;
         }
-        crate::error!(
-            "the server {} is lost: {reason}; its devices are unavailable from now on; see its log, then start the program again",
-            self.endpoint
-        );
+        if !self.is_closed() {
+            crate::error!(
+                "the server {} is lost: {reason}; its devices are unavailable from now on; see its log, then start the program again",
+                self.configured()
+            );
+        }
         self.link.shutdown();
         self.transfers.lose();
         self.events.lose();
         self.inbox.wake();
+        // It has nothing more to do, and ends.
+        self.helper.rouse();
+        let on_loss = lock(&self.on_loss).take();
+        if let Some(on_loss) = on_loss {
+            on_loss();
+        }
+    }
+
+    /// Ends the session: all that waits for the server ends with [`SERVER_LOST`].
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        self.lose("the program has disconnected it".to_owned());
+    }
+
+    /// Has `act` done when the server is lost; at once, if it is already.
+    pub(crate) fn when_lost(&self, act: OnLoss) {
+        *lock(&self.on_loss) = Some(act);
+        if self.is_lost() {
+            let act = lock(&self.on_loss).take();
+            if let Some(act) = act {
+                act();
+            }
+        }
     }
 
     /// Tells `listener` of errors in a context from now on.

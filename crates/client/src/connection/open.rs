@@ -58,6 +58,14 @@ impl Connection {
     /// # Errors
     /// [`OpenError`], to be shown to a person behind the server's address.
     pub fn open(endpoint: &Endpoint, timeout: Duration) -> Result<Arc<Self>, OpenError> {
+        Self::open_as(endpoint, None, timeout)
+    }
+
+    /// The same where the configuration has another `name` for the server.
+    ///
+    /// # Errors
+    /// [`OpenError`], to be shown to a person behind that name.
+    pub fn open_as(endpoint: &Endpoint, name: Option<&Endpoint>, timeout: Duration) -> Result<Arc<Self>, OpenError> {
         let deadline = Instant::now() + timeout;
         let link = Link::connect(endpoint, timeout)?;
         let welcome = shake_hands(&link, deadline)?;
@@ -67,6 +75,7 @@ impl Connection {
         let connection = Arc::new(Self {
             link,
             endpoint: endpoint.clone(),
+            name: name.cloned(),
             welcome,
             outbox: outbox::Outbox::default(),
             inbox: inbox::Inbox::default(),
@@ -85,6 +94,8 @@ impl Connection {
             looks: AtomicU32::new(0),
             asked_at: Default::default(),
             lost: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            on_loss: Default::default(),
         });
         helper::start(&connection)?;
         Ok(connection)

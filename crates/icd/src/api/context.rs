@@ -12,11 +12,11 @@ use ropeway_abi::{
 };
 use ropeway_client::context::{self, ContextCallback};
 
-use super::{Callback, Raw, device, loader};
-use crate::guard;
+use super::{Callback, Raw, device};
 use crate::handle::{self, Handle};
 use crate::info::{Answered, Info};
 use crate::objects::{Context, Device, Platform};
+use crate::{guard, registry};
 
 type Notify = unsafe extern "C" fn(*const c_char, *const c_void, usize, *mut c_void);
 
@@ -70,9 +70,9 @@ pub unsafe extern "C" fn clCreateContextFromType(
             let properties = Properties::read(properties)?;
             let listener = listener(pfn_notify, user_data)?;
             // Which platform is taken without a property is up to the implementation; CL_INVALID_PLATFORM if there is none.
-            let default = loader::platforms().first();
-            let platform = properties.platform.as_ref().or(default).ok_or(CL_INVALID_PLATFORM)?;
-            let mut found = device::of_type(platform, device_type)?;
+            let default = || registry::platforms().into_iter().next();
+            let platform = properties.platform.clone().or_else(default).ok_or(CL_INVALID_PLATFORM)?;
+            let mut found = device::of_type(&platform, device_type)?;
             // The call may give a subset of the devices: those that can be in one context today.
             if let Some(home) = found.first().map(|device| device.client.native_platform().clone()) {
                 found.retain(|device| *device.client.native_platform() == home);

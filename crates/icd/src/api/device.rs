@@ -2,7 +2,6 @@
 
 use std::ffi::c_void;
 
-use ropeway_abi::ropeway::CL_DEVICE_SERVER_ADDRESS_ROPEWAY;
 use ropeway_abi::{
     CL_DEVICE_AVAILABLE, CL_DEVICE_NOT_FOUND, CL_DEVICE_PARENT_DEVICE, CL_DEVICE_PLATFORM, CL_DEVICE_REFERENCE_COUNT,
     CL_DEVICE_SEMAPHORE_TYPES_KHR, CL_DEVICE_TYPE, CL_DEVICE_TYPE_ACCELERATOR, CL_DEVICE_TYPE_ALL, CL_DEVICE_TYPE_CPU,
@@ -10,7 +9,7 @@ use ropeway_abi::{
     cl_device_id, cl_device_info, cl_device_type, cl_int, cl_platform_id, cl_uint,
 };
 
-use super::{command_buffer, enumerate, semaphore};
+use super::{command_buffer, enumerate, semaphore, servers};
 use crate::guard;
 use crate::handle::Handle;
 use crate::info::{Answered, Info};
@@ -22,6 +21,14 @@ use crate::offered::{self, Answer};
 /// # Errors
 /// CL_INVALID_DEVICE_TYPE if device_type is not a valid value; CL_DEVICE_NOT_FOUND if no devices match it.
 pub fn of_type(platform: &Platform, device_type: cl_device_type) -> Result<Vec<Handle<Device>>, cl_int> {
+    among(platform.devices(), device_type)
+}
+
+/// Those of these types among `devices`.
+///
+/// # Errors
+/// As [`of_type`].
+pub fn among(devices: Vec<Handle<Device>>, device_type: cl_device_type) -> Result<Vec<Handle<Device>>, cl_int> {
     const SINGLE: cl_device_type =
         CL_DEVICE_TYPE_CPU | CL_DEVICE_TYPE_GPU | CL_DEVICE_TYPE_ACCELERATOR | CL_DEVICE_TYPE_CUSTOM;
     if device_type != CL_DEVICE_TYPE_ALL && (device_type == 0 || device_type & !(SINGLE | CL_DEVICE_TYPE_DEFAULT) != 0)
@@ -32,12 +39,12 @@ pub fn of_type(platform: &Platform, device_type: cl_device_type) -> Result<Vec<H
     // ALL is all but custom devices; they can be neither default.
     let ordinary = |device: &&Handle<Device>| types(device) & CL_DEVICE_TYPE_CUSTOM == 0;
     let mut found: Vec<_> = match device_type {
-        CL_DEVICE_TYPE_ALL => platform.devices().iter().filter(ordinary).cloned().collect(),
-        _ => platform.devices().iter().filter(|device| types(device) & device_type & SINGLE != 0).cloned().collect(),
+        CL_DEVICE_TYPE_ALL => devices.iter().filter(ordinary).cloned().collect(),
+        _ => devices.iter().filter(|device| types(device) & device_type & SINGLE != 0).cloned().collect(),
     };
     if device_type != CL_DEVICE_TYPE_ALL
         && device_type & CL_DEVICE_TYPE_DEFAULT != 0
-        && let Some(default) = platform.devices().iter().find(ordinary)
+        && let Some(default) = devices.iter().find(ordinary)
         && !found.contains(default)
     {
         found.insert(0, default.clone());
@@ -90,10 +97,12 @@ fn answer(device: &Handle<Device>, name: cl_device_info, info: Info) -> Result<A
             return info.value(device.parent.as_ref().map_or(1, |_| device.reference_count()));
         }
         CL_DEVICE_PLATFORM => return info.value(device.platform.get()),
-        CL_DEVICE_SERVER_ADDRESS_ROPEWAY => return info.string(&device.client.server_address()),
         CL_DEVICE_SEMAPHORE_TYPES_KHR => return info.slice(&semaphore::TYPES),
         CL_DEVICE_AVAILABLE if !device.client.is_available() => return info.value::<cl_uint>(0),
         _ => {}
+    }
+    if let Some(answer) = servers::Asked::of_device(name) {
+        return servers::answer_of_device(device, answer, info);
     }
     if let Some(answer) = command_buffer::device_info(device, name) {
         return info.value(answer);
@@ -117,7 +126,7 @@ fn answer(device: &Handle<Device>, name: cl_device_info, info: Info) -> Result<A
             if command_buffer::supports(device) {
                 names.extend([" ", command_buffer::NAME]);
             }
-            names.extend([" ", semaphore::NAME]);
+            names.extend([" ", semaphore::NAME, " ", servers::NAME]);
             info.string(names.trim_start())
         }
         Answer::ExtensionsWithVersion => {
@@ -126,6 +135,7 @@ fn answer(device: &Handle<Device>, name: cl_device_info, info: Info) -> Result<A
                 list.extend(offered::name_version(command_buffer::NAME, command_buffer::VERSION));
             }
             list.extend(offered::name_version(semaphore::NAME, semaphore::VERSION));
+            list.extend(offered::name_version(servers::NAME, servers::VERSION));
             info.bytes(&list)
         }
         Answer::LanguageFeatures => info.bytes(&offered::language_features(native)),

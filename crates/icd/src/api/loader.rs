@@ -2,37 +2,14 @@
 
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr;
-use std::sync::OnceLock;
 
 use ropeway_abi::{CL_INVALID_PLATFORM, CL_INVALID_VALUE, CL_PLATFORM_NOT_FOUND_KHR, cl_int, cl_platform_id, cl_uint};
-use ropeway_client::config::Config;
-use ropeway_client::log::set_level;
-use ropeway_client::system::System;
-use ropeway_client::warning;
 
-use super::{command_buffer, enumerate, semaphore};
+use super::{command_buffer, enumerate, semaphore, servers};
 use crate::handle::Handle;
 use crate::objects::Platform;
+use crate::registry::platforms;
 use crate::{dispatch, exports, guard};
-
-/// The platforms, found on first use and kept for the process's life.
-pub fn platforms() -> &'static [Handle<Platform>] {
-    static PLATFORMS: OnceLock<Vec<Handle<Platform>>> = OnceLock::new();
-    PLATFORMS.get_or_init(|| {
-        // A server's worker looks at the native platforms of its machine, through the same loader.
-        if std::env::var_os("ROPEWAY_WORKER").is_some() {
-            return Vec::new();
-        }
-        guard::arm();
-        let config = Config::load();
-        set_level(config.log);
-        for problem in &config.problems {
-            warning!("{problem}");
-        }
-        let system = System::connect(&config);
-        system.platforms().iter().filter_map(|platform| Platform::make(platform).ok()).collect()
-    })
-}
 
 /// clIcdGetPlatformIDsKHR.
 pub unsafe extern "C" fn clIcdGetPlatformIDsKHR(
@@ -74,7 +51,7 @@ pub unsafe extern "C" fn clIcdSetPlatformDispatchDataKHR(platform: cl_platform_i
         let platform = Handle::<Platform>::find(platform).map_err(|_| CL_INVALID_PLATFORM)?;
         // Objects made from now on take it over from these.
         platform.set_dispatch_data(data);
-        for device in platform.devices() {
+        for device in platform.all_devices() {
             device.set_dispatch_data(data);
         }
         Ok(())
@@ -92,7 +69,9 @@ pub fn function(name: &[u8]) -> Option<*mut c_void> {
         // cl_khr_il_program and cl_khr_suggested_local_work_size: the same.
         b"clCreateProgramWithILKHR" => dispatch::by_name(b"clCreateProgramWithIL"),
         b"clGetKernelSuggestedLocalWorkSizeKHR" => dispatch::by_name(b"clGetKernelSuggestedLocalWorkSize"),
-        _ => dispatch::by_name(name).or_else(|| command_buffer::by_name(name)).or_else(|| semaphore::by_name(name)),
+        _ => [dispatch::by_name, command_buffer::by_name, semaphore::by_name, servers::by_name, servers::wwu::by_name]
+            .iter()
+            .find_map(|by_name| by_name(name)),
     }
 }
 

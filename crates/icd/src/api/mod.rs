@@ -46,6 +46,7 @@ pub mod queue;
 pub mod rect;
 pub mod sampler;
 pub mod semaphore;
+pub mod servers;
 pub mod sub_buffer;
 pub mod subdevice;
 pub mod svm;

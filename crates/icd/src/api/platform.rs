@@ -12,8 +12,8 @@ use ropeway_abi::{
 };
 
 use super::loader::{function, text};
-use super::semaphore;
 use super::timer::platform_resolution;
+use super::{semaphore, servers};
 use crate::handle::Handle;
 use crate::info::{Answered, Info};
 use crate::objects::Platform;
@@ -45,10 +45,11 @@ fn answer(platform: &Platform, name: cl_platform_info, info: Info) -> Result<Ans
             Some(native) => info.bytes(native),
             None => info.value(offered::version(3, 0, 0)),
         },
-        CL_PLATFORM_EXTENSIONS => info.string(&format!("cl_khr_icd {}", semaphore::NAME)),
+        CL_PLATFORM_EXTENSIONS => info.string(&format!("cl_khr_icd {} {}", semaphore::NAME, servers::NAME)),
         CL_PLATFORM_EXTENSIONS_WITH_VERSION => {
             let icd = offered::name_version("cl_khr_icd", offered::version(2, 0, 0));
-            info.bytes(&[icd, offered::name_version(semaphore::NAME, semaphore::VERSION)].concat())
+            let semaphore = offered::name_version(semaphore::NAME, semaphore::VERSION);
+            info.bytes(&[icd, semaphore, offered::name_version(servers::NAME, servers::VERSION)].concat())
         }
         CL_PLATFORM_SEMAPHORE_TYPES_KHR => info.slice(&semaphore::TYPES),
         CL_PLATFORM_ICD_SUFFIX_KHR => info.string("ROPEWAY"),

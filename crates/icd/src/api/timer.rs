@@ -17,8 +17,8 @@ fn resolution(device: &system::Device) -> u64 {
 
 /// CL_PLATFORM_HOST_TIMER_RESOLUTION: 0 as soon as one device of the platform does without.
 pub fn platform_resolution(platform: &Platform) -> u64 {
-    let each = || platform.devices().iter().map(|device| resolution(&device.client));
-    if each().any(|one| one == 0) { 0 } else { each().max().unwrap_or(0) }
+    let each: Vec<_> = platform.devices().iter().map(|device| resolution(&device.client)).collect();
+    if each.contains(&0) { 0 } else { each.into_iter().max().unwrap_or(0) }
 }
 
 /// A device whose clock goes together with the host's.
