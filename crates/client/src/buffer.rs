@@ -1,5 +1,6 @@
 //! Buffers.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use ropeway_protocol::ids::{MemoryId, TransferId};
@@ -9,13 +10,51 @@ use ropeway_protocol::types::InitialContents;
 
 use crate::Result;
 use crate::context::Context;
-use crate::host::HostRange;
+use crate::home::{Home, new_id};
+use crate::host::{HostRange, HostSource, gather};
 use crate::memory::{Description, HOST_FLAGS, Kind, Memory};
 use crate::svm::Region;
 
+/// How the first contents of a memory object travel.
+pub(crate) struct FirstContents<'a> {
+    /// What the message that makes the object says of them.
+    pub initial: InitialContents,
+    /// Those that travel with it.
+    pub tail: Cow<'a, [u8]>,
+    /// Those that follow it.
+    long: Option<(TransferId, &'a dyn HostSource)>,
+}
+
+impl<'a> FirstContents<'a> {
+    pub(crate) fn new(contents: Option<&'a dyn HostSource>) -> Self {
+        match contents {
+            None => Self { initial: InitialContents::Undefined, tail: Cow::Borrowed(&[]), long: None },
+            Some(short) if short.size() <= MAX_EAGER => {
+                Self { initial: InitialContents::Tail, tail: gather(short, 0, short.size()), long: None }
+            }
+            Some(long) => {
+                let transfer = TransferId(new_id());
+                Self {
+                    initial: InitialContents::Transfer(transfer),
+                    tail: Cow::Borrowed(&[]),
+                    long: Some((transfer, long)),
+                }
+            }
+        }
+    }
+
+    /// Sends what follows the message that makes the object.
+    ///
+    /// # Errors
+    /// [`crate::SERVER_LOST`].
+    pub(crate) fn follow(&self, home: &Home) -> Result<()> {
+        self.long.map_or(Ok(()), |(transfer, long)| home.connection().send_transfer(transfer, long))
+    }
+}
+
 impl Memory {
-    /// Makes a buffer of `size` bytes. `contents`, of the same length, are sent before this returns (CL_MEM_COPY_HOST_PTR,
-    /// CL_MEM_USE_HOST_PTR); `host` is where it will be mapped (CL_MEM_USE_HOST_PTR).
+    /// Makes a buffer of `size` bytes. `contents`, of the same length, are the caller's again when this returns
+    /// (CL_MEM_COPY_HOST_PTR, CL_MEM_USE_HOST_PTR); `host` is where it will be mapped (CL_MEM_USE_HOST_PTR).
     ///
     /// # Errors
     /// [`crate::SERVER_LOST`].
@@ -26,19 +65,21 @@ impl Memory {
         contents: Option<&[u8]>,
         host: Option<Arc<dyn HostRange>>,
     ) -> Result<Arc<Self>> {
-        let connection = context.connection();
-        let id = MemoryId(connection.new_id());
-        let transfer = TransferId(connection.new_id());
-        let (initial, tail, long) = match contents {
-            None => (InitialContents::Undefined, &[][..], &[][..]),
-            Some(bytes) if bytes.len() <= MAX_EAGER => (InitialContents::Tail, bytes, &[][..]),
-            Some(bytes) => (InitialContents::Transfer(transfer), &[][..], bytes),
+        let contents = contents.as_ref().map(|contents| contents as &dyn HostSource);
+        Self::new(context, Description { flags, size, kind: Kind::Buffer, parent: None, host }, contents)
+    }
+
+    pub(crate) fn create_buffer(&self, home: &Home, contents: Option<&dyn HostSource>) -> Result<()> {
+        let contents = FirstContents::new(contents);
+        let create = CreateBuffer {
+            buffer: self.id(home),
+            context: home.context(),
+            flags: self.flags() & !HOST_FLAGS,
+            size: self.size() as u64,
+            initial: contents.initial,
         };
-        let create =
-            CreateBuffer { buffer: id, context: context.id(), flags: flags & !HOST_FLAGS, size: size as u64, initial };
-        connection.post_with_tail(&create, tail)?;
-        connection.send_transfer(transfer, &long)?;
-        Ok(Self::made(id, context, Description { flags, size, kind: Kind::Buffer, parent: None, host }))
+        home.connection().post_with_tail(&create, &contents.tail)?;
+        contents.follow(home)
     }
 
     /// Makes a sub-buffer: `size` bytes from `origin` on of `parent`, a buffer.
@@ -46,22 +87,28 @@ impl Memory {
     /// # Errors
     /// [`crate::SERVER_LOST`].
     pub fn sub_buffer(parent: &Arc<Self>, flags: u64, origin: usize, size: usize) -> Result<Arc<Self>> {
-        let context = parent.context();
-        let id = MemoryId(context.connection().new_id());
-        context.connection().post(&CreateSubBuffer {
-            memory: id,
-            parent: parent.id(),
-            flags: flags & !HOST_FLAGS,
-            origin: origin as u64,
-            size: size as u64,
-        })?;
-        let (kind, parent) = (Kind::SubBuffer { origin }, Some(Arc::clone(parent)));
-        Ok(Self::made(id, context, Description { flags, size, kind, parent, host: None }))
+        let (kind, of) = (Kind::SubBuffer { origin }, Some(Arc::clone(parent)));
+        Self::new(parent.context(), Description { flags, size, kind, parent: of, host: None }, None)
     }
 
-    /// What the server has allocated as shared virtual memory.
-    pub(crate) fn of_svm(context: &Arc<Context>, id: MemoryId, flags: u64, size: usize) -> Arc<Self> {
-        Self::made(id, context, Description { flags, size, kind: Kind::Buffer, parent: None, host: None })
+    pub(crate) fn create_sub_buffer(&self, home: &Home, origin: usize) -> Result<()> {
+        home.connection().post(&CreateSubBuffer {
+            memory: self.id(home),
+            parent: self.ensure_parent(home)?.unwrap_or_default(),
+            flags: self.flags() & !HOST_FLAGS,
+            origin: origin as u64,
+            size: self.size() as u64,
+        })
+    }
+
+    /// The name in a home of the object whose memory it uses, if there is one, which is there from then on.
+    ///
+    /// # Errors
+    /// [`crate::SERVER_LOST`].
+    pub(crate) fn ensure_parent(&self, home: &Home) -> Result<Option<MemoryId>> {
+        let Some(parent) = self.parent() else { return Ok(None) };
+        parent.ensure(home)?;
+        Ok(Some(parent.id(home)))
     }
 
     /// A buffer of `size` bytes whose storage is `region` (clCreateBuffer with CL_MEM_USE_HOST_PTR).
@@ -70,16 +117,17 @@ impl Memory {
     /// [`crate::SERVER_LOST`].
     pub fn over_svm(region: &Region, flags: u64, size: usize) -> Result<Arc<Self>> {
         let svm = region.memory();
-        let (context, connection) = (svm.context(), svm.context().connection());
-        let memory = MemoryId(connection.new_id());
-        connection.post(&CreateSvmBuffer {
-            memory,
-            svm: svm.id(),
-            flags: flags & !HOST_FLAGS,
-            offset: region.offset() as u64,
-            size: size as u64,
+        let home = svm.context().needs_one_home("shared virtual memory")?;
+        let description = Description { flags, size, kind: Kind::Buffer, parent: None, host: Some(region.host()) };
+        let (memory, ()) = Self::made_by(svm.context(), home, description, |memory| {
+            home.connection().post(&CreateSvmBuffer {
+                memory,
+                svm: svm.id(home),
+                flags: flags & !HOST_FLAGS,
+                offset: region.offset() as u64,
+                size: size as u64,
+            })
         })?;
-        let host = Some(region.host());
-        Ok(Self::made(memory, context, Description { flags, size, kind: Kind::Buffer, parent: None, host }))
+        Ok(memory)
     }
 }

@@ -11,13 +11,14 @@ use ropeway_protocol::messages::{
     Barrier, CopyBuffer, CopyBufferRect, EnqueueKernel, FillBuffer, LaunchKernel, Marker, MigrateMemory,
     SuggestedLocalSize,
 };
-use ropeway_protocol::types::{BufferRect, Command, NdRange};
+use ropeway_protocol::types::{BufferRect, Command, EventList, NdRange};
 
 use crate::Result;
 use crate::connection::Heeded;
 use crate::event::Event;
 use crate::kernel::Kernel;
 use crate::memory::Memory;
+use crate::prepare::{Access, Use};
 use crate::queue::Queue;
 
 /// What a command waits for, and whether the application wants its event.
@@ -32,38 +33,56 @@ pub struct Order<'a> {
 /// The event of a command, if the application wanted one.
 pub type Enqueued = Option<Arc<Event>>;
 
+/// A command that is about to be sent.
+pub(crate) struct Ordered<'a> {
+    /// The part of its message that all commands have.
+    pub wire: Command,
+    /// Its event, if the application wants it.
+    pub event: Enqueued,
+    /// Events that it waits for are not released while this lives.
+    pub guard: Heeded<'a>,
+}
+
 impl Queue {
-    /// The wire's part of commands that touch memory: as [`Queue::bare_order`], and behind blocking writes elsewhere, whose
+    /// Gets ready a command that touches memory in these ways: as [`Queue::bare_order`], and behind blocking writes elsewhere, whose
     /// events must not be released before the command is sent.
+    ///
+    /// # Errors
+    /// [`crate::SERVER_LOST`]; those of [`Queue::prepare`].
     pub(crate) fn order(
         self: &Arc<Self>,
         order: Order<'_>,
         command: u32,
         awaits_data: bool,
-    ) -> (Command, Enqueued, Heeded<'_>) {
-        let (mut wire, event) = self.bare_order(order, command, awaits_data);
-        let heeded = self.connection().heed_early(self.live(), &mut wire.waits);
-        (wire, event, heeded)
+        uses: &[Use<'_>],
+    ) -> Result<Ordered<'_>> {
+        let (mut wire, event) = self.bare_order(order, command, awaits_data)?;
+        if self.context().spans_homes() {
+            let prepared = self.prepare(uses, &mut wire);
+            prepared.inspect_err(|_| event.iter().for_each(|event| event.was_not_sent()))?;
+        }
+        let guard = self.connection().heed_early(self.live(), &mut wire.waits);
+        Ok(Ordered { wire, event, guard })
     }
 
     /// The wire's part that all commands have; `command` is the event's CL_COMMAND_*.
-    fn bare_order(self: &Arc<Self>, order: Order<'_>, command: u32, awaits_data: bool) -> (Command, Enqueued) {
+    fn bare_order(self: &Arc<Self>, order: Order<'_>, command: u32, awaits_data: bool) -> Result<(Command, Enqueued)> {
+        let mut waits = EventList::default();
+        for event in order.waits {
+            waits.0.extend(event.waited_for_in(self.home())?);
+        }
         let event = order.wants_event.then(|| Event::of_command(self, command, awaits_data));
-        let wire = Command {
-            queue: self.id(),
-            event: event.as_ref().map(|e| e.id()),
-            waits: order.waits.iter().map(|e| e.id()).collect(),
-        };
-        (wire, event)
+        Ok((Command { queue: self.id(), event: event.as_ref().map(|e| e.id()), waits }, event))
     }
 
     pub(crate) fn enqueue<P: Post>(
         self: &Arc<Self>,
         order: Order<'_>,
         command: u32,
+        uses: &[Use<'_>],
         message: impl FnOnce(Command) -> P,
     ) -> Result<Enqueued> {
-        let (wire, event, _heeded) = self.order(order, command, false);
+        let Ordered { wire, event, guard: _guard } = self.order(order, command, false, uses)?;
         self.connection().post(&message(wire))?;
         Ok(event)
     }
@@ -75,7 +94,12 @@ impl Queue {
         command: u32,
         message: impl FnOnce(Command) -> P,
     ) -> Result<Enqueued> {
-        let (wire, event) = self.bare_order(order, command, false);
+        let (mut wire, event) = self.bare_order(order, command, false)?;
+        if let (true, Some(waited)) = (wire.waits.0.is_empty(), order.waits.first()) {
+            // What has ended elsewhere is not waited for, but an empty list is another command.
+            let named = waited.named_in(self.home());
+            wire.waits.0.push(named.inspect_err(|_| event.iter().for_each(|event| event.was_not_sent()))?);
+        }
         self.connection().post(&message(wire))?;
         Ok(event)
     }
@@ -91,7 +115,9 @@ impl Queue {
         command: u32,
         order: Order<'_>,
     ) -> Result<Enqueued> {
-        self.enqueue(order, command, |command| EnqueueKernel { command, kernel: kernel.id(), range })
+        let held = kernel.ready_in(self.home())?;
+        let kernel = kernel.id(self.home());
+        self.enqueue(order, command, &held.uses(), |command| EnqueueKernel { command, kernel, range })
     }
 
     /// As [`Queue::enqueue_kernel`], for a launch with groups of more work-items than the device says of the kernel, which it
@@ -110,8 +136,9 @@ impl Queue {
         if kernel.takes(items) {
             return self.enqueue_kernel(kernel, range, command, order);
         }
-        let (wire, event, _heeded) = self.order(order, command, false);
-        self.connection().call(&LaunchKernel { command: wire, kernel: kernel.id(), range })?;
+        let held = kernel.ready_in(self.home())?;
+        let Ordered { wire, event, guard: _guard } = self.order(order, command, false, &held.uses())?;
+        self.connection().call(&LaunchKernel { command: wire, kernel: kernel.id(self.home()), range })?;
         kernel.note_taken(items);
         Ok(event)
     }
@@ -121,7 +148,8 @@ impl Queue {
     /// # Errors
     /// What the native call returned, [`crate::SERVER_LOST`].
     pub fn suggested_local_size(&self, kernel: &Kernel, range: NdRange) -> Result<[u64; 3]> {
-        self.connection().call(&SuggestedLocalSize { queue: self.id(), kernel: kernel.id(), range })
+        kernel.ready_in(self.home())?;
+        self.connection().call(&SuggestedLocalSize { queue: self.id(), kernel: kernel.id(self.home()), range })
     }
 
     /// Copies `size` bytes between buffers (clEnqueueCopyBuffer).
@@ -147,10 +175,14 @@ impl Queue {
         order: Order<'_>,
         command: u32,
     ) -> Result<Enqueued> {
-        self.enqueue(order, command, |command| CopyBuffer {
+        let uses = [
+            Use::bytes(source, Access::Read, source_offset, size),
+            Use::bytes(target, Access::Write, target_offset, size),
+        ];
+        self.enqueue(order, command, &uses, |command| CopyBuffer {
             command,
-            source: source.id(),
-            target: target.id(),
+            source: source.id(self.home()),
+            target: target.id(self.home()),
             source_offset: source_offset as u64,
             target_offset: target_offset as u64,
             size: size as u64,
@@ -167,10 +199,11 @@ impl Queue {
         (target, target_rect): (&Memory, BufferRect),
         order: Order<'_>,
     ) -> Result<Enqueued> {
-        self.enqueue(order, CL_COMMAND_COPY_BUFFER_RECT, |command| CopyBufferRect {
+        let uses = [Use::rect(source, Access::Read, source_rect), Use::rect(target, Access::Write, target_rect)];
+        self.enqueue(order, CL_COMMAND_COPY_BUFFER_RECT, &uses, |command| CopyBufferRect {
             command,
-            source: source.id(),
-            target: target.id(),
+            source: source.id(self.home()),
+            target: target.id(self.home()),
             source_rect,
             target_rect,
         })
@@ -201,9 +234,10 @@ impl Queue {
         order: Order<'_>,
         command: u32,
     ) -> Result<Enqueued> {
-        self.enqueue(order, command, |command| FillBuffer {
+        let uses = [Use::bytes(buffer, Access::Write, offset, size)];
+        self.enqueue(order, command, &uses, |command| FillBuffer {
             command,
-            buffer: buffer.id(),
+            buffer: buffer.id(self.home()),
             pattern,
             offset: offset as u64,
             size: size as u64,
@@ -215,8 +249,9 @@ impl Queue {
     /// # Errors
     /// [`crate::SERVER_LOST`].
     pub fn enqueue_migrate(self: &Arc<Self>, memory: &[&Memory], flags: u64, order: Order<'_>) -> Result<Enqueued> {
-        let memory = memory.iter().map(|memory| memory.id()).collect();
-        self.enqueue(order, CL_COMMAND_MIGRATE_MEM_OBJECTS, |command| MigrateMemory { command, memory, flags })
+        let uses: Vec<_> = memory.iter().map(|memory| Use::read(memory)).collect();
+        let memory = memory.iter().map(|memory| memory.id(self.home())).collect();
+        self.enqueue(order, CL_COMMAND_MIGRATE_MEM_OBJECTS, &uses, |command| MigrateMemory { command, memory, flags })
     }
 
     /// Enqueues a marker; without events to wait for it waits for all before it.

@@ -12,6 +12,7 @@ use ropeway_protocol::types::{BufferRect, NdRange};
 use crate::Result;
 use crate::command::{Enqueued, Order};
 use crate::connection::lock;
+use crate::home::{Home, new_id};
 use crate::kernel::Kernel;
 use crate::memory::Memory;
 use crate::queue::Queue;
@@ -42,7 +43,7 @@ impl CommandBuffer {
     /// # Errors
     /// [`crate::SERVER_LOST`].
     pub fn new(queue: &Arc<Queue>) -> Result<Self> {
-        let id = CommandBufferId(queue.connection().new_id());
+        let id = CommandBufferId(queue.home().name(new_id()));
         queue.connection().post(&CreateCommandBuffer { commands: id, queue: queue.id() })?;
         Ok(Self { id, queue: Arc::clone(queue), recording: Mutex::default() })
     }
@@ -63,6 +64,11 @@ impl CommandBuffer {
     /// CL_INVALID_OPERATION when that was done before.
     pub fn finalize(&self) -> Result<()> {
         if std::mem::replace(&mut lock(&self.recording).finalized, true) { Err(CL_INVALID_OPERATION) } else { Ok(()) }
+    }
+
+    /// Where it lives.
+    fn home(&self) -> &Home {
+        self.queue.home()
     }
 
     /// Records a command behind those of the sync points `waits`; gives its own sync point.
@@ -86,7 +92,7 @@ impl CommandBuffer {
     /// # Errors
     /// As all that record: CL_INVALID_OPERATION once it is finalized, [`crate::SERVER_LOST`].
     pub fn record_kernel(&self, kernel: &Kernel, range: NdRange, waits: &[u32]) -> Result<u32> {
-        self.record(waits, Recorded::Kernel { kernel: kernel.id(), range })
+        self.record(waits, Recorded::Kernel { kernel: kernel.id(self.home()), range })
     }
 
     /// Records a copy of `size` bytes between buffers.
@@ -100,7 +106,7 @@ impl CommandBuffer {
         size: usize,
         waits: &[u32],
     ) -> Result<u32> {
-        let (source, target) = (source.id(), target.id());
+        let (source, target) = (source.id(self.home()), target.id(self.home()));
         let (source_offset, target_offset, size) = (source_offset as u64, target_offset as u64, size as u64);
         self.record(waits, Recorded::CopyBuffer { source, target, source_offset, target_offset, size })
     }
@@ -118,7 +124,7 @@ impl CommandBuffer {
         waits: &[u32],
     ) -> Result<u32> {
         let (offset, size) = (offset as u64, size as u64);
-        self.record(waits, Recorded::FillBuffer { buffer: buffer.id(), pattern, offset, size })
+        self.record(waits, Recorded::FillBuffer { buffer: buffer.id(self.home()), pattern, offset, size })
     }
 
     /// Records a copy between regions of buffers, which are of the same size.
@@ -131,7 +137,10 @@ impl CommandBuffer {
         (target, to): (&Memory, BufferRect),
         waits: &[u32],
     ) -> Result<u32> {
-        self.record(waits, Recorded::CopyBufferRect { source: source.id(), target: target.id(), from, to })
+        self.record(
+            waits,
+            Recorded::CopyBufferRect { source: source.id(self.home()), target: target.id(self.home()), from, to },
+        )
     }
 
     /// Records a copy between images of the same format.
@@ -145,7 +154,10 @@ impl CommandBuffer {
         region: [u64; 3],
         waits: &[u32],
     ) -> Result<u32> {
-        self.record(waits, Recorded::CopyImage { source: source.id(), target: target.id(), from, to, region })
+        self.record(
+            waits,
+            Recorded::CopyImage { source: source.id(self.home()), target: target.id(self.home()), from, to, region },
+        )
     }
 
     /// Records a copy of part of an image to a buffer.
@@ -158,7 +170,7 @@ impl CommandBuffer {
         (target, offset): (&Memory, usize),
         waits: &[u32],
     ) -> Result<u32> {
-        let (source, target, offset) = (source.id(), target.id(), offset as u64);
+        let (source, target, offset) = (source.id(self.home()), target.id(self.home()), offset as u64);
         self.record(waits, Recorded::CopyImageToBuffer { source, part, target, offset })
     }
 
@@ -172,7 +184,7 @@ impl CommandBuffer {
         (target, part): (&Memory, ImagePart),
         waits: &[u32],
     ) -> Result<u32> {
-        let (source, target, offset) = (source.id(), target.id(), offset as u64);
+        let (source, target, offset) = (source.id(self.home()), target.id(self.home()), offset as u64);
         self.record(waits, Recorded::CopyBufferToImage { source, offset, target, part })
     }
 
@@ -181,7 +193,7 @@ impl CommandBuffer {
     /// # Errors
     /// As [`CommandBuffer::record_kernel`].
     pub fn record_fill_image(&self, image: &Memory, part: ImagePart, color: [u32; 4], waits: &[u32]) -> Result<u32> {
-        self.record(waits, Recorded::FillImage { image: image.id(), part, color })
+        self.record(waits, Recorded::FillImage { image: image.id(self.home()), part, color })
     }
 
     /// Records a copy within shared virtual memory.
@@ -221,7 +233,7 @@ impl Queue {
     /// # Errors
     /// [`crate::SERVER_LOST`].
     pub fn enqueue_commands(self: &Arc<Self>, commands: &CommandBuffer, order: Order<'_>) -> Result<Enqueued> {
-        self.enqueue(order, CL_COMMAND_COMMAND_BUFFER_KHR, |command| Replay { command, commands: commands.id })
+        self.enqueue(order, CL_COMMAND_COMMAND_BUFFER_KHR, &[], |command| Replay { command, commands: commands.id })
     }
 }
 

@@ -1,5 +1,7 @@
 //! Events: of commands, and of the user.
 
+mod elsewhere;
+
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -7,14 +9,15 @@ use ropeway_abi::{
     CL_COMMAND_USER, CL_COMPLETE, CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST, CL_QUEUED, CL_RUNNING, CL_SUBMITTED,
 };
 use ropeway_protocol::ids::EventId;
-use ropeway_protocol::messages::{
-    CreateUserEvent, ReleaseEvent, SetUserEventStatus, Subscribe, WaitForEvents, WatchProgress,
-};
+use ropeway_protocol::messages::{ReleaseEvent, Subscribe, WaitForEvents, WatchProgress};
+use smallvec::SmallVec;
 
 use crate::connection::{Connection, lock, run_later};
 use crate::context::Context;
+use crate::home::{Home, new_id};
 use crate::queue::Queue;
 use crate::{Result, Status};
+use elsewhere::Elsewhere;
 
 /// Asked about so often, a command that has not ended is worth news of whether it runs.
 const PATIENCE: u32 = 4;
@@ -24,8 +27,11 @@ pub type EventCallback = Box<dyn FnOnce(Status) + Send>;
 
 /// An event.
 pub struct Event {
-    id: EventId,
+    /// Its name in this process.
+    name: u64,
     context: Arc<Context>,
+    /// The number of its command's home; of no meaning for a user event, which is in every home that needs it.
+    home: usize,
     queue: Option<Arc<Queue>>,
     command: u32,
     /// The execution status as the application may see it.
@@ -42,11 +48,14 @@ pub struct Event {
     polls: AtomicU32,
     /// Counted among the connection's outstanding things.
     expected: AtomicBool,
+    /// Whether the server has never heard of it.
+    unsent: AtomicBool,
+    elsewhere: Elsewhere,
 }
 
 impl std::fmt::Debug for Event {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} ({:?})", self.id, self.status)
+        write!(f, "{} ({:?})", self.id(), self.status)
     }
 }
 
@@ -63,9 +72,10 @@ impl Event {
     /// [`crate::SERVER_LOST`].
     pub fn user(context: &Arc<Context>) -> Result<Arc<Self>> {
         let event = Self::new(Arc::clone(context), None, CL_COMMAND_USER, CL_SUBMITTED, false);
-        let connection = context.connection();
-        connection.post(&CreateUserEvent { event: event.id, context: context.id() })?;
-        connection.count_user_event(true);
+        event.count_user_event(true);
+        if let Some(home) = context.only_home() {
+            event.named_in(home)?;
+        }
         Ok(event)
     }
 
@@ -77,8 +87,9 @@ impl Event {
         awaits_data: bool,
     ) -> Arc<Self> {
         let event = Arc::new(Self {
-            id: EventId(context.connection().new_id()),
+            name: new_id(),
             context,
+            home: queue.as_ref().map_or(0, |queue| queue.home().number()),
             queue,
             command,
             status: AtomicI32::new(status),
@@ -89,13 +100,24 @@ impl Event {
             watched: AtomicBool::new(false),
             polls: AtomicU32::new(0),
             expected: AtomicBool::new(false),
+            unsent: AtomicBool::new(false),
+            elsewhere: Elsewhere::default(),
         });
-        event.connection().add_event(&event);
+        // A user event is the application's to end, while there is any server.
+        if event.queue.is_some() || event.context.only_home().is_some() {
+            event.connection().add_event(&event);
+        }
         event
     }
 
+    /// Its name where its command is.
     pub(crate) fn id(&self) -> EventId {
-        self.id
+        EventId(self.home().name(self.name))
+    }
+
+    /// The command came to nothing before it was sent.
+    pub(crate) fn was_not_sent(&self) {
+        self.unsent.store(true, Ordering::Release);
     }
 
     /// Its context.
@@ -113,8 +135,19 @@ impl Event {
         self.command
     }
 
+    fn home(&self) -> &Home {
+        &self.context.homes()[self.home]
+    }
+
     fn connection(&self) -> &Arc<Connection> {
-        self.context.connection()
+        self.home().connection()
+    }
+
+    /// A user event was made (or, with false, set): no home's commands are certain to come to their turn before it is set.
+    fn count_user_event(&self, made: bool) {
+        for connection in self.context.connections() {
+            connection.count_user_event(made);
+        }
     }
 
     /// The status known here and now; costs nothing.
@@ -155,7 +188,7 @@ impl Event {
         }
         self.expected.store(true, Ordering::Release);
         self.connection().expect_news();
-        let _ = self.connection().post(&Subscribe { event: self.id });
+        let _ = self.connection().post(&Subscribe { event: self.id() });
         if self.has_ended() {
             self.no_longer_expected();
         }
@@ -164,7 +197,7 @@ impl Event {
     /// Asks the server to tell when the command is submitted and when it runs, once.
     fn watch_progress(&self) {
         if self.queue.is_some() && !self.has_ended() && !self.watched.swap(true, Ordering::AcqRel) {
-            let _ = self.connection().post(&WatchProgress { event: self.id });
+            let _ = self.connection().post(&WatchProgress { event: self.id() });
         }
     }
 
@@ -182,11 +215,11 @@ impl Event {
         if !self.advance(status) {
             return Err(ropeway_abi::CL_INVALID_OPERATION);
         }
-        self.connection().count_user_event(false);
-        let sent = self.connection().post(&SetUserEventStatus { event: self.id, status });
-        // Somebody may be waiting for what this sets free.
-        let sent = sent.and_then(|()| self.connection().flush());
-        self.connection().wake_waiters();
+        self.count_user_event(false);
+        let sent = self.pass_on(status);
+        for connection in self.context.connections() {
+            connection.wake_waiters();
+        }
         sent
     }
 
@@ -224,7 +257,7 @@ impl Event {
     }
 
     fn ask(&self) -> Result<()> {
-        let waited = self.connection().call(&WaitForEvents { events: [self.id].into_iter().collect() })?;
+        let waited = self.connection().call(&WaitForEvents { events: [self.id()].into_iter().collect() })?;
         self.connection().complete(&waited.completions);
         Ok(())
     }
@@ -262,9 +295,11 @@ impl Event {
             return;
         }
         if self.queue.is_none() {
-            self.connection().count_user_event(false);
+            self.count_user_event(false);
         }
         self.no_longer_expected();
+        // A lost server has ended it already.
+        let _ = self.pass_on(status.min(0));
     }
 
     /// Takes a status that lies past the one it has, and has those called who waited for it, in the order of what they waited for.
@@ -297,39 +332,56 @@ impl Event {
 /// an event ended with on their queues; [`crate::SERVER_LOST`].
 pub fn wait_for_all(events: &[&Event]) -> Result<()> {
     let Some(first) = events.first() else { return Ok(()) };
-    let connection = first.connection();
+    let context = first.context();
     // User events end in this process, and what they hold up cannot end before: those come first, without the server.
-    connection.wait_here(|| events.iter().all(|e| e.queue.is_some() || e.has_ended()))?;
-    let not_known: Vec<_> = events.iter().filter(|e| !e.has_ended()).collect();
-    let mut status = 0;
-    if !not_known.is_empty() {
-        let waited = connection.call(&WaitForEvents { events: not_known.iter().map(|e| e.id).collect() })?;
-        status = waited.status;
-        connection.complete(&waited.completions);
-        // The data of reads may still be under way.
-        for event in &not_known {
-            if !event.awaits_data.load(Ordering::Acquire) && !event.has_ended() {
-                event.subscribe();
-            }
-        }
-        connection.wait(|| not_known.iter().all(|e| e.has_ended()).then_some(()))?;
+    context.wait_here(|| events.iter().all(|e| e.queue.is_some() || e.has_ended()))?;
+    if context.spans_homes() {
+        context.flush_all();
     }
+    let mut outcome = Ok(0);
+    for home in context.homes() {
+        let of_home: SmallVec<[&Event; 4]> =
+            events.iter().filter(|e| e.home == home.number() && !e.has_ended()).copied().collect();
+        if !of_home.is_empty() {
+            let waited = wait_in(home, &of_home);
+            // The first error counts; all are waited for.
+            outcome = outcome.and_then(|first: Status| waited.map(|status| if first < 0 { first } else { status }));
+        }
+    }
+    let status = outcome?;
     if events.iter().any(|e| e.known_status() < 0) {
         return Err(CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST);
     }
     if status < 0 { Err(status) } else { Ok(()) }
 }
 
+/// Waits for all of `events`, which are of commands in this home; gives the first error of a command without an event.
+fn wait_in(home: &Home, events: &[&Event]) -> Result<Status> {
+    let connection = home.connection();
+    let waited = connection.call(&WaitForEvents { events: events.iter().map(|e| e.id()).collect() })?;
+    connection.complete(&waited.completions);
+    // The data of reads may still be under way.
+    for event in events {
+        if !event.awaits_data.load(Ordering::Acquire) && !event.has_ended() {
+            event.subscribe();
+        }
+    }
+    connection.wait(|| events.iter().all(|e| e.has_ended()).then_some(()))?;
+    Ok(waited.status)
+}
+
 impl Drop for Event {
     fn drop(&mut self) {
         let ended = self.has_ended();
         self.no_longer_expected();
-        let connection = self.context.connection();
-        connection.remove_event(self.id);
+        self.connection().remove_event(self.id());
         if self.queue.is_none() && !ended {
-            connection.count_user_event(false);
+            self.count_user_event(false);
         }
         // The server keeps an event until it is told otherwise. A lost server has dropped it already.
-        let _ = connection.post(&ReleaseEvent { event: self.id });
+        if self.queue.is_some() && !self.unsent.load(Ordering::Acquire) {
+            let _ = self.connection().post(&ReleaseEvent { event: self.id() });
+        }
+        self.release_elsewhere();
     }
 }

@@ -1,25 +1,24 @@
 //! Images.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use ropeway_abi::{
     CL_COMMAND_COPY_BUFFER_TO_IMAGE, CL_COMMAND_COPY_IMAGE, CL_COMMAND_COPY_IMAGE_TO_BUFFER, CL_COMMAND_FILL_IMAGE,
 };
-use ropeway_protocol::ids::{MemoryId, TransferId};
 use ropeway_protocol::image::{ImageDescription, ImageFormat, ImageKind, ImagePart};
-use ropeway_protocol::limits::MAX_EAGER;
 use ropeway_protocol::messages::{
     CopyBufferToImage, CopyImage, CopyImageToBuffer, CreateImage, FillImage, ImageFormats, MemoryStatus,
 };
-use ropeway_protocol::types::InitialContents;
 
 use crate::Result;
+use crate::buffer::FirstContents;
 use crate::command::{Enqueued, Order};
 use crate::connection::lock;
 use crate::context::Context;
-use crate::host::{HostRange, HostSource, gather};
+use crate::home::{Home, in_each};
+use crate::host::{HostRange, HostSource};
 use crate::memory::{Description, HOST_FLAGS, Kind, Memory};
+use crate::prepare::Use;
 use crate::queue::Queue;
 use crate::region::Region;
 
@@ -129,36 +128,38 @@ impl Memory {
         size: usize,
         material: Material<'_>,
     ) -> Result<Arc<Self>> {
-        let connection = context.connection();
-        let id = MemoryId(connection.new_id());
-        let transfer = TransferId(connection.new_id());
         let (contents, host, parent) = match material {
             Material::Own(contents, host) => (contents, host, None),
             Material::Of(parent) => (None, None, Some(Arc::clone(parent))),
         };
-        let eager = contents.filter(|contents| contents.size() <= MAX_EAGER);
-        let initial = match (contents, eager) {
-            (None, _) => InitialContents::Undefined,
-            (Some(_), Some(_)) => InitialContents::Tail,
-            (Some(_), None) => InitialContents::Transfer(transfer),
-        };
-        let tail = eager.map_or(Cow::Borrowed(&[][..]), |eager| gather(eager, 0, eager.size()));
-        let of = parent.as_ref().map(|parent| parent.id());
-        let create =
-            CreateImage { image: id, context: context.id(), flags: flags & !HOST_FLAGS, like: image.like, of, initial };
-        connection.post_with_tail(&create, &tail)?;
-        if let (Some(contents), None) = (contents, eager) {
-            connection.send_transfer(transfer, contents)?;
-        }
-        Ok(Self::made(id, context, Description { flags, size, kind: Kind::Image(image), parent, host }))
+        Self::new(context, Description { flags, size, kind: Kind::Image(image), parent, host }, contents)
     }
 
-    /// Asks the server whether the object could be made, where the client cannot tell.
+    pub(crate) fn create_image(&self, home: &Home, image: &Image, contents: Option<&dyn HostSource>) -> Result<()> {
+        let contents = FirstContents::new(contents);
+        let create = CreateImage {
+            image: self.id(home),
+            context: home.context(),
+            flags: self.flags() & !HOST_FLAGS,
+            like: image.like,
+            of: self.ensure_parent(home)?,
+            initial: contents.initial,
+        };
+        home.connection().post_with_tail(&create, &contents.tail)?;
+        contents.follow(home)
+    }
+
+    /// Asks the servers whether the object could be made, where the client cannot tell: somewhere, as a native context with
+    /// several devices needs one that has it.
     ///
     /// # Errors
     /// What the native call returned, [`crate::SERVER_LOST`].
     pub fn confirm(&self) -> Result<()> {
-        self.connection().call(&MemoryStatus { memory: self.id() })
+        let asked = in_each(self.context().all_homes(), |home| {
+            self.ensure(home)?;
+            home.connection().call(&MemoryStatus { memory: self.id(home) })
+        });
+        asked.into_iter().reduce(Result::or).unwrap_or(Ok(()))
     }
 
     /// What it is as an image; `None` for what is none.
@@ -180,7 +181,21 @@ impl Context {
         if let Some(known) = lock(self.formats()).get(&key) {
             return Ok(Arc::clone(known));
         }
-        let mut formats = self.connection().call(&ImageFormats { context: self.id(), flags: key.0, image_type })?;
+        let asked = in_each(self.all_homes(), |home| {
+            home.connection().call(&ImageFormats { context: home.context(), flags: key.0, image_type })
+        });
+        // What some of its devices have.
+        let mut formats: Vec<ImageFormat> = Vec::new();
+        let mut answered = Err(crate::SERVER_LOST);
+        for answer in asked {
+            answered = answered.or(answer.as_ref().map(|_| ()).map_err(|status| *status));
+            for format in answer.unwrap_or_default() {
+                if !formats.contains(&format) {
+                    formats.push(format);
+                }
+            }
+        }
+        answered?;
         // What nothing is known of cannot be moved either.
         formats.retain(|format| format.element_size().is_some());
         let formats: Arc<[ImageFormat]> = formats.into();
@@ -201,8 +216,16 @@ impl Queue {
         region: [u64; 3],
         order: Order<'_>,
     ) -> Result<Enqueued> {
-        let (source, target) = (source.id(), target.id());
-        self.enqueue(order, CL_COMMAND_COPY_IMAGE, |command| CopyImage { command, source, target, from, to, region })
+        let uses = [Use::read(source), Use::write_part(target)];
+        let (source, target) = (source.id(self.home()), target.id(self.home()));
+        self.enqueue(order, CL_COMMAND_COPY_IMAGE, &uses, |command| CopyImage {
+            command,
+            source,
+            target,
+            from,
+            to,
+            region,
+        })
     }
 
     /// Copies part of an image to `offset` of a buffer (clEnqueueCopyImageToBuffer).
@@ -215,8 +238,9 @@ impl Queue {
         (target, offset): (&Memory, usize),
         order: Order<'_>,
     ) -> Result<Enqueued> {
-        let (source, target, offset) = (source.id(), target.id(), offset as u64);
-        self.enqueue(order, CL_COMMAND_COPY_IMAGE_TO_BUFFER, |command| CopyImageToBuffer {
+        let uses = [Use::read(source), Use::write_part(target)];
+        let (source, target, offset) = (source.id(self.home()), target.id(self.home()), offset as u64);
+        self.enqueue(order, CL_COMMAND_COPY_IMAGE_TO_BUFFER, &uses, |command| CopyImageToBuffer {
             command,
             source,
             part,
@@ -235,8 +259,9 @@ impl Queue {
         (target, part): (&Memory, ImagePart),
         order: Order<'_>,
     ) -> Result<Enqueued> {
-        let (source, target, offset) = (source.id(), target.id(), offset as u64);
-        self.enqueue(order, CL_COMMAND_COPY_BUFFER_TO_IMAGE, |command| CopyBufferToImage {
+        let uses = [Use::read(source), Use::write_part(target)];
+        let (source, target, offset) = (source.id(self.home()), target.id(self.home()), offset as u64);
+        self.enqueue(order, CL_COMMAND_COPY_BUFFER_TO_IMAGE, &uses, |command| CopyBufferToImage {
             command,
             source,
             offset,
@@ -256,8 +281,9 @@ impl Queue {
         color: [u32; 4],
         order: Order<'_>,
     ) -> Result<Enqueued> {
-        let image = image.id();
-        self.enqueue(order, CL_COMMAND_FILL_IMAGE, |command| FillImage { command, image, part, color })
+        let uses = [Use::write_part(image)];
+        let image = image.id(self.home());
+        self.enqueue(order, CL_COMMAND_FILL_IMAGE, &uses, |command| FillImage { command, image, part, color })
     }
 }
 

@@ -1,37 +1,43 @@
 //! Kernels.
 
+mod arguments;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ropeway_abi::{
     CL_INVALID_ARG_INDEX, CL_INVALID_ARG_SIZE, CL_INVALID_ARG_VALUE, CL_INVALID_KERNEL_NAME,
-    CL_INVALID_PROGRAM_EXECUTABLE,
+    CL_INVALID_PROGRAM_EXECUTABLE, CL_KERNEL_ARG_ACCESS_READ_ONLY, CL_KERNEL_ARG_ADDRESS_CONSTANT,
+    CL_KERNEL_ARG_TYPE_CONST,
 };
-use ropeway_protocol::ids::{KernelId, MemoryId, SamplerId};
+use ropeway_protocol::ids::KernelId;
 use ropeway_protocol::messages::{
     CloneKernel, CreateKernel, KernelSubGroupInfo, ReleaseKernel, SetKernelArg, SetKernelSvmPointers,
 };
-use ropeway_protocol::types::{ArgKind, ArgValue, KernelInfo, WorkGroupInfo};
+use ropeway_protocol::types::{ArgKind, KernelInfo, WorkGroupInfo};
 use smallvec::SmallVec;
 
 use crate::Result;
-use crate::connection::{Connection, lock};
+use crate::connection::lock;
+use crate::home::{Home, Made, new_id};
 use crate::memory::Memory;
+use crate::prepare::{Access, Span, Use};
 use crate::program::{Build, Program};
 use crate::sampler::Sampler;
 use crate::svm::Region;
 use crate::system::Device;
+use arguments::{Arguments, Value};
 
 /// A kernel.
 pub struct Kernel {
-    id: KernelId,
+    id: u64,
+    made: Made,
     program: Arc<Program>,
     /// The build that it was made of; the program may have been built again since.
     build: Arc<Build>,
     index: usize,
-    /// What the server has for each argument.
-    args: Mutex<Vec<Option<Sent>>>,
+    args: Mutex<Arguments>,
     unset: AtomicUsize,
     /// The offsets of all sub-buffers among the arguments, or'ed.
     offsets: AtomicUsize,
@@ -41,12 +47,12 @@ pub struct Kernel {
     sub_groups: Mutex<HashMap<SubGroupQuery, Result<Vec<u64>>>>,
 }
 
-/// A query of clGetKernelSubGroupInfo: device, name, input and room for how many values.
-type SubGroupQuery = (u32, u32, Vec<u64>, u32);
+/// A query of clGetKernelSubGroupInfo: home, device, name, input and room for how many values.
+type SubGroupQuery = (usize, u32, u32, Vec<u64>, u32);
 
 impl std::fmt::Debug for Kernel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} {}", self.id, self.info().name)
+        write!(f, "{} {}", KernelId(self.id), self.info().name)
     }
 }
 
@@ -56,24 +62,23 @@ pub enum Arg<'a> {
     /// Bytes of a value.
     Bytes(&'a [u8]),
     /// A memory object, or the null one.
-    Memory(Option<&'a Memory>),
+    Memory(Option<&'a Arc<Memory>>),
     /// A sampler.
-    Sampler(&'a Sampler),
+    Sampler(&'a Arc<Sampler>),
     /// No value: so many bytes of local memory.
     Local(usize),
     /// An address in shared virtual memory, or the null pointer.
     Svm(Option<&'a Region>),
 }
 
-/// An argument's value as the server has it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-enum Sent {
-    Bytes(SmallVec<[u8; 16]>),
-    /// With the offset of a sub-buffer.
-    Memory(Option<(MemoryId, usize)>),
-    Sampler(SamplerId),
-    Local(usize),
-    Svm(Option<(MemoryId, u64)>),
+/// The memory objects that a launch uses, and how. Nothing in contexts with one home, where it need not be known.
+#[derive(Default)]
+pub(crate) struct Used(SmallVec<[(Arc<Memory>, Access); 4]>);
+
+impl Used {
+    pub(crate) fn uses(&self) -> SmallVec<[Use<'_>; 4]> {
+        self.0.iter().map(|(memory, access)| Use { memory, access: *access, span: Span::Whole }).collect()
+    }
 }
 
 impl Kernel {
@@ -85,24 +90,21 @@ impl Kernel {
         let build = program.finished_build().filter(|b| b.is_executable()).ok_or(CL_INVALID_PROGRAM_EXECUTABLE)?;
         let index = build.kernels().iter().position(|k| k.name == name).ok_or(CL_INVALID_KERNEL_NAME)?;
         let args = build.kernels()[index].args.len();
-        let connection = program.context().connection();
-        let id = KernelId(connection.new_id());
-        connection.post(&CreateKernel { kernel: id, program: program.id(), name })?;
-        program.attach_kernel();
-        Ok(Self::made(id, program, build, index, (0..args).map(|_| None).collect()))
+        let kernel = Self::of(program, build, index, Arguments::none(args));
+        if let Some(home) = program.context().only_home() {
+            kernel.ensure(home)?;
+        }
+        Ok(kernel)
     }
 
-    fn made(
-        id: KernelId,
-        program: &Arc<Program>,
-        build: Arc<Build>,
-        index: usize,
-        args: Vec<Option<Sent>>,
-    ) -> Arc<Self> {
-        let unset = args.iter().filter(|arg| arg.is_none()).count();
-        let offsets = AtomicUsize::new(offsets_of(&args));
+    /// A kernel that is nowhere made yet.
+    fn of(program: &Arc<Program>, build: Arc<Build>, index: usize, args: Arguments) -> Arc<Self> {
+        let unset = args.unset();
+        let offsets = AtomicUsize::new(args.offsets());
+        program.attach_kernel();
         Arc::new(Self {
-            id,
+            id: new_id(),
+            made: Made::default(),
             program: Arc::clone(program),
             build,
             index,
@@ -121,10 +123,48 @@ impl Kernel {
     pub fn copy(&self) -> Result<Arc<Self>> {
         // Under the lock, so that the server copies what is copied here.
         let args = lock(&self.args);
-        let id = KernelId(self.connection().new_id());
-        self.connection().post(&CloneKernel { kernel: id, source: self.id })?;
-        self.program.attach_kernel();
-        Ok(Self::made(id, &self.program, Arc::clone(&self.build), self.index, args.clone()))
+        let copy = Self::of(&self.program, Arc::clone(&self.build), self.index, args.copy());
+        if let Some(home) = self.program.context().only_home() {
+            let clone = CloneKernel { kernel: copy.id(home), source: self.id(home) };
+            copy.made.ensure(home, || home.connection().post(&clone))?;
+        }
+        Ok(copy)
+    }
+
+    /// Has it made in a home where it was not yet.
+    fn ensure(&self, home: &Home) -> Result<()> {
+        let create =
+            CreateKernel { kernel: self.id(home), program: self.program.id(home), name: self.info().name.as_str() };
+        self.made.ensure(home, || home.connection().post(&create))
+    }
+
+    /// Has it made in a home, with the arguments that it has now. Gives what a launch uses.
+    ///
+    /// # Errors
+    /// [`crate::SERVER_LOST`]; CL_INVALID_OPERATION for an argument that can only be used in another home.
+    pub(crate) fn ready_in(&self, home: &Home) -> Result<Used> {
+        if !self.program.context().spans_homes() {
+            return Ok(Used::default());
+        }
+        self.ensure(home)?;
+        let mut args = lock(&self.args);
+        args.send(self.id(home), home)?;
+        let used = args.values.iter().enumerate().filter_map(|(index, value)| match value {
+            Some(Value::Memory(Some(memory))) => Some((Arc::clone(memory.held.as_ref()?), self.access(index))),
+            _ => None,
+        });
+        Ok(Used(used.collect()))
+    }
+
+    /// What it may do with the memory of an argument, as it is declared.
+    fn access(&self, index: usize) -> Access {
+        let declared = self.info().args.get(index).and_then(|arg| arg.declared.as_ref());
+        let only_reads = declared.is_some_and(|declared| {
+            declared.access == CL_KERNEL_ARG_ACCESS_READ_ONLY
+                || declared.address == CL_KERNEL_ARG_ADDRESS_CONSTANT
+                || declared.type_qualifier & u64::from(CL_KERNEL_ARG_TYPE_CONST) != 0
+        });
+        if only_reads { Access::Read } else { Access::ReadWrite }
     }
 
     /// What is known of it on a device.
@@ -146,13 +186,15 @@ impl Kernel {
     /// # Errors
     /// What the native call returned, [`crate::SERVER_LOST`].
     pub fn sub_group_info(&self, device: &Device, name: u32, input: &[u64], room: u32) -> Result<Vec<u64>> {
-        let query = (device.index(), name, input.to_vec(), room);
+        let home = self.program.context().home_of(device)?;
+        let query = (home.number(), device.index(), name, input.to_vec(), room);
         if let Some(known) = lock(&self.sub_groups).get(&query) {
             return known.clone();
         }
-        let ask = KernelSubGroupInfo { kernel: self.id, device: query.0, name, input: input.to_vec(), room };
-        let answer = self.connection().call(&ask);
-        if !self.connection().is_lost() {
+        self.ensure(home)?;
+        let ask = KernelSubGroupInfo { kernel: self.id(home), device: query.1, name, input: input.to_vec(), room };
+        let answer = home.connection().call(&ask);
+        if !home.is_lost() {
             lock(&self.sub_groups).insert(query, answer.clone());
         }
         answer
@@ -175,8 +217,7 @@ impl Kernel {
 
     /// Bytes of local memory that its arguments take.
     pub fn local_arg_bytes(&self) -> u64 {
-        let args = lock(&self.args);
-        args.iter().map(|a| if let Some(Sent::Local(n)) = a { *n as u64 } else { 0 }).sum()
+        lock(&self.args).local_bytes()
     }
 
     /// Whether every argument has a value.
@@ -189,12 +230,9 @@ impl Kernel {
         Some(self.info().args.get(index as usize)?.kind)
     }
 
-    pub(crate) fn id(&self) -> KernelId {
-        self.id
-    }
-
-    fn connection(&self) -> &Arc<Connection> {
-        self.program.context().connection()
+    /// Its name in a home.
+    pub(crate) fn id(&self, home: &Home) -> KernelId {
+        KernelId(home.name(self.id))
     }
 
     /// Tells which shared virtual memory it uses beside that of its arguments (CL_KERNEL_EXEC_INFO_SVM_PTRS).
@@ -203,7 +241,8 @@ impl Kernel {
     /// [`crate::SERVER_LOST`].
     pub fn set_svm_pointers(&self, regions: &[Region]) -> Result<()> {
         let pointers = regions.iter().map(Region::place).collect();
-        self.connection().post(&SetKernelSvmPointers { kernel: self.id, pointers })
+        let home = self.program.context().needs_one_home("shared virtual memory")?;
+        home.connection().post(&SetKernelSvmPointers { kernel: self.id(home), pointers })
     }
 
     /// Sets an argument (clSetKernelArg); goes over the link only when the value is another than before.
@@ -213,42 +252,20 @@ impl Kernel {
     pub fn set_arg(&self, index: u32, value: Arg<'_>) -> Result<()> {
         let kind = self.arg_kind(index).ok_or(CL_INVALID_ARG_INDEX)?;
         check(kind, value)?;
-        let (wire, is_known): (ArgValue<'_>, &dyn Fn(&Sent) -> bool) = match value {
-            Arg::Bytes(bytes) => {
-                (ArgValue::Bytes(bytes), &move |sent| matches!(sent, Sent::Bytes(b) if b.as_slice() == bytes))
-            }
-            Arg::Sampler(sampler) => {
-                let id = sampler.id();
-                (ArgValue::Sampler(id), &move |sent| *sent == Sent::Sampler(id))
-            }
-            Arg::Memory(memory) => {
-                let place = memory.map(|memory| (memory.id(), memory.offset()));
-                (ArgValue::Memory(memory.map(Memory::id)), &move |sent| *sent == Sent::Memory(place))
-            }
-            Arg::Local(size) => (ArgValue::Local(size as u64), &move |sent| *sent == Sent::Local(size)),
-            Arg::Svm(region) => {
-                let place = region.map(Region::place);
-                (ArgValue::Svm(place), &move |sent| *sent == Sent::Svm(place))
-            }
-        };
         let mut args = lock(&self.args);
-        let Some(place) = args.get_mut(index as usize) else { return Err(CL_INVALID_ARG_INDEX) };
-        if place.as_ref().is_some_and(is_known) {
+        if args.has(index as usize, value) {
             return Ok(());
         }
-        // Under the lock, so that the server sees values in the order in which they are kept here.
-        self.connection().post(&SetKernelArg { kernel: self.id, index, value: wire })?;
-        let value = match value {
-            Arg::Bytes(bytes) => Sent::Bytes(SmallVec::from_slice(bytes)),
-            Arg::Memory(memory) => Sent::Memory(memory.map(|memory| (memory.id(), memory.offset()))),
-            Arg::Sampler(sampler) => Sent::Sampler(sampler.id()),
-            Arg::Local(size) => Sent::Local(size),
-            Arg::Svm(region) => Sent::Svm(region.map(Region::place)),
-        };
-        if place.replace(value).is_none() {
+        let only_home = self.program.context().only_home();
+        if let Some(home) = only_home {
+            // Under the lock, so that the server sees values in the order in which they are kept here.
+            let value = Arguments::wire(value, home);
+            home.connection().post(&SetKernelArg { kernel: self.id(home), index, value })?;
+        }
+        if args.set(index as usize, value, only_home.is_none()) {
             self.unset.fetch_sub(1, Ordering::AcqRel);
         }
-        self.offsets.store(offsets_of(&args), Ordering::Release);
+        self.offsets.store(args.offsets(), Ordering::Release);
         Ok(())
     }
 
@@ -256,12 +273,6 @@ impl Kernel {
     pub fn sub_buffers_are_aligned(&self, alignment: usize) -> bool {
         self.offsets.load(Ordering::Acquire).is_multiple_of(alignment)
     }
-}
-
-/// The offsets of all sub-buffers, or'ed: a power of two divides that if it divides each of them.
-fn offsets_of(args: &[Option<Sent>]) -> usize {
-    let offset = |arg: &Option<Sent>| if let Some(Sent::Memory(Some((_, offset)))) = arg { *offset } else { 0 };
-    args.iter().map(offset).fold(0, |all, one| all | one)
 }
 
 /// Holds a value against what the argument takes.
@@ -286,7 +297,9 @@ fn check(kind: ArgKind, value: Arg<'_>) -> Result<()> {
 impl Drop for Kernel {
     fn drop(&mut self) {
         self.program.detach_kernel();
-        // A lost server has dropped it already.
-        let _ = self.connection().post(&ReleaseKernel { kernel: self.id });
+        for home in self.made.among(self.program.context().homes()) {
+            // A lost server has dropped it already.
+            let _ = home.connection().post(&ReleaseKernel { kernel: self.id(home) });
+        }
     }
 }

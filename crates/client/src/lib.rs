@@ -9,6 +9,7 @@
 //! | [`connection`] | one link to one server: batches out, replies in, who reads when |
 //! | [`servers`], [`watch`] | all servers, how they come and go |
 //! | [`system`] | their platforms and devices |
+//! | `home` | what a context is made of where it has devices of several servers or platforms |
 //! | [`context`], [`queue`], [`memory`], [`program`], [`kernel`], [`event`] | the objects |
 //! | [`command`], [`transfer`], [`mapping`] | what is enqueued |
 //! | [`svm`] | shared virtual memory: its addresses and commands |
@@ -21,6 +22,7 @@ pub mod config;
 pub mod connection;
 pub mod context;
 pub mod event;
+mod home;
 pub mod host;
 pub mod image;
 mod includes;
@@ -30,6 +32,7 @@ pub mod mapping;
 pub mod memory;
 pub mod native_kernel;
 pub mod pipe;
+mod prepare;
 pub mod program;
 pub mod queue;
 pub mod region;

@@ -6,9 +6,11 @@ use ropeway_abi::{CL_MEM_ALLOC_HOST_PTR, CL_MEM_COPY_HOST_PTR, CL_MEM_USE_HOST_P
 use ropeway_protocol::ids::MemoryId;
 use ropeway_protocol::messages::ReleaseMemory;
 
-use crate::connection::{Connection, lock, run_later};
+use crate::Result;
+use crate::connection::{lock, run_later};
 use crate::context::Context;
-use crate::host::HostRange;
+use crate::home::{Home, Made, new_id};
+use crate::host::{HostRange, HostSource, gather};
 use crate::image::Image;
 use crate::mapping::Mappings;
 use crate::pipe::Pipe;
@@ -18,8 +20,11 @@ pub(crate) const HOST_FLAGS: u64 = CL_MEM_USE_HOST_PTR | CL_MEM_COPY_HOST_PTR | 
 
 /// A memory object.
 pub struct Memory {
-    id: MemoryId,
+    id: u64,
     context: Arc<Context>,
+    made: Made,
+    /// Its first contents, packed, until the first home gets them; only where there are several homes.
+    first_contents: Mutex<Option<Vec<u8>>>,
     flags: u64,
     size: usize,
     kind: Kind,
@@ -56,17 +61,56 @@ pub(crate) struct Description {
 
 impl std::fmt::Debug for Memory {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}", self.id)
+        write!(f, "{}", MemoryId(self.id))
     }
 }
 
 impl Memory {
-    /// The client's side of an object that the server has been told to make under this name.
-    pub(crate) fn made(id: MemoryId, context: &Arc<Context>, description: Description) -> Arc<Self> {
+    /// A memory object with these first contents, if any. A context with several homes keeps them until the first needs them.
+    ///
+    /// # Errors
+    /// [`crate::SERVER_LOST`].
+    pub(crate) fn new(
+        context: &Arc<Context>,
+        description: Description,
+        contents: Option<&dyn HostSource>,
+    ) -> Result<Arc<Self>> {
+        let memory = Self::named(new_id(), context, description);
+        match context.only_home() {
+            Some(home) => memory.made.ensure(home, || memory.create(home, contents))?,
+            None => {
+                let kept = contents.map(|contents| gather(contents, 0, contents.size()).into_owned());
+                *lock(&memory.first_contents) = kept;
+            }
+        }
+        Ok(memory)
+    }
+
+    /// As [`Self::new`], for what `create` makes at the server, under the name that it is given, in a context with one home.
+    ///
+    /// # Errors
+    /// Those of `create`.
+    pub(crate) fn made_by<R>(
+        context: &Arc<Context>,
+        home: &Home,
+        description: Description,
+        create: impl FnOnce(MemoryId) -> Result<R>,
+    ) -> Result<(Arc<Self>, R)> {
+        let id = new_id();
+        let created = create(MemoryId(home.name(id)))?;
+        let memory = Self::named(id, context, description);
+        memory.made.ensure(home, || Ok(()))?;
+        Ok((memory, created))
+    }
+
+    /// The client's side of an object, which is nowhere made yet.
+    fn named(id: u64, context: &Arc<Context>, description: Description) -> Arc<Self> {
         let Description { flags, size, kind, parent, host } = description;
         Arc::new(Self {
             id,
             context: Arc::clone(context),
+            made: Made::default(),
+            first_contents: Mutex::default(),
             flags,
             size,
             kind,
@@ -74,6 +118,32 @@ impl Memory {
             mappings: Mappings::new(host),
             on_destruction: Mutex::default(),
         })
+    }
+
+    /// Has it made in a home where it was not yet, with all that it is part of.
+    ///
+    /// # Errors
+    /// [`crate::SERVER_LOST`]; CL_INVALID_OPERATION for a pipe that is in another home.
+    pub(crate) fn ensure(&self, home: &Home) -> Result<()> {
+        if let Kind::Pipe(pipe) = &self.kind {
+            return self.made.ensure_only(home, || self.create_pipe(home, *pipe));
+        }
+        self.made.ensure(home, || {
+            let mut contents = lock(&self.first_contents);
+            self.create(home, contents.as_ref().map(|contents| contents as &dyn HostSource))?;
+            *contents = None;
+            Ok(())
+        })
+    }
+
+    /// Has it made at the server of a home.
+    fn create(&self, home: &Home, contents: Option<&dyn HostSource>) -> Result<()> {
+        match &self.kind {
+            Kind::Buffer => self.create_buffer(home, contents),
+            Kind::SubBuffer { origin } => self.create_sub_buffer(home, *origin),
+            Kind::Image(image) => self.create_image(home, image, contents),
+            Kind::Pipe(pipe) => self.create_pipe(home, *pipe),
+        }
     }
 
     /// Its context.
@@ -113,15 +183,17 @@ impl Memory {
 
     /// The same for all objects that share their memory: a buffer and its sub-buffers.
     pub fn storage_id(&self) -> u64 {
-        self.parent.as_ref().map_or(self.id.0, |parent| parent.storage_id())
+        self.parent.as_ref().map_or(self.id, |parent| parent.storage_id())
     }
 
-    pub(crate) fn id(&self) -> MemoryId {
+    /// Its name in a home.
+    pub(crate) fn id(&self, home: &Home) -> MemoryId {
+        MemoryId(home.name(self.id))
+    }
+
+    /// Its name in this process: the same in all homes.
+    pub(crate) fn name(&self) -> u64 {
         self.id
-    }
-
-    pub(crate) fn connection(&self) -> &Arc<Connection> {
-        self.context.connection()
     }
 
     /// Calls `callback` when the object is no more; the last one registered comes first (clSetMemObjectDestructorCallback).
@@ -132,8 +204,10 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // A lost server has dropped it already.
-        let _ = self.connection().post(&ReleaseMemory { memory: self.id });
+        for home in self.made.among(self.context.homes()) {
+            // A lost server has dropped it already.
+            let _ = home.connection().post(&ReleaseMemory { memory: self.id(home) });
+        }
         for callback in std::mem::take(&mut *lock(&self.on_destruction)).into_iter().rev() {
             run_later(callback);
         }

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use ropeway_protocol::ids::MemoryId;
 use ropeway_protocol::messages::CreatePipe;
 
 use crate::Result;
 use crate::context::Context;
+use crate::home::Home;
 use crate::memory::{Description, Kind, Memory};
 
 /// What a pipe is, beside what all memory objects are.
@@ -24,11 +24,15 @@ impl Memory {
     /// # Errors
     /// [`crate::SERVER_LOST`].
     pub fn pipe(context: &Arc<Context>, flags: u64, pipe: Pipe) -> Result<Arc<Self>> {
-        let memory = MemoryId(context.connection().new_id());
+        let size = (pipe.packet_size as usize).saturating_mul(pipe.max_packets as usize);
+        Self::new(context, Description { flags, size, kind: Kind::Pipe(pipe), parent: None, host: None }, None)
+    }
+
+    /// Its packets are reached only there, so a pipe stays in the first home that uses it.
+    pub(crate) fn create_pipe(&self, home: &Home, pipe: Pipe) -> Result<()> {
         let Pipe { packet_size, max_packets } = pipe;
-        context.connection().post(&CreatePipe { memory, context: context.id(), flags, packet_size, max_packets })?;
-        let size = (packet_size as usize).saturating_mul(max_packets as usize);
-        Ok(Self::made(memory, context, Description { flags, size, kind: Kind::Pipe(pipe), parent: None, host: None }))
+        let (memory, context, flags) = (self.id(home), home.context(), self.flags());
+        home.connection().post(&CreatePipe { memory, context, flags, packet_size, max_packets })
     }
 
     /// The pipe that it is, if it is one.

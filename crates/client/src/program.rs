@@ -3,7 +3,7 @@
 mod build;
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 
 use ropeway_abi::{CL_INVALID_VALUE, CL_OUT_OF_RESOURCES};
@@ -20,6 +20,7 @@ pub use build::{Build, Pending, Step};
 
 use crate::connection::{Connection, Incoming, Ticket, lock, run_later};
 use crate::context::Context;
+use crate::home::{Home, Made, in_each, new_id};
 use crate::host::{HostTarget, addresses};
 use crate::system::Device;
 use crate::{Result, Status};
@@ -35,8 +36,8 @@ pub struct Program {
     /// Told whenever a build ends.
     ended: Condvar,
     kernels: AtomicUsize,
-    /// Whether the server has made it: a link makes its program.
-    made: AtomicBool,
+    /// The homes that have it: a link makes its program.
+    made: Made,
     on_release: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
     /// What is said of the binaries that it was made of, for each of its devices.
     loaded: OnceLock<Vec<DeviceBuild>>,
@@ -68,7 +69,7 @@ pub enum Origin {
 /// A program as the server knows it.
 #[derive(Clone)]
 struct Sent {
-    id: ProgramId,
+    name: u64,
     /// The text that is compiled: the source with all that it includes. `None` for a program that is not made of source.
     text: Option<Arc<[u8]>>,
 }
@@ -86,7 +87,7 @@ struct State {
 
 impl std::fmt::Debug for Program {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}", self.id())
+        write!(f, "{}", ProgramId(lock(&self.sent).name))
     }
 }
 
@@ -97,8 +98,9 @@ impl Program {
     /// [`crate::SERVER_LOST`].
     pub fn with_source(context: &Arc<Context>, source: Vec<u8>) -> Result<Arc<Self>> {
         let source = Arc::<[u8]>::from(source);
-        let sent = Sent::create(context, Arc::clone(&source))?;
-        Ok(Self::new(sent, context, context.devices().to_vec(), Origin::Source(source)))
+        let program = Self::new(context, context.devices().to_vec(), Origin::Source(Arc::clone(&source)));
+        *lock(&program.sent) = program.create(source)?;
+        Ok(program)
     }
 
     /// Makes a program of binaries, one for each device given. The second result is each binary's status (CL_SUCCESS or
@@ -107,33 +109,38 @@ impl Program {
         context: &Arc<Context>,
         binaries: &[(Arc<Device>, &[u8])],
     ) -> (Result<Arc<Self>>, Vec<Status>) {
-        let connection = context.connection();
-        let id = ProgramId(connection.new_id());
         // Copied first: a transfer that is under way may be writing to the application's memory.
         let kept: Vec<Arc<[u8]>> = binaries.iter().map(|(_, binary)| Arc::from(*binary)).collect();
-        let contents: Vec<_> = kept.iter().map(|binary| (ContentHash::of(binary), &**binary)).collect();
-        let named = binaries.iter().zip(&contents).map(|((device, binary), (hash, _))| BinaryFor {
-            device: device.index(),
-            hash: *hash,
-            len: binary.len() as u64,
+        let devices: Vec<_> = binaries.iter().map(|(device, _)| Arc::clone(device)).collect();
+        let program = Self::new(context, devices, Origin::Binaries(kept.clone()));
+        let answers = program.load(|home, places| {
+            let contents: Vec<_> = places.iter().map(|&at| (ContentHash::of(&kept[at]), &*kept[at])).collect();
+            let named = places.iter().zip(&contents).map(|(&at, (hash, content))| BinaryFor {
+                device: program.devices[at].index(),
+                hash: *hash,
+                len: content.len() as u64,
+            });
+            let (program, context, binaries) = (program.id(home), home.context(), named.collect());
+            let create = CreateProgramWithBinary { program, context, binaries };
+            home.connection().load(&contents, || home.connection().call(&create))
         });
-        let create = CreateProgramWithBinary { program: id, context: context.id(), binaries: named.collect() };
-        match connection.load(&contents, || connection.call(&create)) {
-            Err(status) => (Err(status), vec![0; binaries.len()]),
-            Ok(Loaded { status: 0, each, devices: loaded }) => {
-                let devices = binaries.iter().map(|(device, _)| Arc::clone(device)).collect();
-                let origin = Origin::Binaries(kept);
-                let program = Self::new(Sent { id, text: None }, context, devices, origin);
-                // It was made just now, so this is the first time.
-                let _ = program.loaded.set(loaded);
-                (Ok(program), each)
-            }
-            Ok(Loaded { status, each, .. }) => {
-                // What came to nothing still has its name there.
-                let _ = connection.post(&ReleaseProgram { program: id });
-                (Err(status), each)
+        let mut each = vec![0; binaries.len()];
+        let mut loaded = vec![DeviceBuild::default(); binaries.len()];
+        let mut outcome = Ok(());
+        for (places, answer) in answers {
+            match answer {
+                Ok(answer) => {
+                    for ((&at, status), device) in places.iter().zip(&answer.each).zip(padded(answer.devices)) {
+                        (each[at], loaded[at]) = (*status, device);
+                    }
+                    outcome = outcome.and(if answer.status == 0 { Ok(()) } else { Err(answer.status) });
+                }
+                Err(status) => outcome = outcome.and(Err(status)),
             }
         }
+        // It was made just now, so this is the first time.
+        let _ = program.loaded.set(loaded);
+        (outcome.map(|()| program), each)
     }
 
     /// Makes a program of intermediate language (clCreateProgramWithIL).
@@ -141,14 +148,20 @@ impl Program {
     /// # Errors
     /// What the native call returned, [`crate::SERVER_LOST`].
     pub fn with_il(context: &Arc<Context>, il: Vec<u8>) -> Result<Arc<Self>> {
-        let connection = context.connection();
-        let id = ProgramId(connection.new_id());
+        let il = Arc::<[u8]>::from(il);
         let hash = ContentHash::of(&il);
-        let create = CreateProgramWithIl { program: id, context: context.id(), il: hash };
-        let Loaded { status, .. } = connection.load(&[(hash, &il)], || connection.call(&create))?;
-        let program =
-            Self::new(Sent { id, text: None }, context, context.devices().to_vec(), Origin::Il(Arc::from(il)));
-        if status == 0 { Ok(program) } else { Err(status) }
+        let program = Self::new(context, context.devices().to_vec(), Origin::Il(Arc::clone(&il)));
+        let answers = program.load(|home, _| {
+            let create = CreateProgramWithIl { program: program.id(home), context: home.context(), il: hash };
+            home.connection().load(&[(hash, &il)], || home.connection().call(&create))
+        });
+        for (_, answer) in answers {
+            let status = answer?.status;
+            if status != 0 {
+                return Err(status);
+            }
+        }
+        Ok(program)
     }
 
     /// Makes a program of kernels that `devices` have built in; `names` has semicolons between them.
@@ -156,27 +169,58 @@ impl Program {
     /// # Errors
     /// What the native call returned, [`crate::SERVER_LOST`].
     pub fn with_built_in_kernels(context: &Arc<Context>, devices: &[Arc<Device>], names: &str) -> Result<Arc<Self>> {
-        let connection = context.connection();
-        let program = ProgramId(connection.new_id());
-        let create =
-            CreateProgramWithBuiltInKernels { program, context: context.id(), devices: indices(devices), names };
-        let answer = connection.call(&create);
-        let sent = Sent { id: program, text: None };
-        let program = Self::new(sent, context, devices.to_vec(), Origin::BuiltInKernels);
-        if let BuildReply::Built(built) = answer? {
-            // Some implementations want it built, and others do not.
-            let build = Build::new(devices.to_vec(), built);
-            lock(&program.state).build = Some(Arc::new(build)).filter(|build| build.is_executable());
+        let program = Self::new(context, devices.to_vec(), Origin::BuiltInKernels);
+        let answers = program.load(|home, places| {
+            let devices = places.iter().map(|&at| program.devices[at].index()).collect();
+            // Whatever comes of it has its name there.
+            program.made.ensure(home, || Ok(()))?;
+            let (program, context) = (program.id(home), home.context());
+            home.connection().call(&CreateProgramWithBuiltInKernels { program, context, devices, names })
+        });
+        let mut builds = Vec::new();
+        for (places, answer) in answers {
+            if let BuildReply::Built(built) = answer? {
+                let devices = places.iter().map(|&at| Arc::clone(&program.devices[at])).collect();
+                builds.push(Build::new(devices, built));
+            }
         }
+        // Some implementations want it built, and others do not.
+        lock(&program.state).build = Build::merged(builds).filter(Build::is_executable).map(Arc::new);
         Ok(program)
     }
 
-    fn new(sent: Sent, context: &Arc<Context>, devices: Vec<Arc<Device>>, origin: Origin) -> Arc<Self> {
+    /// Has the program made in the homes of its devices, all at once, by `make`, which gets the home's devices as places among the program's. What came of it in each.
+    fn load<R: Send>(&self, make: impl Fn(&Home, &[usize]) -> Result<R> + Sync) -> Vec<(Vec<usize>, Result<R>)> {
+        let homes = self.homes_of(&self.devices);
+        let answers = in_each(homes.iter().map(|(home, _)| *home).collect::<Vec<_>>(), |home| {
+            let places = homes.iter().find(|(one, _)| one.number() == home.number()).map(|(_, places)| &places[..]);
+            let answer = make(home, places.unwrap_or_default());
+            // What came to nothing natively has its name there all the same.
+            answer.and_then(|answer| self.made.ensure(home, || Ok(())).map(|()| answer))
+        });
+        homes.into_iter().map(|(_, places)| places).zip(answers).collect()
+    }
+
+    /// The homes of these devices, and which of the devices are in each.
+    fn homes_of(&self, devices: &[Arc<Device>]) -> Vec<(&Home, Vec<usize>)> {
+        let mut homes: Vec<(&Home, Vec<usize>)> = Vec::new();
+        for (at, device) in devices.iter().enumerate() {
+            let Ok(home) = self.context.home_of(device) else { continue };
+            match homes.iter_mut().find(|(one, _)| one.number() == home.number()) {
+                Some((_, places)) => places.push(at),
+                None => homes.push((home, vec![at])),
+            }
+        }
+        homes
+    }
+
+    /// A program that is nowhere made yet.
+    fn new(context: &Arc<Context>, devices: Vec<Arc<Device>>, origin: Origin) -> Arc<Self> {
         Arc::new(Self {
-            sent: Mutex::new(sent),
+            sent: Mutex::new(Sent { name: new_id(), text: None }),
             context: Arc::clone(context),
             devices,
-            made: AtomicBool::new(!matches!(origin, Origin::Programs)),
+            made: Made::default(),
             origin,
             state: Mutex::default(),
             ended: Condvar::new(),
@@ -229,13 +273,22 @@ impl Program {
         self.kernels.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// The server's name for it; another one after a build that changed what the source includes.
-    pub(crate) fn id(&self) -> ProgramId {
-        lock(&self.sent).id
+    /// Its name in a home; another one after a build that changed what the source includes.
+    pub(crate) fn id(&self, home: &Home) -> ProgramId {
+        ProgramId(home.name(lock(&self.sent).name))
     }
 
-    fn connection(&self) -> &Arc<Connection> {
-        self.context.connection()
+    /// Has a program of `text` made in all homes.
+    fn create(&self, text: Arc<[u8]>) -> Result<Sent> {
+        let (name, source) = (new_id(), ContentHash::of(&text));
+        let created = self.context.homes().iter().map(|home| {
+            let (program, context) = (ProgramId(home.name(name)), home.context());
+            home.connection().post(&CreateProgramWithSource { program, context, source })?;
+            self.made.ensure(home, || Ok(()))
+        });
+        // What is lost is said when it is built.
+        created.reduce(Result::or).unwrap_or(Ok(()))?;
+        Ok(Sent { name, text: Some(text) })
     }
 
     /// Sets a specialization constant (clSetProgramSpecializationConstant).
@@ -243,7 +296,10 @@ impl Program {
     /// # Errors
     /// What the native call returned, [`crate::SERVER_LOST`].
     pub fn set_specialization_constant(&self, id: u32, value: &[u8]) -> Result<()> {
-        self.connection().call(&SetSpecializationConstant { program: self.id(), id, value })
+        let set = in_each(self.context.all_homes(), |home| {
+            home.connection().call(&SetSpecializationConstant { program: self.id(home), id, value })
+        });
+        set.into_iter().collect()
     }
 
     /// Calls `callback` when the program is no more; the last one registered comes first (clSetProgramReleaseCallback).
@@ -260,8 +316,9 @@ impl Program {
             None => Ok(self.given_binary(device).map_or(0, <[u8]>::len)),
             // Not told with the build: some implementations compile for it.
             Some(build) => build.binary_size(device, || {
-                let ask = ProgramBinarySize { program: self.id(), device: device.index() };
-                usize::try_from(self.connection().call(&ask)?).map_err(|_| CL_OUT_OF_RESOURCES)
+                let home = self.context.home_of(device)?;
+                let ask = ProgramBinarySize { program: self.id(home), device: device.index() };
+                usize::try_from(home.connection().call(&ask)?).map_err(|_| CL_OUT_OF_RESOURCES)
             }),
         }
     }
@@ -282,15 +339,16 @@ impl Program {
         if size == 0 {
             return Ok(Vec::new());
         }
-        let connection = self.connection();
+        let home = self.context.home_of(device)?;
+        let connection = home.connection();
         let bytes = Arc::new(Mutex::new(vec![0; size]));
-        let id = TransferId(connection.new_id());
+        let id = TransferId(new_id());
         let ticket = Ticket::new(None, None);
         connection.expect_incoming(
             id,
             Incoming::new(Box::new(Collected(Arc::clone(&bytes), vec![0; size])), Arc::clone(&ticket)),
         );
-        let asked = connection.call(&ProgramBinary { program: self.id(), device: device.index(), transfer: id });
+        let asked = connection.call(&ProgramBinary { program: self.id(home), device: device.index(), transfer: id });
         match asked {
             Ok(length) if length == size as u64 => {}
             // It has become another one since it was asked how long it is.
@@ -304,19 +362,9 @@ impl Program {
     }
 }
 
-/// The names that messages have for devices.
-fn indices(devices: &[Arc<Device>]) -> Vec<u32> {
-    devices.iter().map(|device| device.index()).collect()
-}
-
-impl Sent {
-    /// Makes a program of `text` at the server.
-    fn create(context: &Arc<Context>, text: Arc<[u8]>) -> Result<Self> {
-        let id = ProgramId(context.connection().new_id());
-        let source = ContentHash::of(&text);
-        context.connection().post(&CreateProgramWithSource { program: id, context: context.id(), source })?;
-        Ok(Self { id, text: Some(text) })
-    }
+/// What is said of each device, without an end.
+fn padded(devices: Vec<DeviceBuild>) -> impl Iterator<Item = DeviceBuild> {
+    devices.into_iter().chain(std::iter::repeat_with(DeviceBuild::default))
 }
 
 /// Memory that is handed over when the transfer into it is over.
@@ -378,9 +426,9 @@ impl Connection {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        if self.made.load(Ordering::Acquire) {
+        for home in self.made.among(self.context.homes()) {
             // A lost server has dropped it already.
-            let _ = self.connection().post(&ReleaseProgram { program: self.id() });
+            let _ = home.connection().post(&ReleaseProgram { program: self.id(home) });
         }
         for callback in std::mem::take(&mut *lock(&self.on_release)).into_iter().rev() {
             run_later(callback);

@@ -10,12 +10,15 @@ use ropeway_protocol::messages::{CreateQueue, Finish, Flush, ReleaseQueue};
 use crate::Result;
 use crate::connection::{Connection, LiveQueue};
 use crate::context::Context;
+use crate::home::{Home, new_id};
 use crate::system::Device;
 
 /// A command queue.
 pub struct Queue {
     id: QueueId,
     context: Arc<Context>,
+    /// The number of its device's home.
+    home: usize,
     device: Arc<Device>,
     properties: u64,
     /// Transfers of its commands that are not over.
@@ -48,10 +51,11 @@ impl Queue {
         priority: u32,
         throttle: u32,
     ) -> Result<Arc<Self>> {
-        let id = QueueId(context.connection().new_id());
-        context.connection().post(&CreateQueue {
+        let home = context.home_of(device)?;
+        let id = QueueId(home.name(new_id()));
+        home.connection().post(&CreateQueue {
             queue: id,
-            context: context.id(),
+            context: home.context(),
             device: device.index(),
             properties,
             priority,
@@ -60,11 +64,12 @@ impl Queue {
         let queue = Arc::new(Self {
             id,
             context: Arc::clone(context),
+            home: home.number(),
             device: Arc::clone(device),
             properties,
             open_transfers: Arc::default(),
         });
-        context.connection().add_queue(context.id(), id, queue.is_in_order())?;
+        home.connection().add_queue(home.context(), id, queue.is_in_order())?;
         Ok(queue)
     }
 
@@ -99,11 +104,25 @@ impl Queue {
 
     /// What its connection keeps of it.
     pub(crate) fn live(&self) -> LiveQueue {
-        LiveQueue { context: self.context.id(), queue: self.id, in_order: self.is_in_order() }
+        LiveQueue { context: self.home().context(), queue: self.id, in_order: self.is_in_order() }
+    }
+
+    /// Where its commands run.
+    pub(crate) fn home(&self) -> &Home {
+        &self.context.homes()[self.home]
     }
 
     pub(crate) fn connection(&self) -> &Arc<Connection> {
-        self.context.connection()
+        self.home().connection()
+    }
+
+    /// As [`Connection::wait`], for what may depend on commands of other homes.
+    ///
+    /// # Errors
+    /// [`crate::SERVER_LOST`].
+    pub(crate) fn wait<R>(&self, over: impl FnMut() -> Option<R>) -> Result<R> {
+        self.context.flush_others(self.home());
+        self.connection().wait(over)
     }
 
     pub(crate) fn open_transfers(&self) -> &Arc<AtomicUsize> {
@@ -124,6 +143,7 @@ impl Queue {
     /// # Errors
     /// The first error that a command without an event ended with, [`crate::SERVER_LOST`].
     pub fn finish(&self) -> Result<()> {
+        self.context.flush_others(self.home());
         let waited = self.connection().call(&Finish { queue: self.id })?;
         self.connection().complete(&waited.completions);
         // What was read may still be on its way to the application's memory.

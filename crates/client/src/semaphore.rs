@@ -11,12 +11,16 @@ use ropeway_protocol::messages::{
 use crate::Result;
 use crate::command::{Enqueued, Order};
 use crate::context::Context;
+use crate::home::{Home, new_id};
 use crate::queue::Queue;
+use crate::system::Device;
 
 /// A binary semaphore.
 pub struct Semaphore {
     id: SemaphoreId,
     context: Arc<Context>,
+    /// The number of the home that has it.
+    home: usize,
 }
 
 impl std::fmt::Debug for Semaphore {
@@ -26,14 +30,19 @@ impl std::fmt::Debug for Semaphore {
 }
 
 impl Semaphore {
-    /// Makes one that is not signaled.
+    /// Makes one that is not signaled, for queues of a device.
     ///
     /// # Errors
     /// [`crate::SERVER_LOST`].
-    pub fn new(context: &Arc<Context>) -> Result<Self> {
-        let id = SemaphoreId(context.connection().new_id());
-        context.connection().post(&CreateSemaphore { semaphore: id, context: context.id() })?;
-        Ok(Self { id, context: Arc::clone(context) })
+    pub fn new(context: &Arc<Context>, device: &Device) -> Result<Self> {
+        let home = context.home_of(device)?;
+        let id = SemaphoreId(home.name(new_id()));
+        home.connection().post(&CreateSemaphore { semaphore: id, context: home.context() })?;
+        Ok(Self { id, context: Arc::clone(context), home: home.number() })
+    }
+
+    fn home(&self) -> &Home {
+        &self.context.homes()[self.home]
     }
 
     /// CL_SEMAPHORE_PAYLOAD_KHR: 1 when it is signaled, 0 when it is not. Asks the server.
@@ -41,7 +50,7 @@ impl Semaphore {
     /// # Errors
     /// [`crate::SERVER_LOST`].
     pub fn payload(&self) -> Result<u64> {
-        self.context.connection().call(&SemaphorePayload { semaphore: self.id })
+        self.home().connection().call(&SemaphorePayload { semaphore: self.id })
     }
 }
 
@@ -52,7 +61,7 @@ impl Queue {
     /// [`crate::SERVER_LOST`].
     pub fn enqueue_signal(self: &Arc<Self>, semaphores: &[&Semaphore], order: Order<'_>) -> Result<Enqueued> {
         let semaphores = semaphores.iter().map(|semaphore| semaphore.id).collect();
-        self.enqueue(order, CL_COMMAND_SEMAPHORE_SIGNAL_KHR, |command| SignalSemaphores { command, semaphores })
+        self.enqueue(order, CL_COMMAND_SEMAPHORE_SIGNAL_KHR, &[], |command| SignalSemaphores { command, semaphores })
     }
 
     /// Waits for semaphores (clEnqueueWaitSemaphoresKHR).
@@ -61,13 +70,13 @@ impl Queue {
     /// [`crate::SERVER_LOST`].
     pub fn enqueue_semaphore_wait(self: &Arc<Self>, semaphores: &[&Semaphore], order: Order<'_>) -> Result<Enqueued> {
         let semaphores = semaphores.iter().map(|semaphore| semaphore.id).collect();
-        self.enqueue(order, CL_COMMAND_SEMAPHORE_WAIT_KHR, |command| WaitSemaphores { command, semaphores })
+        self.enqueue(order, CL_COMMAND_SEMAPHORE_WAIT_KHR, &[], |command| WaitSemaphores { command, semaphores })
     }
 }
 
 impl Drop for Semaphore {
     fn drop(&mut self) {
         // A lost server has dropped it already.
-        let _ = self.context.connection().post(&ReleaseSemaphore { semaphore: self.id });
+        let _ = self.home().connection().post(&ReleaseSemaphore { semaphore: self.id });
     }
 }

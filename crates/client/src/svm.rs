@@ -20,7 +20,7 @@ use crate::connection::lock;
 use crate::context::Context;
 use crate::event::{Event, wait_for_all};
 use crate::host::{HostRange, HostSource, HostTarget, Within};
-use crate::memory::Memory;
+use crate::memory::{Description, Kind, Memory};
 use crate::queue::Queue;
 use crate::{Result, region, transfer};
 
@@ -83,7 +83,8 @@ impl Region {
 
     /// Its place as messages name it.
     pub(crate) fn place(&self) -> (MemoryId, u64) {
-        (self.memory().id(), self.offset as u64)
+        let memory = self.memory();
+        (memory.id(memory.context().first_home()), self.offset as u64)
     }
 
     /// The same memory here.
@@ -130,17 +131,19 @@ impl Context {
         map_at: impl Fn(usize, usize) -> Option<Arc<dyn HostRange>>,
     ) -> Result<usize> {
         let failure = CL_MEM_OBJECT_ALLOCATION_FAILURE;
+        let home = self.needs_one_home("shared virtual memory")?;
         let page = rustix::param::page_size();
         let whole = size.checked_next_multiple_of(page).ok_or(failure)?;
         // What lies where it cannot be used is kept until there is something better, so that it is not offered again.
         let mut rejected = Vec::new();
         let mut taken = Vec::new();
         for attempt in 0..ATTEMPTS {
-            let memory = MemoryId(self.connection().new_id());
-            let (context, page) = (self.id(), page as u32);
-            let ask = SvmAlloc { memory, context, flags, size: size as u64, alignment, page, attempt, taken };
-            let answer = self.connection().call(&ask)?;
-            let memory = Memory::of_svm(self, memory, flags, size);
+            let (context, page) = (home.context(), page as u32);
+            let description = Description { flags, size, kind: Kind::Buffer, parent: None, host: None };
+            let (memory, answer) = Memory::made_by(self, home, description, |memory| {
+                let ask = SvmAlloc { memory, context, flags, size: size as u64, alignment, page, attempt, taken };
+                home.connection().call(&ask)
+            })?;
             let address = usize::try_from(answer).unwrap_or(0);
             // The server is not trusted with addresses, either.
             let sound = address != 0 && address.is_multiple_of((alignment.max(page)) as usize);

@@ -253,25 +253,6 @@ impl Drop for Device {
     }
 }
 
-/// All of a context's devices must be of one native platform for now.
-///
-/// # Errors
-/// CL_INVALID_DEVICE, after saying which devices do not go together.
-pub(crate) fn one_home(devices: &[Arc<Device>]) -> Result<&NativePlatform> {
-    let first = &devices.first().ok_or(ropeway_abi::CL_INVALID_VALUE)?.native;
-    for device in devices {
-        if device.native != *first {
-            crate::warning!(
-                "a context cannot yet hold devices of both {} and {}; make one context for each server and platform",
-                first.connection.endpoint(),
-                device.server_address()
-            );
-            return Err(ropeway_abi::CL_INVALID_DEVICE);
-        }
-    }
-    Ok(first)
-}
-
 fn find(properties: &[Property], param: u32) -> Option<std::result::Result<&[u8], Status>> {
     let (_, value) = properties.iter().find(|(p, _)| *p == param)?;
     Some(match value {

@@ -13,10 +13,12 @@ use ropeway_protocol::messages::{
 use ropeway_protocol::types::{BufferRect, Command};
 
 use crate::Result;
-use crate::command::{Enqueued, Order};
-use crate::connection::{Connection, Incoming, Outgoing, Ticket};
+use crate::command::{Enqueued, Order, Ordered};
+use crate::connection::{Incoming, Outgoing, Ticket};
+use crate::home::{Home, new_id};
 use crate::host::{HostSource, HostTarget, gather};
 use crate::memory::Memory;
+use crate::prepare::{Access, Span, Use};
 use crate::queue::Queue;
 
 /// The part of a memory object that is read or written.
@@ -30,56 +32,64 @@ pub enum Part<'a> {
     Image(&'a Memory, ImagePart),
 }
 
-impl Part<'_> {
+impl<'a> Part<'a> {
+    /// What a command that moves these `size` bytes does with the memory object.
+    fn touched(&self, access: Access, size: usize) -> Use<'a> {
+        match *self {
+            Self::Bytes(memory, offset) => Use::bytes(memory, access, offset, size),
+            Self::Rect(memory, rect) => Use::rect(memory, access, rect),
+            Self::Image(memory, part) => Use { memory, access, span: Span::Image(part) },
+        }
+    }
+
     /// Writes bytes that travel with the command.
-    fn post_write(&self, connection: &Connection, command: Command, bytes: &[u8]) -> Result<()> {
+    fn post_write(&self, home: &Home, command: Command, bytes: &[u8]) -> Result<()> {
+        let connection = home.connection();
         match *self {
             Self::Bytes(memory, offset) => {
-                let (buffer, offset) = (memory.id(), offset as u64);
+                let (buffer, offset) = (memory.id(home), offset as u64);
                 connection.post_with_tail(&WriteBuffer { command, buffer, offset }, bytes)
             }
             Self::Rect(memory, rect) => {
-                connection.post_with_tail(&WriteBufferRect { command, buffer: memory.id(), rect }, bytes)
+                connection.post_with_tail(&WriteBufferRect { command, buffer: memory.id(home), rect }, bytes)
             }
             Self::Image(memory, part) => {
-                connection.post_with_tail(&WriteImage { command, image: memory.id(), part }, bytes)
+                connection.post_with_tail(&WriteImage { command, image: memory.id(home), part }, bytes)
             }
         }
     }
 
     /// Writes `size` bytes that follow when they are asked for.
-    fn post_write_transfer(
-        &self,
-        connection: &Connection,
-        command: Command,
-        size: usize,
-        transfer: TransferId,
-    ) -> Result<()> {
+    fn post_write_transfer(&self, home: &Home, command: Command, size: usize, transfer: TransferId) -> Result<()> {
+        let connection = home.connection();
         match *self {
             Self::Bytes(memory, offset) => {
-                let (buffer, offset, size) = (memory.id(), offset as u64, size as u64);
+                let (buffer, offset, size) = (memory.id(home), offset as u64, size as u64);
                 connection.post(&WriteBufferTransfer { command, buffer, offset, size, transfer })
             }
             Self::Rect(memory, rect) => {
-                connection.post(&WriteBufferRectTransfer { command, buffer: memory.id(), rect, transfer })
+                connection.post(&WriteBufferRectTransfer { command, buffer: memory.id(home), rect, transfer })
             }
             Self::Image(memory, part) => {
-                connection.post(&WriteImageTransfer { command, image: memory.id(), part, transfer })
+                connection.post(&WriteImageTransfer { command, image: memory.id(home), part, transfer })
             }
         }
     }
 
     /// Reads `size` bytes.
-    fn post_read(&self, connection: &Connection, command: Command, size: usize, transfer: TransferId) -> Result<()> {
+    fn post_read(&self, home: &Home, command: Command, size: usize, transfer: TransferId) -> Result<()> {
+        let connection = home.connection();
         match *self {
             Self::Bytes(memory, offset) => {
-                let (buffer, offset, size) = (memory.id(), offset as u64, size as u64);
+                let (buffer, offset, size) = (memory.id(home), offset as u64, size as u64);
                 connection.post(&ReadBuffer { command, buffer, offset, size, transfer })
             }
             Self::Rect(memory, rect) => {
-                connection.post(&ReadBufferRect { command, buffer: memory.id(), rect, transfer })
+                connection.post(&ReadBufferRect { command, buffer: memory.id(home), rect, transfer })
             }
-            Self::Image(memory, part) => connection.post(&ReadImage { command, image: memory.id(), part, transfer }),
+            Self::Image(memory, part) => {
+                connection.post(&ReadImage { command, image: memory.id(home), part, transfer })
+            }
         }
     }
 }
@@ -106,19 +116,21 @@ impl Queue {
         }
         let connection = self.connection();
         let size = source.size();
-        let (mut wire, event, _heeded) = self.order(order, command, false);
+        let Ordered { mut wire, event, guard: _guard } =
+            self.order(order, command, false, &[part.touched(Access::Write, size)])?;
         let early = if blocking { connection.early_event(self.live()) } else { None };
         wire.event = wire.event.or(early);
-        let may_change = connection.has_unset_user_events() || connection.incoming_overlaps(&*source);
+        let may_change = connection.has_unset_user_events()
+            || self.context().connections().any(|connection| connection.incoming_overlaps(&*source));
         if size <= MAX_EAGER && !may_change {
-            part.post_write(connection, wire, &gather(&*source, 0, size))?;
+            part.post_write(self.home(), wire, &gather(&*source, 0, size))?;
         } else {
-            let transfer = TransferId(connection.new_id());
+            let transfer = TransferId(new_id());
             let ticket = Ticket::new(None, Some(Arc::clone(self.open_transfers())));
             connection.offer_outgoing(transfer, Outgoing::new(source, Arc::clone(&ticket)));
-            part.post_write_transfer(connection, wire, size, transfer)?;
+            part.post_write_transfer(self.home(), wire, size, transfer)?;
             if blocking {
-                await_end(connection, &ticket)?;
+                self.await_end(&ticket)?;
             }
         }
         if let Some(early) = early {
@@ -147,22 +159,23 @@ impl Queue {
     ) -> Result<Enqueued> {
         let connection = self.connection();
         let size = target.size();
-        let (wire, event, _heeded) = self.order(order, command, true);
-        let transfer = TransferId(connection.new_id());
+        let Ordered { wire, event, guard: _guard } =
+            self.order(order, command, true, &[part.touched(Access::Read, size)])?;
+        let transfer = TransferId(new_id());
         let ticket = Ticket::new(event.clone(), Some(Arc::clone(self.open_transfers())));
         connection.expect_incoming(transfer, Incoming::new(target, Arc::clone(&ticket)));
-        part.post_read(connection, wire, size, transfer)?;
+        part.post_read(self.home(), wire, size, transfer)?;
         if blocking {
-            await_end(connection, &ticket)?;
+            self.await_end(&ticket)?;
         }
         Ok(event)
     }
-}
 
-/// Waits for the end of a transfer; its command's error is the error.
-fn await_end(connection: &Connection, ticket: &Ticket) -> Result<()> {
-    match connection.wait(|| ticket.ended())? {
-        0 => Ok(()),
-        status => Err(status),
+    /// Waits for the end of a transfer; its command's error is the error.
+    fn await_end(&self, ticket: &Ticket) -> Result<()> {
+        match self.wait(|| ticket.ended())? {
+            0 => Ok(()),
+            status => Err(status),
+        }
     }
 }

@@ -12,6 +12,7 @@ use ropeway_protocol::types::{Command, EventList};
 
 use super::{Connection, lock};
 use crate::Result;
+use crate::home::new_id;
 
 /// More such writes than this on out-of-order queues are waited for.
 const MOST: usize = 64;
@@ -82,7 +83,7 @@ impl Connection {
         };
         let Some(only) = only.filter(|only| only.in_order) else { return Ok(()) };
         // A marker stands for all writes before it.
-        let event = EventId(self.new_id());
+        let event = EventId(new_id());
         let command = Command { queue: only.queue, event: Some(event), waits: EventList::default() };
         self.post(&Marker { command })?;
         self.note_early(only, event)
@@ -96,7 +97,7 @@ impl Connection {
     /// The event to give to a blocking write so that commands elsewhere can wait for it; `None` where none can overtake it.
     pub(crate) fn early_event(&self, on: LiveQueue) -> Option<EventId> {
         let others = || lock(&self.queues).iter().any(|other| other.context == on.context && other.queue != on.queue);
-        (!on.in_order || others()).then(|| EventId(self.new_id()))
+        (!on.in_order || others()).then(|| EventId(new_id()))
     }
 
     /// The call of the write with this event is about to return.

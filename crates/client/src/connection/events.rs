@@ -36,6 +36,11 @@ impl Connection {
         }
     }
 
+    /// The event of this name, while the program holds it.
+    pub(crate) fn event(&self, event: EventId) -> Option<Arc<Event>> {
+        lock(&self.events.live).get(&event).and_then(Weak::upgrade)
+    }
+
     /// No longer wants to hear of it.
     pub(crate) fn remove_event(&self, event: EventId) {
         lock(&self.events.live).remove(&event);
@@ -43,8 +48,7 @@ impl Connection {
 
     /// A command was submitted, or runs.
     pub(crate) fn progress(&self, event: EventId, status: Status) {
-        let event = lock(&self.events.live).get(&event).and_then(Weak::upgrade);
-        if let Some(event) = event {
+        if let Some(event) = self.event(event) {
             event.progressed(status);
         }
     }
@@ -52,9 +56,7 @@ impl Connection {
     /// Takes in the ends of commands.
     pub(crate) fn complete(&self, completions: &Completions) {
         for done in &completions.done {
-            // The lock is not held over what follows from an event's end.
-            let event = lock(&self.events.live).get(&done.event).and_then(Weak::upgrade);
-            match event {
+            match self.event(done.event) {
                 Some(event) => event.server_says(done.status, done.times),
                 None => self.early_ended(done.event),
             }

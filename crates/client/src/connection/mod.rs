@@ -17,7 +17,7 @@ mod transfers;
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -55,7 +55,6 @@ pub struct Connection {
     early_count: AtomicUsize,
     contexts: Mutex<HashMap<ContextId, ContextListener, FxBuildHasher>>,
     next_call: AtomicU32,
-    next_id: AtomicU64,
     /// User events whose status is not set: while there are any, memory must not be read ahead of a command's turn.
     unset_user_events: AtomicUsize,
     /// Threads that wait for the server: they read and send what is to be read and sent.
@@ -146,11 +145,6 @@ impl Connection {
             self.drain();
         }
         self.is_lost()
-    }
-
-    /// A number that was never used in this session, for a new object.
-    pub(crate) fn new_id(&self) -> u64 {
-        self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Sends a message without an answer, in the next batch.
@@ -306,17 +300,9 @@ impl Connection {
         }
     }
 
-    /// Sends all that is pending and waits for what happens in this process, not at the server.
-    ///
-    /// # Errors
-    /// [`SERVER_LOST`].
-    pub(crate) fn wait_here(&self, mut over: impl FnMut() -> bool) -> Result<()> {
-        if over() {
-            return Ok(());
-        }
-        self.flush()?;
-        self.inbox.sleep_until(&mut || over() || self.is_lost());
-        if self.is_lost() { Err(SERVER_LOST) } else { Ok(()) }
+    /// Sleeps until something that happens in this process, which is looked at again at every [`Connection::wake_waiters`].
+    pub(crate) fn sleep_until(&self, mut over: impl FnMut() -> bool) {
+        self.inbox.sleep_until(&mut over);
     }
 
     /// Takes in what has arrived, without waiting.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 use std::time::{Duration, Instant};
 
 use ropeway_protocol::handshake::{
@@ -88,7 +88,6 @@ impl Connection {
             early_count: AtomicUsize::new(0),
             contexts: Default::default(),
             next_call: AtomicU32::new(1),
-            next_id: AtomicU64::new(1),
             unset_user_events: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
             looks: AtomicU32::new(0),

@@ -1,7 +1,6 @@
 //! Builds, compilations and links: what is asked of the server, and what came of it.
 
 use std::collections::HashMap;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ropeway_abi::{
@@ -9,23 +8,25 @@ use ropeway_abi::{
     CL_PROGRAM_BINARY_TYPE_COMPILED_OBJECT, CL_PROGRAM_BINARY_TYPE_LIBRARY, CL_PROGRAM_BINARY_TYPE_NONE,
 };
 use ropeway_protocol::content::ContentHash;
+use ropeway_protocol::ids::ProgramId;
 use ropeway_protocol::messages::{BuildProgram, CompileProgram, LinkProgram, ReleaseProgram};
 use ropeway_protocol::types::{BuildReply, Built, DeviceBuild, KernelInfo, WorkGroupInfo};
 
-use super::{Origin, Program, Sent, State, indices};
+use super::{Origin, Program, Sent, State};
 use crate::connection::lock;
 use crate::context::Context;
+use crate::home::{Home, in_each};
 use crate::includes;
 use crate::system::Device;
-use crate::{Result, Status};
+use crate::{Result, SERVER_LOST, Status};
 
 /// What came of a program's builds.
 #[derive(Debug)]
 pub struct Build {
     devices: Vec<Arc<Device>>,
     built: Built,
-    /// Lengths of the binaries, as far as they were asked for, by the devices' indices.
-    binary_sizes: Mutex<HashMap<u32, usize>>,
+    /// Lengths of the binaries, as far as they were asked for, by the devices' places.
+    binary_sizes: Mutex<HashMap<usize, usize>>,
 }
 
 /// How a program is translated.
@@ -56,8 +57,7 @@ pub struct Pending {
 impl Program {
     /// A program to be made of others by [`Step::Link`].
     pub fn to_link(context: &Arc<Context>, devices: &[Arc<Device>]) -> Arc<Self> {
-        let id = ropeway_protocol::ids::ProgramId(context.connection().new_id());
-        Self::new(Sent { id, text: None }, context, devices.to_vec(), Origin::Programs)
+        Self::new(context, devices.to_vec(), Origin::Programs)
     }
 
     /// CL_PROGRAM_BUILD_OPTIONS of the last build.
@@ -128,8 +128,11 @@ impl Program {
     fn send_text(&self, text: &Arc<[u8]>) -> Result<Sent> {
         let mut sent = lock(&self.sent);
         if sent.text.as_ref() != Some(text) {
-            let before = std::mem::replace(&mut *sent, Sent::create(&self.context, Arc::clone(text))?);
-            self.connection().post(&ReleaseProgram { program: before.id })?;
+            let before = std::mem::replace(&mut *sent, self.create(Arc::clone(text))?);
+            for home in self.made.among(self.context.homes()) {
+                // A lost server has dropped it already.
+                let _ = home.connection().post(&ReleaseProgram { program: ProgramId(home.name(before.name)) });
+            }
         }
         Ok(sent.clone())
     }
@@ -153,50 +156,62 @@ impl Pending {
             Some(text) => program.send_text(text)?,
             None => lock(&program.sent).clone(),
         };
+        let homes = program.homes_of(&self.devices);
+        let answers = in_each(homes.iter().map(|(home, _)| *home).collect::<Vec<_>>(), |home| {
+            let places = homes.iter().find(|(one, _)| one.number() == home.number()).map(|(_, places)| &places[..]);
+            self.run_in(home, places.unwrap_or_default(), &sent)
+        });
+        let (mut builds, mut statuses) = (Vec::new(), Vec::new());
+        for ((home, places), answer) in homes.iter().zip(answers) {
+            let lost = || answer == Err(SERVER_LOST) && homes.len() > 1 && self.named == 0;
+            let built = if lost() { lost_build(home, places.len()) } else { answer? };
+            statuses.extend((!home.is_lost()).then_some(built.status));
+            builds.push(Build::new(places.iter().map(|&at| Arc::clone(&self.devices[at])).collect(), built));
+        }
+        let status = statuses.iter().copied().find(|status| *status != 0);
+        self.end(Build::merged(builds).ok_or(SERVER_LOST)?);
+        if statuses.is_empty() { Err(SERVER_LOST) } else { Ok(status.unwrap_or(0)) }
+    }
+
+    /// Has it done in one home, for those devices of it that are at these places.
+    fn run_in(&self, home: &Home, places: &[usize], sent: &Sent) -> Result<Built> {
         let text = sent.text.as_deref().unwrap_or_default();
         for _ in 0..2 {
-            match self.ask(&sent)? {
-                BuildReply::Built(built) => {
-                    let status = built.status;
-                    self.end(built);
-                    return Ok(status);
-                }
+            match self.ask(home, places, sent)? {
+                BuildReply::Built(built) => return Ok(built),
                 BuildReply::NeedContent(hashes) => {
                     for hash in hashes {
                         if hash == ContentHash::of(text) {
-                            program.connection().put_content(hash, text)?;
+                            home.connection().put_content(hash, text)?;
                         }
                     }
                 }
             }
         }
-        crate::error!(
-            "the server {} lost a program source while it was sent; try again",
-            program.connection().endpoint()
-        );
+        crate::error!("the server {} lost a program source while it was sent; try again", home.connection().endpoint());
         Err(CL_OUT_OF_RESOURCES)
     }
 
-    fn ask(&self, sent: &Sent) -> Result<BuildReply> {
-        let (connection, program) = (self.program.connection(), sent.id);
-        let (devices, named, options) = (indices(&self.devices), self.named as u32, self.options.as_str());
+    fn ask(&self, home: &Home, places: &[usize], sent: &Sent) -> Result<BuildReply> {
+        let (connection, program) = (home.connection(), ProgramId(home.name(sent.name)));
+        let devices = places.iter().map(|&at| self.devices[at].index()).collect();
+        let named = places.iter().filter(|&&at| at < self.named).count() as u32;
+        let options = self.options.as_str();
         match &self.step {
             Step::Build => connection.call(&BuildProgram { program, devices, named, options }),
             Step::Compile(_) => connection.call(&CompileProgram { program, devices, named, options }),
             Step::Link(inputs) => {
-                let inputs = inputs.iter().map(|input| input.id()).collect();
+                let inputs = inputs.iter().map(|input| input.id(home)).collect();
                 // From here on the server has a program of this name.
-                self.program.made.store(true, Ordering::Release);
-                let context = self.program.context.id();
-                connection.call(&LinkProgram { program, context, devices, named, inputs, options })
+                self.program.made.ensure(home, || Ok(()))?;
+                connection.call(&LinkProgram { program, context: home.context(), devices, named, inputs, options })
             }
         }
     }
 
     /// Takes note of what came of it.
-    fn end(&mut self, built: Built) {
+    fn end(&mut self, new: Build) {
         self.ended = true;
-        let new = Build::new(self.devices.clone(), built);
         let mut state = lock(&self.program.state);
         let new = match &state.build {
             Some(before) => new.beside(before),
@@ -213,19 +228,36 @@ impl Drop for Pending {
     /// What was never carried out, or failed altogether, has failed on every device.
     fn drop(&mut self) {
         if !self.ended {
-            let failed = DeviceBuild {
-                status: CL_BUILD_ERROR,
-                binary_type: CL_PROGRAM_BINARY_TYPE_NONE,
-                ..DeviceBuild::default()
-            };
-            self.end(Built { devices: vec![failed; self.devices.len()], ..Built::default() });
+            let failed = failed_build(self.devices.len(), "");
+            self.end(Build::new(self.devices.clone(), failed));
         }
     }
+}
+
+/// What is said of so many devices for which nothing was built.
+fn failed_build(devices: usize, log: &str) -> Built {
+    let failed = DeviceBuild {
+        status: CL_BUILD_ERROR,
+        binary_type: CL_PROGRAM_BINARY_TYPE_NONE,
+        log: log.to_owned(),
+        ..DeviceBuild::default()
+    };
+    Built { devices: vec![failed; devices], ..Built::default() }
+}
+
+/// The same for a home whose server is lost: the others' devices have a program all the same.
+fn lost_build(home: &Home, devices: usize) -> Built {
+    failed_build(devices, &format!("the server {} is lost\n", home.connection().endpoint()))
 }
 
 impl Build {
     pub(super) fn new(devices: Vec<Arc<Device>>, built: Built) -> Self {
         Self { devices, built, binary_sizes: Mutex::default() }
+    }
+
+    /// What came of builds for different devices; the kernels come in the order of the first.
+    pub(super) fn merged(builds: Vec<Self>) -> Option<Self> {
+        builds.into_iter().rev().reduce(|later, one| one.beside(&later))
     }
 
     /// The devices it was for.
@@ -243,12 +275,13 @@ impl Build {
     }
 
     /// The length of the binary for a device, which `ask` finds out where it is not known.
-    pub(super) fn binary_size(&self, device: &Device, ask: impl FnOnce() -> Result<usize>) -> Result<usize> {
-        if let Some(size) = lock(&self.binary_sizes).get(&device.index()) {
+    pub(super) fn binary_size(&self, device: &Arc<Device>, ask: impl FnOnce() -> Result<usize>) -> Result<usize> {
+        let place = self.position(device).unwrap_or_default();
+        if let Some(size) = lock(&self.binary_sizes).get(&place) {
             return Ok(*size);
         }
         let size = ask()?;
-        lock(&self.binary_sizes).insert(device.index(), size);
+        lock(&self.binary_sizes).insert(place, size);
         Ok(size)
     }
 

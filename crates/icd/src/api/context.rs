@@ -73,9 +73,9 @@ pub unsafe extern "C" fn clCreateContextFromType(
             let default = || registry::platforms().into_iter().next();
             let platform = properties.platform.clone().or_else(default).ok_or(CL_INVALID_PLATFORM)?;
             let mut found = device::of_type(&platform, device_type)?;
-            // The call may give a subset of the devices: those that can be in one context today.
-            if let Some(home) = found.first().map(|device| device.client.native_platform().clone()) {
-                found.retain(|device| *device.client.native_platform() == home);
+            // The call may give a subset of the devices: without those of lost servers, if there are others.
+            if found.iter().any(|device| device.client.is_available()) {
+                found.retain(|device| device.client.is_available());
             }
             create(found, properties.list, listener)
         })

@@ -105,7 +105,7 @@ pub unsafe extern "C" fn clCreateSemaphoreWithPropertiesKHR(
                 return Err(CL_INVALID_VALUE);
             }
             let device = properties.device(&context)?;
-            let client = semaphore::Semaphore::new(&context.client)?;
+            let client = semaphore::Semaphore::new(&context.client, &device.client)?;
             let semaphore = Semaphore { client, context: context.clone(), device, properties: properties.list };
             Ok(Handle::new(&context, semaphore)?.give())
         })
