@@ -40,6 +40,9 @@ pub enum Command {
         /// The folder; made when missing
         folder: PathBuf,
     },
+    /// Start a server for the program that starts this (`local:`)
+    #[command(hide = true)]
+    Local(LocalArgs),
     /// Serve one session (started by `ropeway serve`)
     #[command(hide = true)]
     Worker(WorkerArgs),
@@ -94,8 +97,15 @@ pub struct WorkerArgs {
 }
 
 #[derive(Args, Debug)]
+pub struct LocalArgs {
+    /// Be the server, with its socket in this folder
+    #[arg(long, value_name = "DIR")]
+    pub serve: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
 pub struct RunArgs {
-    /// Server to use: tcp://host[:port], unix:/path or host[:port]; may be given several times [default: as configured]
+    /// Server to use: tcp://host[:port], unix:/path, host[:port] or local:; may be given several times [default: as configured]
     #[arg(long = "server", value_name = "URL", value_parser = parse_servers)]
     pub servers: Vec<Servers>,
 

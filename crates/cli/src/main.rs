@@ -6,6 +6,7 @@ mod devices;
 mod doctor;
 mod generate;
 mod info;
+mod local;
 mod log;
 mod places;
 mod probe;
@@ -47,6 +48,7 @@ impl fmt::Display for Failure {
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Serve(args) => serve::serve(args),
+        Command::Local(args) => local::local(args),
         Command::Worker(args) => return finish(serve::worker(args)),
         Command::Completions { shell } => generate::completions(shell),
         Command::Man { folder } => generate::man(&folder),

@@ -7,6 +7,7 @@ use std::io::{self, ErrorKind, IoSlice};
 use std::net::ToSocketAddrs;
 use std::time::{Duration, Instant};
 
+use ropeway_client::local::LocalServer;
 use ropeway_protocol::handshake::{
     HandshakeError, Hello, Opening, PREAMBLE_LEN, Preamble, Purpose, Welcome, decode_welcome, encode_opening, features,
 };
@@ -53,6 +54,7 @@ impl ProbeError {
                     "start `ropeway serve` there; if it runs, see where it listens and whether port {port} is the right one"
                 )
             }
+            (Self::Connect(_), Endpoint::Local) => "`ropeway local` says why it cannot start".into(),
             (Self::Connect(_), _) => "check that the machine is up and that no firewall is between".into(),
             (Self::Handshake(HandshakeError::NotRopeway), _) => "check the port: another program listens there".into(),
             (Self::Handshake(HandshakeError::Version { .. }), _) => "install the same release on both machines".into(),
@@ -103,6 +105,8 @@ pub struct Probe {
     /// What the server said of itself.
     pub welcome: Welcome,
     calls: u32,
+    /// The server behind `local:`, which lives as long.
+    _local: Option<LocalServer>,
 }
 
 impl Probe {
@@ -111,10 +115,13 @@ impl Probe {
         if let Endpoint::Tcp { host, port } = endpoint {
             (host.as_str(), *port).to_socket_addrs().map_err(ProbeError::Resolve)?;
         }
+        let own = || std::env::current_exe().and_then(|own| LocalServer::start(Some(&own)));
+        let local = (*endpoint == Endpoint::Local).then(own).transpose().map_err(ProbeError::Connect)?;
+        let endpoint = local.as_ref().map_or(endpoint, LocalServer::endpoint);
         let link = Link::connect(endpoint, timeout).map_err(ProbeError::Connect)?;
         set_socket_timeout(&link, Timeout::Send, Some(ANSWER)).map_err(|e| ProbeError::Link(e.into()))?;
         let welcome = greet(&link)?;
-        Ok(Self { link, welcome, calls: 0 })
+        Ok(Self { link, welcome, calls: 0, _local: local })
     }
 
     /// Measures the link.

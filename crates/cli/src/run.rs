@@ -30,6 +30,9 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     let (program, rest) = args.program.split_first().ok_or_else(|| Failure::new("no program is given"))?;
     let mut command = Command::new(program);
     command.args(rest);
+    if let Some(native) = std::env::var_os("OCL_ICD_VENDORS") {
+        command.env(vendors::NATIVE_VENDORS, native);
+    }
     // Both loaders read this; older Khronos loaders put a file's name right behind it, so it has to end with a slash.
     // ocl-icd prefers the other name where both are set.
     command.env("OCL_ICD_VENDORS", vendors.join("")).env_remove("OPENCL_VENDOR_PATH");

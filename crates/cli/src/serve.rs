@@ -21,6 +21,7 @@ pub fn serve(args: ServeArgs) -> Result<(), Failure> {
         plaintext_network: args.plaintext_network,
         warm: args.warm.into(),
         max_sessions: args.max_sessions as usize,
+        ends_with_input: false,
         worker: WorkerCommand { program, args: worker },
     };
     Ok(ropeway_daemon::serve(&options)?)
@@ -59,7 +60,13 @@ pub fn worker(args: WorkerArgs) -> Result<ExitCode, Failure> {
     Ok(ropeway_daemon::worker::run(options, !args.no_sandbox)?.into())
 }
 
-fn start_log() -> Result<(), Failure> {
+/// The command line of a worker that nothing was said about.
+pub fn default_worker() -> Vec<OsString> {
+    vec!["worker".into()]
+}
+
+/// Logs from now on.
+pub fn start_log() -> Result<(), Failure> {
     log::start().map_err(|error| Failure::new(format!("cannot write a log: {error}")))
 }
 

@@ -10,6 +10,17 @@ use std::path::{Path, PathBuf};
 
 use crate::places::{ICD_FILE, VENDORS, icd_files, is_ours};
 
+/// What `OCL_ICD_VENDORS` was before `ropeway run` put its folder there, for the server behind `local:`.
+pub const NATIVE_VENDORS: &str = "ROPEWAY_NATIVE_VENDORS";
+
+/// Whether a folder, or an .icd file, names other drivers than Ropeway.
+pub fn has_others(place: &Path) -> bool {
+    if place.extension().is_some_and(|extension| extension == "icd") {
+        return fs::read_to_string(place).is_ok_and(|text| !is_ours(text.lines().next().unwrap_or_default().trim()));
+    }
+    icd_files(place).is_ok_and(|files| files.iter().any(|(_, library)| !is_ours(library)))
+}
+
 /// Makes the folder for the client library `library`; with `only`, the machine's own .icd files stay out.
 ///
 /// Programs that start at the same time may share it, so it is never without Ropeway's file.

@@ -8,6 +8,7 @@
 //! | [`config`] | which servers, how presented |
 //! | [`connection`] | one link to one server: batches out, replies in, who reads when |
 //! | [`servers`], [`watch`] | all servers, how they come and go |
+//! | [`local`] | the one that is started on this machine |
 //! | [`system`] | their platforms and devices |
 //! | `home` | what a context is made of where it has devices of several servers or platforms |
 //! | [`context`], [`queue`], [`memory`], [`program`], [`kernel`], [`event`] | the objects |
@@ -27,6 +28,7 @@ pub mod host;
 pub mod image;
 mod includes;
 pub mod kernel;
+pub mod local;
 pub mod log;
 pub mod mapping;
 pub mod memory;

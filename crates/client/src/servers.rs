@@ -10,6 +10,7 @@ use ropeway_transport::Endpoint;
 
 use crate::config::{Config, Presentation};
 use crate::connection::{Connection, OpenError, lock, run_later};
+use crate::local::{self, LocalServer};
 use crate::system::{NativePlatform, Platform};
 use crate::watch::Watch;
 
@@ -34,6 +35,14 @@ struct Lists {
 #[derive(Debug)]
 pub struct Server {
     connection: Arc<Connection>,
+    /// The server itself, where this program has started it.
+    local: Mutex<Option<LocalServer>>,
+}
+
+/// A session that has just begun.
+struct Opened {
+    connection: Arc<Connection>,
+    local: Option<LocalServer>,
 }
 
 /// What there is to be said of a server.
@@ -73,6 +82,11 @@ impl Server {
         }
     }
 
+    fn close(&self) {
+        self.connection.close();
+        *lock(&self.local) = None;
+    }
+
     fn is_at(&self, address: &Endpoint) -> bool {
         self.connection.configured() == address
     }
@@ -82,9 +96,9 @@ impl System {
     /// Connects to all servers at once; waits at most `config.connect_timeout` for the slowest. Says on standard error which
     /// could not be reached, and why.
     pub fn connect(config: &Config) -> Arc<Self> {
-        let connections: Vec<Arc<Connection>> = std::thread::scope(|scope| {
+        let opened: Vec<Opened> = std::thread::scope(|scope| {
             let open = |address| match open(address, config.connect_timeout) {
-                Ok(connection) => Some(connection),
+                Ok(opened) => Some(opened),
                 Err(error) => {
                     say_unreachable(address, &error);
                     None
@@ -109,8 +123,8 @@ impl System {
         if config.presentation == Presentation::Always {
             lock(&system.lists).platforms.push(Platform::new(None));
         }
-        for connection in connections {
-            system.take_in(connection);
+        for opened in opened {
+            system.take_in(opened);
         }
         system
     }
@@ -138,8 +152,9 @@ impl System {
         if let Some(server) = self.connected(address) {
             return Ok((server, false));
         }
-        let connection = open(address, self.connect_timeout)?;
-        let server = self.take_in(Arc::clone(&connection));
+        let opened = open(address, self.connect_timeout)?;
+        let connection = Arc::clone(&opened.connection);
+        let server = self.take_in(opened);
         Ok((Arc::clone(&server), Arc::ptr_eq(server.connection(), &connection)))
     }
 
@@ -149,12 +164,13 @@ impl System {
 
     /// Ends the session with a server: its devices are no longer listed, and what waits for it ends with an error.
     pub fn disconnect(&self, server: &Server) {
-        server.connection.close();
+        server.close();
     }
 
     /// Adds what a new connection brings; gives the server that is there, where another thread was faster.
-    fn take_in(&self, connection: Arc<Connection>) -> Arc<Server> {
-        let server = Arc::new(Server { connection });
+    fn take_in(&self, opened: Opened) -> Arc<Server> {
+        let Opened { connection, local } = opened;
+        let server = Arc::new(Server { connection, local: Mutex::new(local) });
         let connection = &server.connection;
         {
             let mut lists = lock(&self.lists);
@@ -167,7 +183,7 @@ impl System {
             }
             for other in lists.servers.iter().filter(same) {
                 // The new one stands for it: nothing lists the lost devices any more.
-                other.connection.close();
+                other.close();
             }
             for native in NativePlatform::all_of(connection) {
                 let platform = match self.presentation {
@@ -213,12 +229,22 @@ impl System {
     }
 }
 
-fn open(address: &Endpoint, timeout: Duration) -> Result<Arc<Connection>, OpenError> {
-    Connection::open(address, timeout)
+fn open(address: &Endpoint, timeout: Duration) -> Result<Opened, OpenError> {
+    if *address != Endpoint::Local {
+        return Ok(Opened { connection: Connection::open(address, timeout)?, local: None });
+    }
+    let local = LocalServer::start(None)?;
+    let connection = Connection::open_as(local.endpoint(), Some(address), timeout.max(local::PATIENCE))?;
+    Ok(Opened { connection, local: Some(local) })
 }
 
 fn say_unreachable(address: &Endpoint, error: &OpenError) {
-    crate::warning!(
-        "cannot use the server {address}: {error}; check that `ropeway serve` runs there and that its address is right (`ropeway doctor` tells more)"
-    );
+    match address {
+        Endpoint::Local => {
+            crate::warning!("cannot use a server of this machine ({address}): {error}; ROPEWAY_LOG=info shows its log");
+        }
+        _ => crate::warning!(
+            "cannot use the server {address}: {error}; check that `ropeway serve` runs there and that its address is right (`ropeway doctor` tells more)"
+        ),
+    }
 }

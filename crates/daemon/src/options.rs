@@ -14,10 +14,12 @@ pub struct ServeOptions {
     pub listen: Vec<Endpoint>,
     /// Listen on addresses that other machines can reach, without encryption and without asking who connects.
     pub plaintext_network: bool,
-    /// Worker processes to keep ready for the next clients.
+    /// Worker processes to keep ready for the next clients; with none, one is started for each client that comes.
     pub warm: usize,
     /// Most sessions at one time.
     pub max_sessions: usize,
+    /// End with the end of standard input, too: with the program that has its other end.
+    pub ends_with_input: bool,
     /// The program and first arguments that start a worker.
     pub worker: WorkerCommand,
 }
@@ -34,7 +36,14 @@ pub struct WorkerCommand {
 impl ServeOptions {
     /// The defaults, with workers started by `worker`.
     pub fn new(worker: WorkerCommand) -> Self {
-        Self { listen: Vec::new(), plaintext_network: false, warm: 4, max_sessions: 256, worker }
+        Self {
+            listen: Vec::new(),
+            plaintext_network: false,
+            warm: 4,
+            max_sessions: 256,
+            ends_with_input: false,
+            worker,
+        }
     }
 }
 

@@ -65,7 +65,6 @@ pub(crate) struct Client {
 impl Pool {
     /// A pool that keeps `warm` workers ready; none is started yet.
     pub(crate) fn new(command: WorkerCommand, warm: usize, now: Instant) -> Self {
-        let warm = warm.max(1);
         let workers = BTreeMap::new();
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self {

@@ -39,7 +39,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// # Errors
 /// A [`ServeError`] when it cannot begin, or cannot go on.
 pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
-    let stop = StopSignal::catch().map_err(|error| ServeError::System("catch the signals that end it", error))?;
+    let stop = StopSignal::catch(options.ends_with_input)
+        .map_err(|error| ServeError::System("catch the signals that end it", error))?;
     raise_file_limit();
     let listeners = listen::open(options)?;
     let now = Instant::now();

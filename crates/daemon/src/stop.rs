@@ -1,6 +1,6 @@
 //! The signals that end a server.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
@@ -13,10 +13,18 @@ pub(crate) struct StopSignal {
 }
 
 impl StopSignal {
-    /// Catches SIGTERM and SIGINT from now on.
-    pub(crate) fn catch() -> io::Result<Self> {
+    /// Catches SIGTERM and SIGINT from now on, and the end of standard input where that counts.
+    pub(crate) fn catch(ends_with_input: bool) -> io::Result<Self> {
         let (reader, writer) = UnixStream::pair()?;
         reader.set_nonblocking(true)?;
+        if ends_with_input {
+            let mut writer = writer.try_clone()?;
+            std::thread::Builder::new().name("input".into()).spawn(move || {
+                // Nothing is said there; an error is an end as well.
+                let _ = io::copy(&mut io::stdin(), &mut io::sink());
+                let _ = writer.write_all(&[0]);
+            })?;
+        }
         pipe::register(SIGTERM, writer.try_clone()?)?;
         pipe::register(SIGINT, writer)?;
         Ok(Self { reader })
