@@ -13,6 +13,7 @@
 //! | `home` | what a context is made of where it has devices of several servers or platforms |
 //! | [`context`], [`queue`], [`memory`], [`program`], [`kernel`], [`event`] | the objects |
 //! | [`command`], [`transfer`], [`mapping`] | what is enqueued |
+//! | [`residency`] | which homes of a context hold what, and what must move |
 //! | [`svm`] | shared virtual memory: its addresses and commands |
 #![forbid(unsafe_code)]
 
@@ -38,6 +39,7 @@ mod prepare;
 pub mod program;
 pub mod queue;
 pub mod region;
+pub mod residency;
 pub mod sampler;
 pub mod semaphore;
 pub mod servers;

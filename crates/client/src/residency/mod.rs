@@ -1,0 +1,369 @@
+//! Which homes of a context hold the contents of a memory object, byte range by byte range, and what must move before a command may
+//! use them there.
+//!
+//! Everything here is **pure**: it names homes by number and events by whatever the caller takes for them, sends nothing and waits
+//! for nothing. Who asks carries out the answer. The states are those of MOSI: the home that wrote a range last *owns* it, others may
+//! *share* it, all else is *invalid*; a range that nobody has written is valid nowhere and never moves.
+//!
+//! Commands are planned in the order in which they are enqueued. What the application orders by events is ordered; what it leaves
+//! open may overlap in time, and the answers hold for every such overlap: a kernel, say, is given a whole buffer of which it uses a
+//! part, while another command uses the rest.
+//!
+//! - A copy that is on its way to a home ends with an event of that home, its *arrival*. Whatever uses the range there waits for it,
+//!   also to overwrite it, and the next copy to the same place sets out only after it: nothing old comes behind what is new.
+//! - A copy is taken after the events of all who wrote the range at the place that it is taken from, and after its arrival there.
+//! - A writer takes the other homes' copies away when it is planned, so that one that is taken while the writer runs is known to be
+//!   worth nothing.
+
+mod pieces;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use pieces::{Contents, Piece, Writer, add_new};
+
+/// A home's number in its context.
+pub type Home = usize;
+
+/// More pieces than this that differ from their neighbours are made fewer.
+const MOST_PIECES: usize = 256;
+
+/// A home's commands that have written a range and are not ordered among each other: with more than this, the next one waits.
+const MOST_WRITERS: usize = 4;
+
+/// What a command does with a range.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Use<E> {
+    /// It may read any of it.
+    Read,
+    /// It may read and write any of it.
+    Update(By<E>),
+    /// It writes all of it and reads nothing.
+    Overwrite(By<E>),
+    /// It needs nothing of what it held, nor does anybody after it.
+    Discard(By<E>),
+}
+
+/// A command that writes or discards.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct By<E> {
+    /// Ends when it has done so.
+    pub event: E,
+    /// Names the in-order queue that it is on, where it ends after all that was enqueued there before.
+    pub lane: Option<u64>,
+}
+
+/// Bytes that go from one home to another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transfer<E> {
+    /// Where they come from.
+    pub from: Home,
+    /// Which they are, in order; none touch.
+    pub ranges: Vec<Range<u64>>,
+    /// Events that must have ended before: mostly of the home that they come from, but also earlier arrivals at the one they go to, and
+    /// commands of any that have discarded something there.
+    pub after: Vec<E>,
+    /// Ends when all have arrived.
+    pub arrival: E,
+}
+
+/// What must happen for a command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan<E> {
+    /// The home gets the first contents, which the client has kept until now.
+    pub first_contents: bool,
+    /// What must be moved to the command's home.
+    pub transfers: Vec<Transfer<E>>,
+    /// What the command must wait for, beside what the application says: mostly events of its home.
+    pub waits: Vec<E>,
+}
+
+/// The events that a plan names.
+pub trait Events<E> {
+    /// Makes an event of the home that the plan is for, for an arrival.
+    fn arrival(&mut self) -> E;
+    /// Whether an event is known to have ended well, so that nothing needs to wait for it. It may be true at any time after that, or never.
+    fn is_over(&self, event: &E) -> bool;
+}
+
+/// The only home that held what a command needs is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lost;
+
+/// Where the contents of one memory object are, a buffer with its sub-buffers or an image.
+#[derive(Clone, Debug)]
+pub struct Residency<E> {
+    size: u64,
+    /// The first contents are still with the client, and nowhere else.
+    at_client: bool,
+    /// In order and without gaps, from the first byte to the last.
+    pieces: Vec<Piece<E>>,
+    /// How many writers there were.
+    writes: u64,
+    most_pieces: usize,
+    /// For tests of the tests: every so many invalidations, one is forgotten.
+    #[cfg(test)]
+    forget_every: Option<u32>,
+    #[cfg(test)]
+    invalidations: u32,
+}
+
+impl<E: Clone + PartialEq> Residency<E> {
+    /// An object of `size` bytes, which nobody has written, or whose first contents the client has.
+    pub fn new(size: u64, first_contents: bool) -> Self {
+        Self {
+            size,
+            at_client: first_contents,
+            pieces: vec![Piece::never_written(0..size)],
+            writes: 0,
+            most_pieces: MOST_PIECES,
+            #[cfg(test)]
+            forget_every: None,
+            #[cfg(test)]
+            invalidations: 0,
+        }
+    }
+
+    /// Whether the client still has the first contents.
+    pub fn is_at_client(&self) -> bool {
+        self.at_client
+    }
+
+    /// The first contents are at `home` now.
+    pub fn first_contents_at(&mut self, home: Home) {
+        self.at_client = false;
+        for piece in &mut self.pieces {
+            piece.contents = Contents::Written { owner: home, writers: Vec::new() };
+            piece.place(home).valid = true;
+        }
+    }
+
+    /// Whether `home` has, or is about to have, all of a range that was ever written.
+    pub fn is_valid_at(&self, home: Home, range: Range<u64>) -> bool {
+        !self.at_client && self.within(&range).all(|piece| !piece.must_come_to(home))
+    }
+
+    /// What must happen before a command of `home` does this with `ranges`, and takes it as happening.
+    ///
+    /// # Errors
+    /// [`Lost`]; nothing is changed then.
+    pub fn plan(
+        &mut self,
+        home: Home,
+        usage: &Use<E>,
+        ranges: &[Range<u64>],
+        events: &mut impl Events<E>,
+    ) -> Result<Plan<E>, Lost> {
+        let ranges = self.tidy(ranges);
+        let reads = matches!(usage, Use::Read | Use::Update(_));
+        if reads && ranges.iter().any(|range| self.within(range).any(|piece| piece.contents == Contents::Lost)) {
+            return Err(Lost);
+        }
+        let mut plan = Plan { first_contents: self.at_client, transfers: Vec::new(), waits: Vec::new() };
+        if self.at_client {
+            self.first_contents_at(home);
+        }
+        self.limit_pieces(home, &mut plan, events);
+        for range in &ranges {
+            self.split_at(range.start);
+            self.split_at(range.end);
+        }
+        let indices = self.indices(&ranges);
+        for &at in &indices {
+            self.pieces[at].forget_over(|event| events.is_over(event));
+        }
+        if reads {
+            self.bring(home, &indices, &mut plan, events);
+        }
+        for at in indices {
+            self.use_piece(at, home, usage, &mut plan);
+        }
+        self.writes += 1;
+        self.join_equal();
+        Ok(plan)
+    }
+
+    /// A home is gone. Gives what is lost with it: the ranges that no other home holds. `has_arrived` says whether an arrival is known to have
+    /// ended well; what else was on its way from that home will not come.
+    pub fn lose(&mut self, home: Home, has_arrived: impl Fn(&E) -> bool) -> Vec<Range<u64>> {
+        for piece in &mut self.pieces {
+            piece.lose(home, &has_arrived);
+        }
+        let lost =
+            join(self.pieces.iter().filter(|piece| piece.contents == Contents::Lost).map(|piece| piece.range.clone()));
+        self.join_equal();
+        lost
+    }
+
+    /// What lies within the object, in order, each byte once.
+    fn tidy(&self, ranges: &[Range<u64>]) -> Vec<Range<u64>> {
+        let mut ranges: Vec<_> =
+            ranges.iter().map(|r| r.start..r.end.min(self.size)).filter(|range| !range.is_empty()).collect();
+        ranges.sort_by_key(|range| range.start);
+        join(ranges.into_iter())
+    }
+
+    /// The pieces that have bytes of a range.
+    fn within<'a>(&'a self, range: &Range<u64>) -> impl Iterator<Item = &'a Piece<E>> {
+        let (first, end) = (self.pieces.partition_point(|p| p.range.end <= range.start), range.end);
+        self.pieces[first..].iter().take_while(move |piece| piece.range.start < end)
+    }
+
+    /// The numbers of the pieces that ranges consist of, whose ends are ends of pieces.
+    fn indices(&self, ranges: &[Range<u64>]) -> Vec<usize> {
+        let mut all = Vec::new();
+        for range in ranges {
+            let first = self.pieces.partition_point(|piece| piece.range.end <= range.start);
+            all.extend(first..first + self.within(range).count());
+        }
+        all
+    }
+
+    fn split_at(&mut self, at: u64) {
+        let index = self.pieces.partition_point(|piece| piece.range.end <= at);
+        let Some(piece) = self.pieces.get_mut(index).filter(|piece| piece.range.start < at) else { return };
+        let mut rest = piece.clone();
+        piece.range.end = at;
+        rest.range.start = at;
+        self.pieces.insert(index + 1, rest);
+    }
+
+    /// Plans the transfers of what `home` lacks of these pieces.
+    fn bring(&mut self, home: Home, pieces: &[usize], plan: &mut Plan<E>, events: &mut impl Events<E>) {
+        let missing: Vec<_> = pieces.iter().copied().filter(|&at| self.pieces[at].must_come_to(home)).collect();
+        let mut transfers: BTreeMap<Home, Transfer<E>> = BTreeMap::new();
+        let from_one = self.one_source(&missing);
+        for at in missing {
+            let piece = &mut self.pieces[at];
+            // A piece that was written and is not lost is held by someone.
+            let Some(from) = from_one.or_else(|| piece.source()) else { continue };
+            let transfer = transfers.entry(from).or_insert_with(|| Transfer {
+                from,
+                ranges: Vec::new(),
+                after: Vec::new(),
+                arrival: events.arrival(),
+            });
+            transfer.ranges.push(piece.range.clone());
+            piece.copy(from, home, transfer);
+        }
+        for (_, mut transfer) in transfers {
+            transfer.ranges = join(transfer.ranges.drain(..));
+            plan.transfers.push(transfer);
+        }
+    }
+
+    /// The home that can give all of several pieces, soonest.
+    fn one_source(&self, pieces: &[usize]) -> Option<Home> {
+        let (first, others) = pieces.split_first()?;
+        let first = &self.pieces[*first];
+        let cost = |home: Home| {
+            let one = first.cost(home)?;
+            others.iter().try_fold(one, |most, at| Some(most.max(self.pieces[*at].cost(home)?)))
+        };
+        first.homes().filter_map(|home| Some((cost(home)?, home))).min().map(|(_, home)| home)
+    }
+
+    /// What becomes of a piece by its use at `home`.
+    fn use_piece(&mut self, at: usize, home: Home, usage: &Use<E>, plan: &mut Plan<E>) {
+        let number = self.writes;
+        let piece = &mut self.pieces[at];
+        for arrival in piece.arrivals_at(home) {
+            add_new(&mut plan.waits, arrival);
+        }
+        let (by, updates) = match usage {
+            Use::Read => return,
+            Use::Update(by) => (by, true),
+            Use::Overwrite(by) => (by, false),
+            Use::Discard(by) => {
+                piece.settle(None, false);
+                self.invalidate(at, None);
+                self.pieces[at].contents = Contents::Discarded(by.event.clone());
+                return;
+            }
+        };
+        piece.settle(Some(home), updates);
+        let mut writers = match &mut piece.contents {
+            // What only may write it need not come after those before it.
+            Contents::Written { owner, writers } if *owner == home && updates => std::mem::take(writers),
+            contents if updates => contents.discarded().into_iter().collect(),
+            _ => Vec::new(),
+        };
+        self.invalidate(at, Some(home));
+        let piece = &mut self.pieces[at];
+        writers.retain(|writer| writer.event != by.event && (by.lane.is_none() || writer.lane != by.lane));
+        if writers.len() >= MOST_WRITERS {
+            for writer in writers.drain(..) {
+                add_new(&mut plan.waits, writer.event);
+            }
+        }
+        writers.push(Writer { event: by.event.clone(), lane: by.lane, number });
+        piece.contents = Contents::Written { owner: home, writers };
+        let place = piece.place(home);
+        (place.valid, place.depth, place.sent, place.settled) = (true, 0, 0, true);
+    }
+
+    /// Takes away all copies of a piece but that of `keeper`.
+    fn invalidate(&mut self, at: usize, keeper: Option<Home>) {
+        for index in 0..self.pieces[at].places.len() {
+            let place = &self.pieces[at].places[index];
+            if !place.valid || Some(place.home) == keeper || self.forgets() {
+                continue;
+            }
+            self.pieces[at].places[index].valid = false;
+        }
+        self.pieces[at].drop_idle_places();
+    }
+
+    #[cfg(not(test))]
+    fn forgets(&self) -> bool {
+        false
+    }
+
+    #[cfg(test)]
+    fn forgets(&mut self) -> bool {
+        self.invalidations += 1;
+        self.forget_every.is_some_and(|every| self.invalidations.is_multiple_of(every))
+    }
+
+    fn join_equal(&mut self) {
+        self.pieces.dedup_by(|later, earlier| {
+            let alike = later.is_like(earlier);
+            if alike {
+                earlier.range.end = later.range.end;
+            }
+            alike
+        });
+    }
+
+    /// Makes pieces fewer where there are too many: first those that the same homes hold, whatever they wait for, become one; then
+    /// everything is brought to `home`, gaps that were never written are taken for written, and other copies are forgotten.
+    fn limit_pieces(&mut self, home: Home, plan: &mut Plan<E>, events: &mut impl Events<E>) {
+        if self.pieces.len() <= self.most_pieces {
+            return;
+        }
+        self.pieces.dedup_by(|later, earlier| earlier.is_held_as(later) && earlier.absorb(later));
+        if self.pieces.len() <= self.most_pieces / 2 {
+            return;
+        }
+        let all: Vec<_> = (0..self.pieces.len()).collect();
+        self.bring(home, &all, plan, events);
+        for piece in &mut self.pieces {
+            piece.keep_only_at(home);
+        }
+        self.pieces.dedup_by(|later, earlier| earlier.is_held_as(later) && earlier.absorb(later));
+    }
+}
+
+/// Ranges in order, those that touch or overlap as one.
+fn join(ranges: impl Iterator<Item = Range<u64>>) -> Vec<Range<u64>> {
+    let mut joined: Vec<Range<u64>> = Vec::new();
+    for range in ranges {
+        match joined.last_mut() {
+            Some(last) if last.end >= range.start => last.end = last.end.max(range.end),
+            _ => joined.push(range),
+        }
+    }
+    joined
+}

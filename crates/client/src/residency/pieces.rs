@@ -1,0 +1,260 @@
+//! A range of bytes that all have the same history, and the places where they are.
+
+use std::ops::Range;
+
+use super::{Home, Transfer};
+
+/// A range of bytes that all have the same history.
+#[derive(Clone, Debug)]
+pub(super) struct Piece<E> {
+    pub(super) range: Range<u64>,
+    pub(super) contents: Contents<E>,
+    /// Homes that hold it, and homes where something is arriving; no two of the same home.
+    pub(super) places: Vec<Place<E>>,
+}
+
+/// What is in a piece.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Contents<E> {
+    /// Nothing that anybody has written.
+    Never,
+    /// Nothing that anybody needs, though before this event what was there may still be read.
+    Discarded(E),
+    /// What a home's commands have written last, one after the other or at the same time.
+    Written { owner: Home, writers: Vec<Writer<E>> },
+    /// What was written is gone with the only home that held it.
+    Lost,
+}
+
+impl<E: Clone> Contents<E> {
+    /// What was discarded may still be read elsewhere: when something else is taken for its contents, that must come there only after
+    /// this.
+    pub(super) fn discarded(&self) -> Option<Writer<E>> {
+        let Self::Discarded(event) = self else { return None };
+        Some(Writer { event: event.clone(), lane: None, number: 0 })
+    }
+}
+
+/// A command that has written a piece.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Writer<E> {
+    pub(super) event: E,
+    pub(super) lane: Option<u64>,
+    /// Of two on the same lane, the one with the larger number ends last.
+    pub(super) number: u64,
+}
+
+/// A piece at one home.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Place<E> {
+    pub(super) home: Home,
+    /// Whether what is there, or arriving there, is what was written last.
+    pub(super) valid: bool,
+    /// What came there from other homes and may still be on its way.
+    pub(super) arrivals: Vec<Arrival<E>>,
+    /// Whether what was written last was written, by way of its copies, after all those.
+    pub(super) settled: bool,
+    /// After how many steps it gets what it has, if every step takes equally long and a home sends one copy at a time.
+    pub(super) depth: u32,
+    /// How many copies were taken from it.
+    pub(super) sent: u32,
+}
+
+/// What came to a place from another home.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Arrival<E> {
+    pub(super) event: E,
+    pub(super) from: Home,
+}
+
+/// Adds what is not there yet.
+pub(super) fn add_new<E: PartialEq>(list: &mut Vec<E>, item: E) {
+    if !list.contains(&item) {
+        list.push(item);
+    }
+}
+
+impl<E: Clone + PartialEq> Piece<E> {
+    pub(super) fn never_written(range: Range<u64>) -> Self {
+        Self { range, contents: Contents::Never, places: Vec::new() }
+    }
+
+    /// Whether a home needs a copy before it can read the piece.
+    pub(super) fn must_come_to(&self, home: Home) -> bool {
+        matches!(self.contents, Contents::Written { .. }) && !self.places.iter().any(|p| p.home == home && p.valid)
+    }
+
+    /// The piece at a home, where there may not have been any of it.
+    pub(super) fn place(&mut self, home: Home) -> &mut Place<E> {
+        let at = self.places.iter().position(|place| place.home == home).unwrap_or_else(|| {
+            self.places.push(Place { home, valid: false, arrivals: Vec::new(), settled: true, depth: 0, sent: 0 });
+            self.places.len() - 1
+        });
+        &mut self.places[at]
+    }
+
+    pub(super) fn arrivals_at(&self, home: Home) -> Vec<E> {
+        let place = self.places.iter().find(|place| place.home == home);
+        place.iter().flat_map(|place| place.arrivals.iter().map(|arrival| arrival.event.clone())).collect()
+    }
+
+    /// The homes that hold it.
+    pub(super) fn homes(&self) -> impl Iterator<Item = Home> {
+        self.places.iter().filter(|place| place.valid).map(|place| place.home)
+    }
+
+    /// What speaks against taking a copy from a home, least first: the step in which that copy would be there, then that another home
+    /// owns it. So copies to many homes spread like a tree. `None` for a home that does not hold it.
+    pub(super) fn cost(&self, home: Home) -> Option<(u32, bool)> {
+        let place = self.places.iter().find(|place| place.home == home && place.valid)?;
+        let owned = matches!(self.contents, Contents::Written { owner, .. } if owner == home);
+        Some((place.depth.saturating_add(place.sent), !owned))
+    }
+
+    /// The home to take a copy from.
+    pub(super) fn source(&self) -> Option<Home> {
+        self.homes().filter_map(|home| Some((self.cost(home)?, home))).min().map(|(_, home)| home)
+    }
+
+    /// Copies the piece from one home to another as part of `transfer`.
+    pub(super) fn copy(&mut self, from: Home, to: Home, transfer: &mut Transfer<E>) {
+        if let Contents::Written { owner, writers } = &self.contents
+            && *owner == from
+        {
+            for writer in writers {
+                add_new(&mut transfer.after, writer.event.clone());
+            }
+        }
+        let here = if self.place(to).settled { Vec::new() } else { self.arrivals_at(to) };
+        for earlier in self.arrivals_at(from).into_iter().chain(here) {
+            add_new(&mut transfer.after, earlier);
+        }
+        let source = self.place(from);
+        source.sent += 1;
+        let depth = source.depth.saturating_add(source.sent);
+        let arrivals = vec![Arrival { event: transfer.arrival.clone(), from }];
+        *self.place(to) = Place { home: to, valid: true, arrivals, settled: false, depth, sent: 0 };
+    }
+
+    /// A home is about to write, or nobody where the contents are given up. What it updates comes from the copy that all others were
+    /// taken from, and that was sent after all that had arrived there.
+    pub(super) fn settle(&mut self, writer: Option<Home>, updates: bool) {
+        for place in &mut self.places {
+            let is_root = place.valid && place.depth == 0;
+            place.settled = Some(place.home) == writer || updates && (place.settled || is_root);
+        }
+    }
+
+    /// Forgets events that nothing needs to wait for any more.
+    pub(super) fn forget_over(&mut self, is_over: impl Fn(&E) -> bool) {
+        for place in &mut self.places {
+            place.arrivals.retain(|arrival| !is_over(&arrival.event));
+        }
+        if let Contents::Written { writers, .. } = &mut self.contents {
+            writers.retain(|writer| !is_over(&writer.event));
+        }
+        if matches!(&self.contents, Contents::Discarded(event) if is_over(event)) {
+            self.contents = Contents::Never;
+        }
+        self.drop_idle_places();
+    }
+
+    /// Forgets homes where nothing is and nothing arrives.
+    pub(super) fn drop_idle_places(&mut self) {
+        self.places.retain(|place| place.valid || !place.arrivals.is_empty());
+    }
+
+    /// A home is gone, and with it what was on its way from there.
+    pub(super) fn lose(&mut self, home: Home, has_arrived: &impl Fn(&E) -> bool) {
+        self.places.retain(|place| place.home != home);
+        // What did not arrive at one home did not come from there to the next, either.
+        let mut doubtful = vec![home];
+        loop {
+            let also = self.places.iter().find(|place| {
+                let waits_in_vain = |a: &Arrival<E>| doubtful.contains(&a.from) && !has_arrived(&a.event);
+                !doubtful.contains(&place.home) && place.arrivals.iter().any(waits_in_vain)
+            });
+            let Some(also) = also else { break };
+            doubtful.push(also.home);
+        }
+        // With no copy that is certain, one that may have arrived is better than none: whoever uses it waits for its arrival.
+        if self.homes().any(|held| !doubtful.contains(&held)) {
+            for place in self.places.iter_mut().filter(|place| doubtful.contains(&place.home)) {
+                place.valid = false;
+                place.arrivals.retain(|arrival| !doubtful.contains(&arrival.from) || has_arrived(&arrival.event));
+            }
+        }
+        self.drop_idle_places();
+        let next = self.source();
+        if let Contents::Written { owner, writers } = &mut self.contents {
+            match next {
+                _ if self.places.iter().any(|place| place.home == *owner && place.valid) => {}
+                Some(next) => {
+                    *owner = next;
+                    writers.clear();
+                }
+                None => self.contents = Contents::Lost,
+            }
+        }
+    }
+
+    /// Whether nothing tells it from its neighbour but the range.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        self.contents == other.contents && self.places == other.places
+    }
+
+    /// Whether the same homes hold it, and the same one owns it, as its neighbour.
+    pub(super) fn is_held_as(&self, other: &Self) -> bool {
+        let same = match (&self.contents, &other.contents) {
+            (Contents::Written { owner, .. }, Contents::Written { owner: other, .. }) => owner == other,
+            (one, other) => one == other,
+        };
+        let holds = |piece: &Self, home| piece.places.iter().any(|place| place.home == home && place.valid);
+        same && self.homes().all(|home| holds(other, home)) && other.homes().all(|home| holds(self, home))
+    }
+
+    /// Takes in the neighbour behind it, which is held by the same homes; true.
+    pub(super) fn absorb(&mut self, later: &Self) -> bool {
+        self.range.end = later.range.end;
+        if let (Contents::Written { writers, .. }, Contents::Written { writers: others, .. }) =
+            (&mut self.contents, &later.contents)
+        {
+            for other in others {
+                match writers.iter_mut().find(|w| w.lane.is_some() && w.lane == other.lane) {
+                    Some(same) if same.number < other.number => *same = other.clone(),
+                    Some(_) => {}
+                    None => add_new(writers, other.clone()),
+                }
+            }
+        }
+        for other in &later.places {
+            let place = self.place(other.home);
+            place.valid |= other.valid;
+            place.settled &= other.settled;
+            place.depth = place.depth.max(other.depth);
+            place.sent = place.sent.max(other.sent);
+            for arrival in &other.arrivals {
+                add_new(&mut place.arrivals, arrival.clone());
+            }
+        }
+        true
+    }
+
+    /// Gives up all copies but that of `home`, which owns it from now on; where nothing was written, whatever is there.
+    pub(super) fn keep_only_at(&mut self, home: Home) {
+        match &mut self.contents {
+            Contents::Lost => return,
+            Contents::Written { owner, .. } if *owner == home => {}
+            contents => {
+                let writers = contents.discarded().into_iter().collect();
+                *contents = Contents::Written { owner: home, writers };
+            }
+        }
+        for place in &mut self.places {
+            place.valid = false;
+            place.settled = false;
+        }
+        self.place(home).valid = true;
+        self.drop_idle_places();
+    }
+}
