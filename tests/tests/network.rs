@@ -21,10 +21,12 @@ fn machines_have_links_of_their_own() {
     assert!(aside.bytes() < 1000, "a machine that nobody has talked to: {aside:?}");
 
     // A link's rate is kept, and a link that is cut carries nothing.
-    net.host(0).limit("1mbit");
-    let begun = Instant::now();
-    only(&servers[1]).run().success();
-    assert!(begun.elapsed().as_secs_f64() > 0.2, "{:?}", begun.elapsed());
+    net.host(0).limit("1gbit");
+    let (before, begun) = (net.host(0).traffic(), Instant::now());
+    Program::remote(c_program("transfers"), servers[1].url()).on(net.host(0)).run().success();
+    let sent = (net.host(0).traffic() - before).bytes_out;
+    let shortest = sent.saturating_sub(100_000) as f64 / 125e6;
+    assert!(sent > 1_000_000 && begun.elapsed().as_secs_f64() > shortest, "{sent} bytes in {:?}", begun.elapsed());
     net.host(2).cut();
     assert!(!only(&servers[1]).run().status.success());
     net.host(2).mend();
