@@ -1,0 +1,394 @@
+/* Memory, queues, and what is enqueued. */
+#include <sys/mman.h>
+#include "stub.h"
+
+static cl_mem CL_API_CALL create_buffer(cl_context context, cl_mem_flags flags, size_t size, void *host, cl_int *error)
+{
+    cl_mem memory = stub_new(sizeof *memory);
+    memory->context = context;
+    memory->flags = flags != 0 ? flags : CL_MEM_READ_WRITE;
+    memory->size = size;
+    memory->host = flags & CL_MEM_USE_HOST_PTR ? host : NULL;
+    if (memory->host != NULL) {
+        memory->bytes = host;
+        GIVE(memory, CL_SUCCESS);
+    }
+    /* Pages that nobody touches are never there. */
+    void *bytes = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (bytes == MAP_FAILED) {
+        free(memory);
+        GIVE(NULL, CL_MEM_OBJECT_ALLOCATION_FAILURE);
+    }
+    memory->bytes = bytes;
+    memory->owned = 1;
+    if (flags & CL_MEM_COPY_HOST_PTR)
+        memcpy(bytes, host, size);
+    GIVE(memory, CL_SUCCESS);
+}
+
+static cl_int CL_API_CALL retain_memory(cl_mem memory)
+{
+    __atomic_add_fetch(&memory->references, 1, __ATOMIC_RELAXED);
+    return CL_SUCCESS;
+}
+
+cl_int CL_API_CALL stub_release_memory(cl_mem memory)
+{
+    if (stub_drop(&memory->references)) {
+        if (memory->owned)
+            munmap(memory->bytes, memory->size);
+        if (memory->parent != NULL)
+            stub_release_memory(memory->parent);
+        free(memory);
+    }
+    return CL_SUCCESS;
+}
+
+static cl_mem CL_API_CALL create_part(cl_mem parent, cl_mem_flags flags, cl_buffer_create_type type, const void *info, cl_int *error)
+{
+    const cl_buffer_region *region = info;
+    if (type != CL_BUFFER_CREATE_TYPE_REGION || region->origin > parent->size || region->size > parent->size - region->origin)
+        GIVE(NULL, CL_INVALID_VALUE);
+    cl_mem memory = stub_new(sizeof *memory);
+    retain_memory(parent);
+    memory->context = parent->context;
+    memory->parent = parent;
+    memory->flags = flags != 0 ? flags : parent->flags;
+    memory->size = region->size;
+    memory->offset = region->origin;
+    memory->bytes = parent->bytes + region->origin;
+    GIVE(memory, CL_SUCCESS);
+}
+
+static cl_int CL_API_CALL memory_info(cl_mem memory, cl_mem_info what, size_t room, void *value, size_t *size_ret)
+{
+    switch (what) {
+    case CL_MEM_TYPE: VALUE(cl_mem_object_type, CL_MEM_OBJECT_BUFFER);
+    case CL_MEM_FLAGS: VALUE(cl_mem_flags, memory->flags);
+    case CL_MEM_SIZE: VALUE(size_t, memory->size);
+    case CL_MEM_HOST_PTR: VALUE(void *, memory->host);
+    case CL_MEM_MAP_COUNT: VALUE(cl_uint, 0);
+    case CL_MEM_REFERENCE_COUNT: VALUE(cl_uint, (cl_uint)memory->references);
+    case CL_MEM_CONTEXT: VALUE(cl_context, memory->context);
+    case CL_MEM_ASSOCIATED_MEMOBJECT: VALUE(cl_mem, memory->parent);
+    case CL_MEM_OFFSET: VALUE(size_t, memory->offset);
+    default: return CL_INVALID_VALUE;
+    }
+}
+
+static cl_int CL_API_CALL image_formats(cl_context context, cl_mem_flags flags, cl_mem_object_type type, cl_uint room,
+                                        cl_image_format *formats, cl_uint *count)
+{
+    (void)context, (void)flags, (void)type, (void)room, (void)formats;
+    if (count != NULL)
+        *count = 0;
+    return CL_SUCCESS;
+}
+
+static cl_mem CL_API_CALL no_image(cl_context context, cl_mem_flags flags, const cl_image_format *format, const cl_image_desc *is,
+                                   void *host, cl_int *error)
+{
+    (void)context, (void)flags, (void)format, (void)is, (void)host;
+    GIVE(NULL, CL_INVALID_OPERATION);
+}
+
+static cl_sampler CL_API_CALL no_sampler(cl_context context, cl_bool normal, cl_addressing_mode mode, cl_filter_mode filter, cl_int *error)
+{
+    (void)context, (void)normal, (void)mode, (void)filter;
+    GIVE(NULL, CL_INVALID_OPERATION);
+}
+
+static cl_command_queue CL_API_CALL create_queue(cl_context context, cl_device_id device, cl_command_queue_properties properties,
+                                                 cl_int *error)
+{
+    (void)device;
+    cl_command_queue queue = stub_new(sizeof *queue);
+    queue->context = context;
+    queue->properties = properties;
+    queue->last = &queue->first;
+    GIVE(queue, CL_SUCCESS);
+}
+
+static cl_int CL_API_CALL retain_queue(cl_command_queue queue)
+{
+    __atomic_add_fetch(&queue->references, 1, __ATOMIC_RELAXED);
+    return CL_SUCCESS;
+}
+
+static cl_int CL_API_CALL release_queue(cl_command_queue queue)
+{
+    if (!stub_drop(&queue->references))
+        return CL_SUCCESS;
+    pthread_mutex_lock(&stub_lock);
+    int started = queue->started;
+    queue->ending = 1;
+    pthread_cond_broadcast(&stub_changed);
+    pthread_mutex_unlock(&stub_lock);
+    if (!started)
+        free(queue);
+    return CL_SUCCESS;
+}
+
+static cl_int CL_API_CALL queue_info(cl_command_queue queue, cl_command_queue_info what, size_t room, void *value, size_t *size_ret)
+{
+    switch (what) {
+    case CL_QUEUE_CONTEXT: VALUE(cl_context, queue->context);
+    case CL_QUEUE_DEVICE: VALUE(cl_device_id, &stub_device);
+    case CL_QUEUE_REFERENCE_COUNT: VALUE(cl_uint, (cl_uint)queue->references);
+    case CL_QUEUE_PROPERTIES: VALUE(cl_command_queue_properties, queue->properties);
+    default: return CL_INVALID_VALUE;
+    }
+}
+
+static cl_int CL_API_CALL flush(cl_command_queue queue)
+{
+    (void)queue;
+    return CL_SUCCESS;
+}
+
+static cl_int CL_API_CALL finish(cl_command_queue queue)
+{
+    stub_finish(queue);
+    return CL_SUCCESS;
+}
+
+/* The parameters that all commands have. */
+#define WAITS cl_uint waits, const cl_event *list, cl_event *event
+#define WITH waits, list, event
+
+static struct command *command_of(cl_command_queue queue, cl_command_type type, cl_uint waits, const cl_event *list)
+{
+    struct command *command = calloc(1, sizeof *command);
+    command->event = stub_event(queue->context, queue, type);
+    command->waits = waits;
+    command->wait_for = waits > 0 ? malloc(waits * sizeof *list) : NULL;
+    for (cl_uint i = 0; i < waits; i++) {
+        command->wait_for[i] = list[i];
+        __atomic_add_fetch(&list[i]->references, 1, __ATOMIC_RELAXED);
+    }
+    return command;
+}
+
+static cl_int go(cl_command_queue queue, struct command *command, cl_bool blocking, cl_event *event)
+{
+    cl_event own = command->event;
+    cl_int result = CL_SUCCESS;
+    __atomic_add_fetch(&own->references, 1, __ATOMIC_RELAXED);
+    stub_queue_command(queue, command);
+    if (blocking)
+        result = stub_dispatch.clWaitForEvents(1, &own);
+    if (event != NULL)
+        *event = own;
+    else
+        stub_release_event(own);
+    return result;
+}
+
+static void hold(struct command *command, cl_mem first, cl_mem second)
+{
+    command->hold[0] = first;
+    command->hold[1] = second;
+    for (int i = 0; i < 2; i++)
+        if (command->hold[i] != NULL)
+            retain_memory(command->hold[i]);
+}
+
+static void shape(struct command *command, char *to, const char *from, size_t x, size_t y, size_t z)
+{
+    command->to = to;
+    command->from = from;
+    command->region[0] = x;
+    command->region[1] = y;
+    command->region[2] = z;
+}
+
+static int outside(cl_mem memory, size_t offset, size_t size)
+{
+    return offset > memory->size || size > memory->size - offset;
+}
+
+static cl_int CL_API_CALL read_buffer(cl_command_queue queue, cl_mem memory, cl_bool blocking, size_t offset, size_t size, void *to, WAITS)
+{
+    if (outside(memory, offset, size))
+        return CL_INVALID_VALUE;
+    struct command *command = command_of(queue, CL_COMMAND_READ_BUFFER, waits, list);
+    hold(command, memory, NULL);
+    shape(command, to, memory->bytes + offset, size, 1, 1);
+    return go(queue, command, blocking, event);
+}
+
+static cl_int CL_API_CALL write_buffer(cl_command_queue queue, cl_mem memory, cl_bool blocking, size_t offset, size_t size,
+                                       const void *from, WAITS)
+{
+    if (outside(memory, offset, size))
+        return CL_INVALID_VALUE;
+    struct command *command = command_of(queue, CL_COMMAND_WRITE_BUFFER, waits, list);
+    hold(command, memory, NULL);
+    shape(command, memory->bytes + offset, from, size, 1, 1);
+    return go(queue, command, blocking, event);
+}
+
+static cl_int CL_API_CALL copy_buffer(cl_command_queue queue, cl_mem from, cl_mem to, size_t from_offset, size_t to_offset, size_t size,
+                                      WAITS)
+{
+    if (outside(from, from_offset, size) || outside(to, to_offset, size))
+        return CL_INVALID_VALUE;
+    struct command *command = command_of(queue, CL_COMMAND_COPY_BUFFER, waits, list);
+    hold(command, from, to);
+    shape(command, to->bytes + to_offset, from->bytes + from_offset, size, 1, 1);
+    return go(queue, command, CL_FALSE, event);
+}
+
+static cl_int CL_API_CALL fill_buffer(cl_command_queue queue, cl_mem memory, const void *pattern, size_t pattern_size, size_t offset,
+                                      size_t size, WAITS)
+{
+    if (outside(memory, offset, size) || pattern_size == 0 || pattern_size > 128 || size % pattern_size != 0)
+        return CL_INVALID_VALUE;
+    struct command *command = command_of(queue, CL_COMMAND_FILL_BUFFER, waits, list);
+    hold(command, memory, NULL);
+    shape(command, memory->bytes + offset, NULL, size, 1, 1);
+    command->pattern = pattern_size;
+    memcpy(command->fill, pattern, pattern_size);
+    return go(queue, command, CL_FALSE, event);
+}
+
+/* Pitches of 0 mean: as tight as can be. Gives the offset of the region's first byte. */
+static size_t pitches(size_t out[2], const size_t *origin, const size_t *region, size_t row, size_t slice)
+{
+    out[0] = row != 0 ? row : region[0];
+    out[1] = slice != 0 ? slice : out[0] * region[1];
+    return origin[2] * out[1] + origin[1] * out[0] + origin[0];
+}
+
+static cl_int CL_API_CALL read_rectangle(cl_command_queue queue, cl_mem memory, cl_bool blocking, const size_t *origin,
+                                         const size_t *host_origin, const size_t *region, size_t row, size_t slice, size_t host_row,
+                                         size_t host_slice, void *to, WAITS)
+{
+    struct command *command = command_of(queue, CL_COMMAND_READ_BUFFER_RECT, waits, list);
+    size_t from_at = pitches(command->from_pitch, origin, region, row, slice);
+    size_t to_at = pitches(command->to_pitch, host_origin, region, host_row, host_slice);
+    hold(command, memory, NULL);
+    shape(command, (char *)to + to_at, memory->bytes + from_at, region[0], region[1], region[2]);
+    return go(queue, command, blocking, event);
+}
+
+static cl_int CL_API_CALL write_rectangle(cl_command_queue queue, cl_mem memory, cl_bool blocking, const size_t *origin,
+                                          const size_t *host_origin, const size_t *region, size_t row, size_t slice, size_t host_row,
+                                          size_t host_slice, const void *from, WAITS)
+{
+    struct command *command = command_of(queue, CL_COMMAND_WRITE_BUFFER_RECT, waits, list);
+    size_t to_at = pitches(command->to_pitch, origin, region, row, slice);
+    size_t from_at = pitches(command->from_pitch, host_origin, region, host_row, host_slice);
+    hold(command, memory, NULL);
+    shape(command, memory->bytes + to_at, (const char *)from + from_at, region[0], region[1], region[2]);
+    return go(queue, command, blocking, event);
+}
+
+static cl_int CL_API_CALL copy_rectangle(cl_command_queue queue, cl_mem from, cl_mem to, const size_t *from_origin,
+                                         const size_t *to_origin, const size_t *region, size_t from_row, size_t from_slice,
+                                         size_t to_row, size_t to_slice, WAITS)
+{
+    struct command *command = command_of(queue, CL_COMMAND_COPY_BUFFER_RECT, waits, list);
+    size_t from_at = pitches(command->from_pitch, from_origin, region, from_row, from_slice);
+    size_t to_at = pitches(command->to_pitch, to_origin, region, to_row, to_slice);
+    hold(command, from, to);
+    shape(command, to->bytes + to_at, from->bytes + from_at, region[0], region[1], region[2]);
+    return go(queue, command, CL_FALSE, event);
+}
+
+static void *CL_API_CALL map(cl_command_queue queue, cl_mem memory, cl_bool blocking, cl_map_flags flags, size_t offset, size_t size,
+                             WAITS, cl_int *error)
+{
+    (void)flags;
+    if (outside(memory, offset, size))
+        GIVE(NULL, CL_INVALID_VALUE);
+    struct command *command = command_of(queue, CL_COMMAND_MAP_BUFFER, waits, list);
+    hold(command, memory, NULL);
+    cl_int result = go(queue, command, blocking, event);
+    GIVE(result == CL_SUCCESS ? memory->bytes + offset : NULL, result);
+}
+
+static cl_int nothing(cl_command_queue queue, cl_command_type type, cl_mem memory, int barrier, WAITS)
+{
+    struct command *command = command_of(queue, type, waits, list);
+    command->barrier = barrier;
+    hold(command, memory, NULL);
+    return go(queue, command, CL_FALSE, event);
+}
+
+static cl_int CL_API_CALL unmap(cl_command_queue queue, cl_mem memory, void *at, WAITS)
+{
+    (void)at;
+    return nothing(queue, CL_COMMAND_UNMAP_MEM_OBJECT, memory, 0, WITH);
+}
+
+static cl_int CL_API_CALL migrate(cl_command_queue queue, cl_uint count, const cl_mem *memories, cl_mem_migration_flags flags, WAITS)
+{
+    (void)count, (void)memories, (void)flags;
+    return nothing(queue, CL_COMMAND_MIGRATE_MEM_OBJECTS, NULL, 0, WITH);
+}
+
+/* Without a wait list both wait for all that came before. */
+static cl_int CL_API_CALL marker(cl_command_queue queue, WAITS)
+{
+    return nothing(queue, CL_COMMAND_MARKER, NULL, waits == 0, WITH);
+}
+
+static cl_int CL_API_CALL barrier(cl_command_queue queue, WAITS)
+{
+    return nothing(queue, CL_COMMAND_BARRIER, NULL, 1, WITH);
+}
+
+static cl_int CL_API_CALL run_kernel(cl_command_queue queue, cl_kernel kernel, cl_uint dimensions, const size_t *offset,
+                                     const size_t *global, const size_t *local, WAITS)
+{
+    (void)offset, (void)local;
+    struct command *command = command_of(queue, CL_COMMAND_NDRANGE_KERNEL, waits, list);
+    __atomic_add_fetch(&kernel->references, 1, __ATOMIC_RELAXED);
+    command->kernel = kernel;
+    for (cl_uint i = 0; i < kernel->is->args; i++) {
+        command->value[i] = kernel->value[i];
+        cl_uint address = kernel->is->arg[i].address;
+        int is_memory = address == CL_KERNEL_ARG_ADDRESS_GLOBAL || address == CL_KERNEL_ARG_ADDRESS_CONSTANT;
+        if (is_memory && kernel->value[i].memory != NULL)
+            retain_memory(kernel->value[i].memory);
+    }
+    for (cl_uint i = 0; i < 3; i++)
+        command->global[i] = i < dimensions ? global[i] : 1;
+    return go(queue, command, CL_FALSE, event);
+}
+
+void stub_memory(struct _cl_icd_dispatch *table)
+{
+    table->clCreateBuffer = create_buffer;
+    table->clCreateSubBuffer = create_part;
+    table->clRetainMemObject = retain_memory;
+    table->clReleaseMemObject = stub_release_memory;
+    table->clGetMemObjectInfo = memory_info;
+    table->clGetSupportedImageFormats = image_formats;
+    table->clCreateImage = no_image;
+    table->clCreateSampler = no_sampler;
+}
+
+void stub_commands(struct _cl_icd_dispatch *table)
+{
+    table->clCreateCommandQueue = create_queue;
+    table->clRetainCommandQueue = retain_queue;
+    table->clReleaseCommandQueue = release_queue;
+    table->clGetCommandQueueInfo = queue_info;
+    table->clFlush = flush;
+    table->clFinish = finish;
+    table->clEnqueueReadBuffer = read_buffer;
+    table->clEnqueueWriteBuffer = write_buffer;
+    table->clEnqueueCopyBuffer = copy_buffer;
+    table->clEnqueueFillBuffer = fill_buffer;
+    table->clEnqueueReadBufferRect = read_rectangle;
+    table->clEnqueueWriteBufferRect = write_rectangle;
+    table->clEnqueueCopyBufferRect = copy_rectangle;
+    table->clEnqueueMapBuffer = map;
+    table->clEnqueueUnmapMemObject = unmap;
+    table->clEnqueueMigrateMemObjects = migrate;
+    table->clEnqueueMarkerWithWaitList = marker;
+    table->clEnqueueBarrierWithWaitList = barrier;
+    table->clEnqueueNDRangeKernel = run_kernel;
+}

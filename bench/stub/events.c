@@ -1,0 +1,246 @@
+/* Events, and queues: a thread each, which runs what is ready. */
+#include "stub.h"
+
+pthread_mutex_t stub_lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_cond_t stub_changed = PTHREAD_COND_INITIALIZER;
+
+cl_event stub_event(cl_context context, cl_command_queue queue, cl_command_type type)
+{
+    cl_event event = stub_new(sizeof *event);
+    event->context = context;
+    event->queue = queue;
+    event->type = type;
+    event->status = type == CL_COMMAND_USER ? CL_SUBMITTED : CL_QUEUED;
+    event->times[0] = event->times[1] = stub_now();
+    return event;
+}
+
+static cl_int CL_API_CALL retain_event(cl_event event)
+{
+    __atomic_add_fetch(&event->references, 1, __ATOMIC_RELAXED);
+    return CL_SUCCESS;
+}
+
+cl_int CL_API_CALL stub_release_event(cl_event event)
+{
+    if (stub_drop(&event->references))
+        free(event);
+    return CL_SUCCESS;
+}
+
+/* Changes a status and calls whoever wanted to know. */
+void stub_set_status(cl_event event, cl_int status)
+{
+    struct callback *due = NULL;
+    pthread_mutex_lock(&stub_lock);
+    event->status = status;
+    if (status == CL_RUNNING)
+        event->times[2] = stub_now();
+    if (status <= CL_COMPLETE)
+        event->times[3] = stub_now();
+    for (struct callback **at = &event->callbacks; *at != NULL;) {
+        struct callback *callback = *at;
+        if (callback->at < status) {
+            at = &callback->next;
+            continue;
+        }
+        *at = callback->next;
+        callback->next = due;
+        due = callback;
+    }
+    pthread_cond_broadcast(&stub_changed);
+    pthread_mutex_unlock(&stub_lock);
+    while (due != NULL) {
+        struct callback *next = due->next;
+        due->function(event, status < 0 ? status : due->at, due->data);
+        free(due);
+        due = next;
+    }
+}
+
+static cl_int CL_API_CALL set_callback(cl_event event, cl_int at, void(CL_CALLBACK *function)(cl_event, cl_int, void *), void *data)
+{
+    pthread_mutex_lock(&stub_lock);
+    cl_int now = event->status;
+    if (now > at) {
+        struct callback *callback = calloc(1, sizeof *callback);
+        *callback = (struct callback){event->callbacks, function, data, at};
+        event->callbacks = callback;
+    }
+    pthread_mutex_unlock(&stub_lock);
+    if (now <= at)
+        function(event, now < 0 ? now : at, data);
+    return CL_SUCCESS;
+}
+
+static cl_int CL_API_CALL wait_for(cl_uint count, const cl_event *list)
+{
+    cl_int failed = CL_SUCCESS;
+    pthread_mutex_lock(&stub_lock);
+    for (cl_uint i = 0; i < count; i++) {
+        while (list[i]->status > CL_COMPLETE)
+            pthread_cond_wait(&stub_changed, &stub_lock);
+        if (list[i]->status < 0)
+            failed = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
+    }
+    pthread_mutex_unlock(&stub_lock);
+    return failed;
+}
+
+static cl_int CL_API_CALL event_info(cl_event event, cl_event_info what, size_t room, void *value, size_t *size_ret)
+{
+    switch (what) {
+    case CL_EVENT_COMMAND_EXECUTION_STATUS: VALUE(cl_int, __atomic_load_n(&event->status, __ATOMIC_ACQUIRE));
+    case CL_EVENT_COMMAND_QUEUE: VALUE(cl_command_queue, event->queue);
+    case CL_EVENT_COMMAND_TYPE: VALUE(cl_command_type, event->type);
+    case CL_EVENT_REFERENCE_COUNT: VALUE(cl_uint, (cl_uint)event->references);
+    case CL_EVENT_CONTEXT: VALUE(cl_context, event->context);
+    default: return CL_INVALID_VALUE;
+    }
+}
+
+static cl_int CL_API_CALL profiling_info(cl_event event, cl_profiling_info what, size_t room, void *value, size_t *size_ret)
+{
+    if (what < CL_PROFILING_COMMAND_QUEUED || what > CL_PROFILING_COMMAND_END)
+        return CL_INVALID_VALUE;
+    if (event->type == CL_COMMAND_USER || event->status != CL_COMPLETE)
+        return CL_PROFILING_INFO_NOT_AVAILABLE;
+    VALUE(cl_ulong, event->times[what - CL_PROFILING_COMMAND_QUEUED]);
+}
+
+static cl_event CL_API_CALL user_event(cl_context context, cl_int *error)
+{
+    GIVE(stub_event(context, NULL, CL_COMMAND_USER), CL_SUCCESS);
+}
+
+static cl_int CL_API_CALL set_user_event(cl_event event, cl_int status)
+{
+    if (event->status <= CL_COMPLETE)
+        return CL_INVALID_OPERATION;
+    stub_set_status(event, status);
+    return CL_SUCCESS;
+}
+
+/* The first command that can run now: nothing that it waits for is left, and nothing before it, where that counts. */
+static struct command *next_ready(cl_command_queue queue)
+{
+    struct command **at = &queue->first;
+    for (; *at != NULL; at = &(*at)->next) {
+        struct command *command = *at;
+        int ready = at == &queue->first || !command->barrier;
+        for (cl_uint i = 0; ready && i < command->waits; i++)
+            ready = command->wait_for[i]->status <= CL_COMPLETE;
+        if (ready) {
+            *at = command->next;
+            if (command->next == NULL)
+                queue->last = at;
+            return command;
+        }
+        if (command->barrier || !(queue->properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE))
+            return NULL;
+    }
+    return NULL;
+}
+
+static void move(const struct command *command)
+{
+    for (size_t z = 0; z < command->region[2]; z++)
+        for (size_t y = 0; y < command->region[1]; y++) {
+            char *to = command->to + z * command->to_pitch[1] + y * command->to_pitch[0];
+            if (command->pattern > 0)
+                for (size_t x = 0; x < command->region[0]; x += command->pattern)
+                    memcpy(to + x, command->fill, command->pattern);
+            else
+                memmove(to, command->from + z * command->from_pitch[1] + y * command->from_pitch[0], command->region[0]);
+        }
+}
+
+static void drop(struct command *command)
+{
+    for (cl_uint i = 0; i < command->waits; i++)
+        stub_release_event(command->wait_for[i]);
+    for (int i = 0; i < 2; i++)
+        if (command->hold[i] != NULL)
+            stub_release_memory(command->hold[i]);
+    if (command->kernel != NULL) {
+        for (cl_uint i = 0; i < command->kernel->is->args; i++) {
+            cl_uint address = command->kernel->is->arg[i].address;
+            int is_memory = address == CL_KERNEL_ARG_ADDRESS_GLOBAL || address == CL_KERNEL_ARG_ADDRESS_CONSTANT;
+            if (is_memory && command->value[i].memory != NULL)
+                stub_release_memory(command->value[i].memory);
+        }
+        stub_release_kernel(command->kernel);
+    }
+    stub_release_event(command->event);
+    free(command->wait_for);
+    free(command);
+}
+
+static void *run(void *data)
+{
+    cl_command_queue queue = data;
+    pthread_mutex_lock(&stub_lock);
+    for (;;) {
+        struct command *command = next_ready(queue);
+        if (command == NULL) {
+            if (queue->ending && queue->first == NULL)
+                break;
+            pthread_cond_wait(&stub_changed, &stub_lock);
+            continue;
+        }
+        cl_int failed = CL_COMPLETE;
+        for (cl_uint i = 0; i < command->waits; i++)
+            if (command->wait_for[i]->status < 0)
+                failed = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
+        queue->running++;
+        pthread_mutex_unlock(&stub_lock);
+        if (failed == CL_COMPLETE) {
+            stub_set_status(command->event, CL_RUNNING);
+            if (command->kernel != NULL)
+                stub_run_kernel(command);
+            else
+                move(command);
+        }
+        stub_set_status(command->event, failed);
+        drop(command);
+        pthread_mutex_lock(&stub_lock);
+        queue->running--;
+        pthread_cond_broadcast(&stub_changed);
+    }
+    pthread_mutex_unlock(&stub_lock);
+    free(queue);
+    return NULL;
+}
+
+void stub_queue_command(cl_command_queue queue, struct command *command)
+{
+    pthread_mutex_lock(&stub_lock);
+    if (!queue->started) {
+        queue->started = pthread_create(&queue->thread, NULL, run, queue) == 0;
+        pthread_detach(queue->thread);
+    }
+    *queue->last = command;
+    queue->last = &command->next;
+    pthread_cond_broadcast(&stub_changed);
+    pthread_mutex_unlock(&stub_lock);
+}
+
+void stub_finish(cl_command_queue queue)
+{
+    pthread_mutex_lock(&stub_lock);
+    while (queue->first != NULL || queue->running > 0)
+        pthread_cond_wait(&stub_changed, &stub_lock);
+    pthread_mutex_unlock(&stub_lock);
+}
+
+void stub_events(struct _cl_icd_dispatch *table)
+{
+    table->clRetainEvent = retain_event;
+    table->clReleaseEvent = stub_release_event;
+    table->clSetEventCallback = set_callback;
+    table->clWaitForEvents = wait_for;
+    table->clGetEventInfo = event_info;
+    table->clGetEventProfilingInfo = profiling_info;
+    table->clCreateUserEvent = user_event;
+    table->clSetUserEventStatus = set_user_event;
+}

@@ -1,0 +1,182 @@
+/* An OpenCL implementation with one device that does nothing but take its time: what a benchmark needs where the machine's own
+ * processors must not decide.
+ *
+ * Buffers are real: what is written can be read, copied, mapped. Kernels are known by name (kernels.c); all others do
+ * nothing. The environment says how fast the device is: STUB_GFLOPS holds kernels with a known amount of work to a rate
+ * without using a processor meanwhile. Images, samplers and pipes there are none. */
+#ifndef STUB_H
+#define STUB_H
+#define CL_TARGET_OPENCL_VERSION 120
+#define CL_USE_DEPRECATED_OPENCL_1_1_APIS
+#define CL_USE_DEPRECATED_OPENCL_1_2_APIS
+#include <CL/cl.h>
+#include <CL/cl_ext.h>
+#include <CL/cl_icd.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* What the loader wants at the beginning of every object. */
+extern struct _cl_icd_dispatch stub_dispatch;
+#define OBJECT                                                                                                         \
+    struct _cl_icd_dispatch *dispatch;                                                                                 \
+    int references
+
+struct _cl_platform_id { OBJECT; };
+struct _cl_device_id { OBJECT; };
+struct _cl_context { OBJECT; };
+
+extern struct _cl_platform_id stub_platform;
+extern struct _cl_device_id stub_device;
+
+struct _cl_mem {
+    OBJECT;
+    cl_context context;
+    cl_mem parent;
+    cl_mem_flags flags;
+    size_t size, offset;
+    void *host;
+    char *bytes;
+    int owned;
+};
+
+enum { NAME = 64, MOST_ARGS = 16, MOST_KERNELS = 32 };
+
+struct argument {
+    char type[NAME], name[NAME];
+    cl_uint address;
+    size_t size; /* of one that is no memory */
+};
+
+struct declaration {
+    char name[NAME];
+    cl_uint args;
+    struct argument arg[MOST_ARGS];
+};
+
+struct _cl_program {
+    OBJECT;
+    cl_context context;
+    char *source;
+    int built;
+    cl_uint count;
+    struct declaration kernel[MOST_KERNELS];
+};
+
+union value {
+    cl_mem memory;
+    unsigned char bytes[128];
+    cl_int number;
+};
+
+struct _cl_kernel {
+    OBJECT;
+    cl_program program;
+    const struct declaration *is;
+    union value value[MOST_ARGS];
+};
+
+struct callback {
+    struct callback *next;
+    void(CL_CALLBACK *function)(cl_event, cl_int, void *);
+    void *data;
+    cl_int at;
+};
+
+struct _cl_event {
+    OBJECT;
+    cl_context context;
+    cl_command_queue queue;
+    cl_command_type type;
+    cl_int status;
+    cl_ulong times[4]; /* queued, submitted, started, ended */
+    struct callback *callbacks;
+};
+
+/* A command: moves rows of bytes, fills, computes, or nothing of these. */
+struct command {
+    struct command *next;
+    cl_event event;
+    cl_uint waits;
+    cl_event *wait_for;
+    int barrier;
+    char *to;
+    const char *from;
+    size_t region[3], to_pitch[2], from_pitch[2];
+    size_t pattern;
+    unsigned char fill[128];
+    cl_mem hold[2];
+    cl_kernel kernel;
+    union value value[MOST_ARGS];
+    size_t global[3];
+};
+
+struct _cl_command_queue {
+    OBJECT;
+    cl_context context;
+    cl_command_queue_properties properties;
+    struct command *first, **last;
+    int running, ending, started;
+    pthread_t thread;
+};
+
+/* One lock for all that changes, and one condition for all who wait: there is little of either. */
+extern pthread_mutex_t stub_lock;
+extern pthread_cond_t stub_changed;
+
+cl_int stub_answer(const void *from, size_t size, size_t room, void *value, size_t *size_ret);
+#define TEXT(text) stub_answer((text), strlen(text) + 1, room, value, size_ret)
+#define VALUE(type, ...)                                                                                               \
+    do {                                                                                                               \
+        type answer_value = __VA_ARGS__;                                                                               \
+        return stub_answer(&answer_value, sizeof answer_value, room, value, size_ret);                                 \
+    } while (0)
+
+static inline void *stub_new(size_t size)
+{
+    void *made = calloc(1, size);
+    if (made != NULL) {
+        *(struct _cl_icd_dispatch **)made = &stub_dispatch;
+        ((cl_context)made)->references = 1;
+    }
+    return made;
+}
+
+/* Whether this was the last reference. */
+static inline int stub_drop(int *references)
+{
+    return __atomic_sub_fetch(references, 1, __ATOMIC_ACQ_REL) == 0;
+}
+
+#define GIVE(object, code)                                                                                             \
+    do {                                                                                                               \
+        if (error != NULL)                                                                                             \
+            *error = (code);                                                                                           \
+        return (object);                                                                                               \
+    } while (0)
+
+static inline cl_ulong stub_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (cl_ulong)now.tv_sec * 1000000000u + (cl_ulong)now.tv_nsec;
+}
+
+/* In their files. */
+void stub_objects(struct _cl_icd_dispatch *table);
+void stub_memory(struct _cl_icd_dispatch *table);
+void stub_programs(struct _cl_icd_dispatch *table);
+void stub_commands(struct _cl_icd_dispatch *table);
+void stub_events(struct _cl_icd_dispatch *table);
+void stub_run_kernel(struct command *command);
+void stub_set_status(cl_event event, cl_int status);
+cl_event stub_event(cl_context context, cl_command_queue queue, cl_command_type type);
+cl_int CL_API_CALL stub_release_event(cl_event event);
+cl_int CL_API_CALL stub_release_memory(cl_mem memory);
+cl_int CL_API_CALL stub_release_kernel(cl_kernel kernel);
+void stub_queue_command(cl_command_queue queue, struct command *command);
+void stub_finish(cl_command_queue queue);
+#endif
