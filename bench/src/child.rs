@@ -5,6 +5,7 @@ use std::io::{BufRead, Write};
 use crate::floor;
 use crate::memory::Memory;
 use crate::opencl::{Error, OpenCl};
+use crate::spread::{self, Spread};
 use crate::work::{self, Work};
 
 /// What an answer to the parent begins with; an OpenCL implementation may print lines of its own.
@@ -25,6 +26,9 @@ pub fn run(args: &[String]) -> Result<(), Error> {
         "idle" => idle(filter),
         "without" => without(),
         "work" => obey(filter),
+        "everywhere" => spread::everywhere(filter),
+        "once" => spread::once(filter, extra),
+        "spread" => spread_obeys(filter),
         other => Err(Error::wrong(format!("there is no child '{other}'"))),
     }
 }
@@ -83,26 +87,45 @@ fn wait_for_end() {
     }
 }
 
-/// Does what the parent writes, one line at a time.
+/// Does what the parent writes on one device.
 fn obey(filter: &str) -> Result<(), Error> {
     let mut work = Work::open(filter)?;
     let (name, has) = work.describe()?;
     answer(&format!("{} {name}", has.join(",")));
+    follow(|name, count, size| work.measure(name, count, size));
+    Ok(())
+}
+
+/// Does what the parent writes on all devices of a platform.
+fn spread_obeys(filter: &str) -> Result<(), Error> {
+    let spread = Spread::open(filter)?;
+    answer(&spread.describe()?);
+    follow(|name, count, size| spread.measure(name, count, size));
+    Ok(())
+}
+
+/// Carries out one line at a time: a name and two numbers.
+fn follow(mut measure: impl FnMut(&str, usize, usize) -> Result<f64, Error>) {
     for line in std::io::stdin().lock().lines() {
         let Ok(line) = line else { break };
-        let mut words = line.split(' ');
-        let name = words.next().unwrap_or_default();
-        let mut number = || words.next().and_then(|word| word.parse().ok()).unwrap_or(0);
-        let (count, size) = (number(), number());
-        match work.measure(name, count, size) {
+        let (name, count, size) = parse(&line);
+        match measure(name, count, size) {
             Ok(figure) => answer(&format!("{figure}")),
             Err(error) => println!("{FAILED}{error}"),
         }
     }
-    Ok(())
 }
 
-fn answer(text: &str) {
+/// What an order says.
+pub fn parse(order: &str) -> (&str, usize, usize) {
+    let mut words = order.split(' ');
+    let name = words.next().unwrap_or_default();
+    let mut number = || words.next().and_then(|word| word.parse().ok()).unwrap_or(0);
+    (name, number(), number())
+}
+
+/// Tells the parent.
+pub fn answer(text: &str) {
     let mut out = std::io::stdout().lock();
     // A parent that has gone is nobody to tell.
     let _ = writeln!(out, "{ANSWER}{text}").and_then(|()| out.flush());

@@ -10,6 +10,8 @@ mod opencl;
 mod plan;
 mod process;
 mod server;
+mod servers;
+mod spread;
 mod table;
 mod work;
 
@@ -125,7 +127,7 @@ fn measure(options: &Options) -> Result<(), String> {
         Side { name: "without OpenCL", environment: environment(&folder, "without", &[])?, filter: String::new() };
 
     let (quick, only) = (options.quick, options.only.clone());
-    let mut bench = Bench { native, remote, without, ropeway, server, quick, only };
+    let mut bench = Bench { native, remote, without, ropeway, server, folder, quick, only };
     let (device, rows) = bench.run(&|what| eprintln!("... {what}"))?;
     let cpus = std::thread::available_parallelism().map_or(0, usize::from);
     let about = [("release", env!("CARGO_PKG_VERSION").to_owned()), ("device", device), ("cpus", cpus.to_string())];

@@ -1,6 +1,7 @@
 //! A thin safe wrapper of the OpenCL calls that are measured: the library is opened when asked for, every object
 //! releases itself, and every transfer blocks, so that no memory is in use after a call returns.
 
+mod many;
 mod recorded;
 mod svm;
 
@@ -54,6 +55,7 @@ functions! {
     clCreateCommandQueue: clCreateCommandQueue_t,
     clReleaseCommandQueue: clReleaseCommandQueue_t,
     clCreateBuffer: clCreateBuffer_t,
+    clCreateSubBuffer: clCreateSubBuffer_t,
     clReleaseMemObject: clReleaseMemObject_t,
     clCreateProgramWithSource: clCreateProgramWithSource_t,
     clBuildProgram: clBuildProgram_t,
@@ -64,6 +66,7 @@ functions! {
     clEnqueueNDRangeKernel: clEnqueueNDRangeKernel_t,
     clEnqueueReadBuffer: clEnqueueReadBuffer_t,
     clEnqueueWriteBuffer: clEnqueueWriteBuffer_t,
+    clEnqueueMigrateMemObjects: clEnqueueMigrateMemObjects_t,
     clWaitForEvents: clWaitForEvents_t,
     clReleaseEvent: clReleaseEvent_t,
     clFlush: clFlush_t,
@@ -165,29 +168,32 @@ impl OpenCl {
         Ok(count as usize)
     }
 
-    /// The first device of the first platform whose name, vendor or version contains `filter`, in any case.
-    pub fn device(self, filter: &str) -> Result<Device> {
+    /// The first platform whose name, vendor or version contains `filter`, in any case.
+    fn platform(self, filter: &str) -> Result<cl_platform_id> {
         let mut platforms = [ptr::null_mut(); 32];
         let mut count = 0;
         // SAFETY: the list has room for the 32 entries announced.
         let status = unsafe { call!(self.api, clGetPlatformIDs(32, platforms.as_mut_ptr(), &mut count)) };
         check(status, "clGetPlatformIDs")?;
-        for &platform in platforms.iter().take(count as usize) {
-            let wanted = [CL_PLATFORM_NAME, CL_PLATFORM_VENDOR, CL_PLATFORM_VERSION].into_iter().any(|what| {
-                let text = self.platform_text(platform, what).unwrap_or_default();
+        let mut seen = platforms.iter().take(count as usize);
+        let wanted = seen.find(|platform| {
+            [CL_PLATFORM_NAME, CL_PLATFORM_VENDOR, CL_PLATFORM_VERSION].into_iter().any(|what| {
+                let text = self.platform_text(**platform, what).unwrap_or_default();
                 text.to_lowercase().contains(&filter.to_lowercase())
-            });
-            if !wanted {
-                continue;
-            }
-            let mut id = ptr::null_mut();
-            // SAFETY: there is room for one device, as announced.
-            let status =
-                unsafe { call!(self.api, clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &mut id, ptr::null_mut())) };
-            check(status, "clGetDeviceIDs")?;
-            return Ok(Device { api: self.api, platform, id });
-        }
-        Err(Error(format!("no OpenCL platform matches '{filter}' ({count} seen)")))
+            })
+        });
+        wanted.copied().ok_or_else(|| Error(format!("no OpenCL platform matches '{filter}' ({count} seen)")))
+    }
+
+    /// The first device of the first platform whose name, vendor or version contains `filter`, in any case.
+    pub fn device(self, filter: &str) -> Result<Device> {
+        let platform = self.platform(filter)?;
+        let mut id = ptr::null_mut();
+        // SAFETY: there is room for one device, as announced.
+        let status =
+            unsafe { call!(self.api, clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &mut id, ptr::null_mut())) };
+        check(status, "clGetDeviceIDs")?;
+        Ok(Device { api: self.api, platform, id })
     }
 
     fn platform_text(self, platform: cl_platform_id, what: cl_platform_info) -> Result<String> {
@@ -317,8 +323,13 @@ impl Queue {
 
     /// Launches one work-item after `wait`, with an event.
     pub fn launch_after(&self, kernel: &Kernel, wait: Option<&Event>) -> Result<Event> {
+        self.launch_with_event(kernel, 1, wait)
+    }
+
+    /// Launches `kernel` over `items` work-items after `wait`, with an event.
+    pub fn launch_with_event(&self, kernel: &Kernel, items: usize, wait: Option<&Event>) -> Result<Event> {
         let mut id = ptr::null_mut();
-        self.enqueue(kernel, 1, wait, &mut id)?;
+        self.enqueue(kernel, items, wait, &mut id)?;
         Ok(Event { api: self.api, id })
     }
 

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 use crate::floor::Floor;
 use crate::median;
 use crate::memory::{Memory, worker_of};
-use crate::process::{Probe, Side};
+use crate::process::{Folder, Probe, Side};
 use crate::server::Server;
+use crate::servers;
 use crate::table::{Reach, Row};
 
 const MIB: usize = 1 << 20;
@@ -44,6 +45,8 @@ pub struct Bench {
     pub ropeway: PathBuf,
     /// The server of this run; `None` where it is somebody else's.
     pub server: Option<Server>,
+    /// Where what the run needs lies.
+    pub folder: Folder,
     /// Fewer rounds.
     pub quick: bool,
     /// Only rows whose name contains this.
@@ -51,7 +54,8 @@ pub struct Bench {
 }
 
 impl Bench {
-    fn rounds(&self, usual: usize) -> usize {
+    /// How often something is measured that is usually measured so often.
+    pub fn rounds(&self, usual: usize) -> usize {
         if self.quick { usual.min(3) } else { usual }
     }
 
@@ -88,6 +92,7 @@ impl Bench {
             say(name);
             rows.extend(rows_of(self).into_iter().filter(|row| row.figure.contains(&self.only)));
         }
+        rows.extend(servers::rows(self, say));
         Ok((device, rows))
     }
 

@@ -8,6 +8,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use ropeway_tests::net::Host;
+
 use crate::child::{ANSWER, FAILED, monotonic};
 
 /// A process that says nothing for so long is given up.
@@ -83,10 +85,25 @@ impl Side {
         command
     }
 
+    /// The same on a machine of a network.
+    pub fn command_at(&self, host: &Host, program: &Path) -> Command {
+        let mut command = host.command(program);
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command
+    }
+
     /// Starts this program again as a child of the kind `what`.
     pub fn spawn(&self, what: &str, extra: &str, statistics: bool) -> Result<Probe, String> {
+        self.spawn_at(None, what, extra, statistics)
+    }
+
+    /// The same, on a machine of a network if given.
+    pub fn spawn_at(&self, host: Option<&Host>, what: &str, extra: &str, statistics: bool) -> Result<Probe, String> {
         let itself = std::env::current_exe().map_err(|e| format!("this program cannot be found: {e}"))?;
-        let mut command = self.command(&itself);
+        let mut command = match host {
+            Some(host) => self.command_at(host, &itself),
+            None => self.command(&itself),
+        };
         command.args(["child", what, &self.filter, extra]);
         if statistics {
             command.env("ROPEWAY_STATS", "1");

@@ -2,9 +2,11 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
+
+use ropeway_tests::net::Host;
 
 use crate::process::Side;
 
@@ -14,7 +16,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// A `ropeway serve` of our own, ended when dropped.
 pub struct Server {
     process: Child,
-    /// Its port on the loopback address.
+    url: String,
+    /// Its port.
     pub port: u16,
 }
 
@@ -24,13 +27,36 @@ impl Server {
     /// # Errors
     /// A sentence that says why there is none.
     pub fn start(ropeway: &Path, side: &Side) -> Result<Self, String> {
+        Self::start_with(ropeway, side, &[])
+    }
+
+    /// The same with further arguments.
+    ///
+    /// # Errors
+    /// A sentence that says why there is none.
+    pub fn start_with(ropeway: &Path, side: &Side, args: &[&str]) -> Result<Self, String> {
         let mut command = side.command(ropeway);
-        command.args(["serve", "--listen", "tcp://127.0.0.1:0"]).stdin(Stdio::null()).stdout(Stdio::piped());
+        command.args(["serve", "--listen", "tcp://127.0.0.1:0"]).args(args);
+        Self::run(ropeway, command)
+    }
+
+    /// Starts one on a machine of a network, at that machine's address.
+    ///
+    /// # Errors
+    /// A sentence that says why there is none.
+    pub fn start_at(ropeway: &Path, side: &Side, host: &Host) -> Result<Self, String> {
+        let mut command = side.command_at(host, ropeway);
+        command.args(["serve", "--plaintext-network", "--listen", &format!("tcp://{}:7590", host.address())]);
+        Self::run(ropeway, command)
+    }
+
+    fn run(ropeway: &Path, mut command: Command) -> Result<Self, String> {
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
         if std::env::var_os("ROPEWAY_BENCH_LOG").is_none() {
             command.stderr(Stdio::null());
         }
         let process = command.spawn().map_err(|e| format!("{} cannot be started: {e}", ropeway.display()))?;
-        let mut server = Self { process, port: 0 };
+        let mut server = Self { process, url: String::new(), port: 0 };
         // It says where it listens, and when its workers are warm.
         let (send, said) = channel();
         let out = server.process.stdout.take();
@@ -43,9 +69,9 @@ impl Server {
             let line = said
                 .recv_timeout(PATIENCE.saturating_sub(begun.elapsed()))
                 .map_err(|_| format!("{} serves nobody; ROPEWAY_BENCH_LOG=1 shows what it says", ropeway.display()))?;
-            if let Some(port) = line.strip_prefix("listening on ").and_then(|url| url.rsplit(':').next()?.parse().ok())
-            {
-                server.port = port;
+            if let Some(url) = line.strip_prefix("listening on ") {
+                server.port = url.rsplit(':').next().and_then(|port| port.parse().ok()).unwrap_or(0);
+                url.clone_into(&mut server.url);
             } else if line == "ready" {
                 return Ok(server);
             }
@@ -54,7 +80,7 @@ impl Server {
 
     /// Its address as clients write it.
     pub fn url(&self) -> String {
-        format!("tcp://127.0.0.1:{}", self.port)
+        self.url.clone()
     }
 
     /// Its process id.

@@ -1,0 +1,277 @@
+//! The work that is timed on several devices in one context: plain OpenCL, whichever machines the devices are of.
+
+use std::time::Instant;
+
+use crate::child::{answer, parse};
+use crate::opencl::{Buffer, Context, Device, Error, Event, Kernel, OpenCl, Program, Queue, Result};
+
+/// Edge of the squares that the matrix product goes by.
+const TILE: usize = 16;
+
+const SOURCE: &str = "
+kernel void noop(void) {}
+kernel void inc(global int *p) { p[get_global_id(0)] += 1; }
+kernel void number(global uint *p, uint by) { p[get_global_id(0)] = (uint)get_global_id(0) * by; }
+kernel void fold(global const uint *p, global uint *sums, uint each) {
+    size_t i = get_global_id(0);
+    uint sum = 0;
+    for (uint k = 0; k < each; k++) sum += p[i * each + k];
+    sums[i] = sum;
+}
+kernel void product(global const float *a, global const float *b, global float *c, int n) {
+    local float left[16][16], right[16][16];
+    int j = get_global_id(0), i = get_global_id(1), x = get_local_id(0), y = get_local_id(1);
+    float sum = 0;
+    for (int k = 0; k < n; k += 16) {
+        left[y][x] = a[i * n + k + x];
+        right[y][x] = b[(k + y) * n + j];
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (int t = 0; t < 16; t++) sum += left[y][t] * right[t][x];
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    c[i * n + j] = sum;
+}
+";
+
+/// All devices of a platform in one context, with a queue on each.
+pub struct Spread {
+    devices: Vec<Device>,
+    queues: Vec<Queue>,
+    context: Context,
+    program: Program,
+}
+
+fn wrong<T>(what: impl Into<String>) -> Result<T> {
+    Err(Error::wrong(what))
+}
+
+fn micros(start: Instant) -> f64 {
+    start.elapsed().as_secs_f64() * 1e6
+}
+
+impl Spread {
+    /// Opens all devices of the first platform that matches `filter`.
+    pub fn open(filter: &str) -> Result<Self> {
+        Self::on(OpenCl::open()?.devices(filter)?)
+    }
+
+    fn on(devices: Vec<Device>) -> Result<Self> {
+        let context = Context::of(&devices)?;
+        let queues = devices.iter().map(|device| context.queue(device, false)).collect::<Result<_>>()?;
+        let program = context.program_everywhere(SOURCE)?;
+        Ok(Self { devices, queues, context, program })
+    }
+
+    /// How many devices there are, and the first one's name.
+    pub fn describe(&self) -> Result<String> {
+        let first = self.devices.first().ok_or_else(|| Error::wrong("there is no device"))?;
+        Ok(format!("{} {}", self.devices.len(), first.name()?))
+    }
+
+    /// Does `count` of what `name` says, on `size` bytes or with that number where that has a meaning.
+    pub fn measure(&self, name: &str, count: usize, size: usize) -> Result<f64> {
+        match name {
+            "hops" => self.hops(count, 4, 1),
+            "bounce" => self.bounce(count, size),
+            "signals" => self.signals(count, size.clamp(1, self.queues.len())),
+            "product" => self.product(count, size.clamp(1, self.queues.len())),
+            "pipeline" => self.pipeline(count, size),
+            "nothing" => Ok(0.0),
+            _ => wrong(format!("nothing is called '{name}'")),
+        }
+    }
+
+    fn queue(&self, index: usize) -> &Queue {
+        &self.queues[index % self.queues.len()]
+    }
+
+    /// A buffer that the first two devices change in turn, each `items` of it; microseconds for each turn.
+    fn hops(&self, count: usize, size: usize, items: usize) -> Result<f64> {
+        let buffer = self.context.buffer(size)?;
+        let kernel = self.program.kernel("inc")?;
+        kernel.set_buffer(0, &buffer)?;
+        // What was never written does not move.
+        let zeros = vec![0; size];
+        self.queue(0).write(&buffer, &zeros)?;
+        let both = self.queues.len().min(2);
+        // Connections between servers are there before anything counts.
+        let warm = 2 * both;
+        let mut last = None;
+        let mut begin = Instant::now();
+        for turn in 0..count + warm {
+            if turn == warm {
+                last.as_ref().map_or(Ok(()), Event::wait)?;
+                begin = Instant::now();
+            }
+            let queue = self.queue(turn % both);
+            let next = queue.launch_with_event(&kernel, items, last.as_ref())?;
+            queue.flush()?;
+            last = Some(next);
+        }
+        last.as_ref().map_or(Ok(()), Event::wait)?;
+        let time = micros(begin) / count as f64;
+        let mut have = [0; 4];
+        self.queue(count + warm).read(&buffer, &mut have)?;
+        if i32::from_ne_bytes(have) as usize != count + warm {
+            return wrong(format!("{} increments came to {}", count + warm, i32::from_ne_bytes(have)));
+        }
+        Ok(time)
+    }
+
+    /// A buffer of `size` bytes of which each device changes four; MB/s.
+    fn bounce(&self, count: usize, size: usize) -> Result<f64> {
+        Ok(size as f64 / self.hops(count, size, 1)?)
+    }
+
+    /// Kernels on one device after the other, each waiting for the one before; microseconds for each.
+    fn signals(&self, count: usize, over: usize) -> Result<f64> {
+        let kernel = self.program.kernel("noop")?;
+        let mut last: Option<Event> = None;
+        let mut begin = Instant::now();
+        for turn in 0..count + 2 * over {
+            if turn == 2 * over {
+                last.as_ref().map_or(Ok(()), Event::wait)?;
+                begin = Instant::now();
+            }
+            let queue = &self.queues[turn % over];
+            let next = queue.launch_after(&kernel, last.as_ref())?;
+            queue.flush()?;
+            last = Some(next);
+        }
+        last.map_or(Ok(()), |last| last.wait())?;
+        Ok(micros(begin) / count as f64)
+    }
+
+    /// A matrix product of n x n floats, its rows split over some devices: from the operands on the first device to the whole
+    /// product there; seconds.
+    fn product(&self, n: usize, over: usize) -> Result<f64> {
+        let rows = n / over;
+        if n % (over * TILE) != 0 {
+            return wrong(format!("{n} rows cannot be split over {over} devices"));
+        }
+        let element = |i: usize, j: usize, by: usize| ((i * by + j * 7) % 23) as f32 - 11.0;
+        let matrix = |by: usize| -> Vec<f32> { (0..n * n).map(|at| element(at / n, at % n, by)).collect() };
+        let (left, right) = (matrix(3), matrix(5));
+        let [a, b, c] =
+            [self.context.buffer(n * n * 4)?, self.context.buffer(n * n * 4)?, self.context.buffer(n * n * 4)?];
+        self.queues[0].write(&a, bytes(&left).as_slice())?;
+        self.queues[0].write(&b, bytes(&right).as_slice())?;
+        let blocks = |whole: &Buffer| -> Result<Vec<Buffer>> {
+            (0..over).map(|block| whole.part(block * rows * n * 4, rows * n * 4)).collect()
+        };
+        let (a_blocks, c_blocks) = (blocks(&a)?, blocks(&c)?);
+        let kernels: Vec<Kernel> = (0..over).map(|_| self.program.kernel("product")).collect::<Result<_>>()?;
+        self.queues.iter().try_for_each(Queue::finish)?;
+        let begin = Instant::now();
+        let mut done = Vec::new();
+        // The first device begins last, so that what the others need is on its way.
+        for block in (0..over).rev() {
+            let kernel = &kernels[block];
+            kernel.set_buffer(0, &a_blocks[block])?;
+            kernel.set_buffer(1, &b)?;
+            kernel.set_buffer(2, &c_blocks[block])?;
+            kernel.set_int(3, n as i32)?;
+            done.push(self.queues[block].launch_plane(kernel, [n, rows], Some([TILE, TILE]), &[])?);
+            self.queues[block].flush()?;
+        }
+        let gathered =
+            self.queues[0].migrate(&c_blocks.iter().collect::<Vec<_>>(), &done.iter().collect::<Vec<_>>())?;
+        gathered.wait()?;
+        let time = begin.elapsed().as_secs_f64();
+        let mut out = vec![0; n * n * 4];
+        self.queues[0].read(&c, &mut out)?;
+        let stub = self.describe()?.ends_with(", stub");
+        for (i, j) in (0..4 * over).map(|at| (at * n / (4 * over) + at % 7, (at * 7919) % n)) {
+            let at = (i * n + j) * 4;
+            let have = f32::from_ne_bytes([out[at], out[at + 1], out[at + 2], out[at + 3]]);
+            let in_block = i % rows;
+            let want: f32 = if stub {
+                left[i * n + j] + right[(4 * in_block + j % 4) % n * n + j]
+            } else {
+                (0..n).map(|k| left[i * n + k] * right[k * n + j]).sum()
+            };
+            if (have - want).abs() > 1e-3 * want.abs().max(1.0) {
+                return wrong(format!("element ({i}, {j}) of the product is {have} and should be {want}"));
+            }
+        }
+        Ok(time)
+    }
+
+    /// `frames` of `size` bytes are made on the first device and reduced to 1/256 on the second; the results are read.
+    fn pipeline(&self, frames: usize, size: usize) -> Result<f64> {
+        let (items, results) = (size / 4, size / 1024);
+        let (number, fold) = (self.program.kernel("number")?, self.program.kernel("fold")?);
+        let frame = [self.context.buffer(size)?, self.context.buffer(size)?];
+        let result = [self.context.buffer(results * 4)?, self.context.buffer(results * 4)?];
+        let (first, second) = (self.queue(0), self.queue(1));
+        let mut filtered: [Option<Event>; 2] = [None, None];
+        let mut back = vec![0; results * 4];
+        let mut check = |n: usize, queue: &Queue| -> Result<()> {
+            queue.read(&result[n % 2], &mut back)?;
+            let have = u32::from_ne_bytes([back[0], back[1], back[2], back[3]]);
+            let want = (0..256_u32).sum::<u32>() * (n as u32 + 1);
+            if have == want { Ok(()) } else { wrong(format!("frame {n} came to {have}, not {want}")) }
+        };
+        let begin = Instant::now();
+        for n in 0..frames {
+            let slot = n % 2;
+            number.set_buffer(0, &frame[slot])?;
+            number.set_int(1, n as i32 + 1)?;
+            let made = first.launch_with_event(&number, items, filtered[slot].as_ref())?;
+            first.flush()?;
+            fold.set_buffer(0, &frame[slot])?;
+            fold.set_buffer(1, &result[slot])?;
+            fold.set_int(2, 256)?;
+            filtered[slot] = Some(second.launch_with_event(&fold, results, Some(&made))?);
+            second.flush()?;
+            // One frame behind, so that both devices have something to do.
+            if n > 0 {
+                check(n - 1, second)?;
+            }
+        }
+        check(frames - 1, second)?;
+        Ok(frames as f64 / begin.elapsed().as_secs_f64())
+    }
+}
+
+/// The floats as they are in memory.
+fn bytes(floats: &[f32]) -> Vec<u8> {
+    floats.iter().flat_map(|value| value.to_ne_bytes()).collect()
+}
+
+/// From the devices to a context of all of them and the first kernel's end on each; milliseconds. Listing the devices, and so
+/// connecting, comes before.
+pub fn everywhere(filter: &str) -> Result<()> {
+    let devices = OpenCl::open()?.devices(filter)?;
+    let begin = Instant::now();
+    let spread = Spread::on(devices)?;
+    let kernel = spread.program.kernel("inc")?;
+    let buffers: Vec<Buffer> = spread.queues.iter().map(|_| spread.context.buffer(64)).collect::<Result<_>>()?;
+    for (queue, buffer) in spread.queues.iter().zip(&buffers) {
+        queue.write(buffer, &[0; 64])?;
+        kernel.set_buffer(0, buffer)?;
+        queue.launch(&kernel, 16)?;
+        queue.flush()?;
+    }
+    spread.queues.iter().try_for_each(Queue::finish)?;
+    let time = micros(begin) / 1e3;
+    for (queue, buffer) in spread.queues.iter().zip(&buffers) {
+        let mut back = [0; 64];
+        queue.read(buffer, &mut back)?;
+        if back.chunks_exact(4).any(|item| item != 1_i32.to_ne_bytes()) {
+            return wrong("a first kernel gave wrong data");
+        }
+    }
+    answer(&format!("{time}"));
+    let memory = crate::memory::Memory::of(std::process::id()).map_err(Error::wrong)?;
+    answer(&format!("{}", memory.resident));
+    Ok(())
+}
+
+/// One order, which is all that `ROPEWAY_STATS` then counts.
+pub fn once(filter: &str, order: &str) -> Result<()> {
+    let spread = Spread::open(filter)?;
+    let (name, count, size) = parse(order);
+    answer(&format!("{}", spread.measure(name, count, size)?));
+    Ok(())
+}
