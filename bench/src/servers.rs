@@ -205,11 +205,14 @@ fn counts(bench: &Bench) -> Result<Vec<Row>, String> {
 /// Programs and servers that find only the stub.
 fn stub(bench: &Bench) -> Result<Side, String> {
     let itself = std::env::current_exe().map_err(|e| format!("this program cannot be found: {e}"))?;
-    let library: PathBuf = itself.with_file_name("libropeway-stub.so");
+    let library: PathBuf = itself.with_file_name("libstub-opencl.so");
     if !library.exists() {
         return Err(format!("{MISSING}{} has not been built", library.display()));
     }
-    let vendors = bench.folder.vendors("stub", &[("stub.icd".to_owned(), format!("{}\n", library.display()))])?;
+    // Workers may read the folder of the .icd files and little else.
+    let copy = bench.folder.path().join("stub").join("libstub-opencl.so");
+    let vendors = bench.folder.vendors("stub", &[("stub.icd".to_owned(), format!("{}\n", copy.display()))])?;
+    std::fs::copy(&library, &copy).map_err(|e| format!("{} cannot be made: {e}", copy.display()))?;
     let mut side = Side { name: "stub", environment: bench.native.environment.clone(), filter: String::new() };
     side.environment.retain(|(name, _)| *name != "OCL_ICD_VENDORS");
     side.environment.push(("OCL_ICD_VENDORS", vendors));

@@ -146,7 +146,7 @@ impl Spread {
     /// product there; seconds.
     fn product(&self, n: usize, over: usize) -> Result<f64> {
         let rows = n / over;
-        if n % (over * TILE) != 0 {
+        if !n.is_multiple_of(over * TILE) {
             return wrong(format!("{n} rows cannot be split over {over} devices"));
         }
         let element = |i: usize, j: usize, by: usize| ((i * by + j * 7) % 23) as f32 - 11.0;

@@ -207,11 +207,10 @@ impl Host {
     /// Lets nothing pass between it and `other`, while both reach everybody else.
     pub fn part_from(&self, other: &Self) {
         for (from, to) in [(self, other), (other, self)] {
-            // Blackholes would end connections at once; here packets just vanish, as behind a firewall.
+            // An address that nobody has: packets just vanish, as behind a firewall.
             let (namespace, address) = (&from.namespace, to.address);
             self.order(&format!(
-                "tc -n {namespace} qdisc add dev net0 clsact 2>/dev/null || true; tc -n {namespace} filter add dev net0 egress \
-                 protocol ip u32 match ip dst {address}/32 action drop"
+                "ip -n {namespace} neigh replace {address} lladdr 02:00:00:00:00:01 nud permanent dev net0"
             ));
         }
     }
