@@ -34,6 +34,7 @@ pub mod log;
 pub mod mapping;
 pub mod memory;
 pub mod native_kernel;
+mod peers;
 pub mod pipe;
 mod prepare;
 pub mod program;

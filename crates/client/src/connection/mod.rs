@@ -33,6 +33,7 @@ pub(crate) use early::{Heeded, LiveQueue};
 pub use open::OpenError;
 pub(crate) use transfers::{Incoming, Outgoing, Ticket};
 
+use crate::peers::Peers;
 use crate::stats::{STATS, count};
 use crate::{Result, SERVER_LOST, Status};
 
@@ -64,6 +65,7 @@ pub struct Connection {
     /// When a sign of life was asked for, since the last byte.
     asked_at: Mutex<Option<Instant>>,
     lost: AtomicBool,
+    peers: Peers,
     /// The application has no more use for the server.
     closed: AtomicBool,
     /// What is done once when the server is lost.
@@ -127,6 +129,11 @@ impl Connection {
     /// Bytes that went to the server, and that came from it.
     pub fn traffic(&self) -> (u64, u64) {
         self.link.traffic()
+    }
+
+    /// What its session knows of others.
+    pub(crate) fn peers(&self) -> &Peers {
+        &self.peers
     }
 
     /// Whether the server is gone for good.

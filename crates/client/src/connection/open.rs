@@ -93,6 +93,7 @@ impl Connection {
             looks: AtomicU32::new(0),
             asked_at: Default::default(),
             lost: AtomicBool::new(false),
+            peers: Default::default(),
             closed: AtomicBool::new(false),
             on_loss: Default::default(),
         });

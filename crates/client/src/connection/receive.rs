@@ -78,7 +78,8 @@ impl Receive for Receiver<'_> {
         Ok(())
     }
 
-    fn peer_state(&mut self, _: PeerState) -> Result<(), DecodeError> {
+    fn peer_state(&mut self, message: PeerState) -> Result<(), DecodeError> {
+        self.0.peer_state(message.peer, message.connected, message.text);
         Ok(())
     }
 

@@ -1,0 +1,153 @@
+//! Which servers reach each other, so that memory and events go straight from one to the other.
+//!
+//! The sessions of this process are made known to each other when something first goes from one to the other: both get the process's
+//! secret, and one of them is told to connect. Where neither can, the client passes things on.
+
+#![allow(dead_code, reason = "what goes between homes asks it for the way")]
+
+use std::collections::HashMap;
+use std::io::Read as _;
+use std::sync::{Arc, Mutex, OnceLock};
+
+use ropeway_protocol::ids::SessionId;
+use ropeway_protocol::messages::{ConnectPeer, OpenPeers};
+
+use crate::Result;
+use crate::connection::{Connection, lock};
+
+/// How something gets from one session to another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Way {
+    /// The servers send it to each other.
+    Direct,
+    /// The client takes it and passes it on.
+    Relay,
+}
+
+/// What a session knows of others.
+#[derive(Default, Debug)]
+pub(crate) struct Peers(Mutex<Known>);
+
+#[derive(Default, Debug)]
+struct Known {
+    has_secret: bool,
+    peers: HashMap<SessionId, State>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum State {
+    /// It was told to connect.
+    Asked,
+    Connected,
+    /// Why not, and whether that has been said.
+    Unreachable(String, bool),
+}
+
+/// What the sessions of this process prove to each other that they belong to it by. `None` where the system has no random numbers.
+fn secret() -> Option<[u8; 32]> {
+    static SECRET: OnceLock<Option<[u8; 32]>> = OnceLock::new();
+    *SECRET.get_or_init(|| {
+        let mut secret = [0; 32];
+        let read = std::fs::File::open("/dev/urandom").and_then(|mut random| random.read_exact(&mut secret));
+        read.inspect_err(|error| crate::error!("no random numbers from /dev/urandom: {error}")).ok()?;
+        Some(secret)
+    })
+}
+
+/// Whether servers may connect to each other at all: `ROPEWAY_PEERS=off` has everything go through the client.
+fn is_wanted() -> bool {
+    static WANTED: OnceLock<bool> = OnceLock::new();
+    *WANTED.get_or_init(|| std::env::var_os("ROPEWAY_PEERS").is_none_or(|value| value != "off"))
+}
+
+/// How something gets from one session to another. Waits for the two to connect when it is asked for the first time.
+pub(crate) fn way(from: &Arc<Connection>, to: &Arc<Connection>) -> Way {
+    if !is_wanted() {
+        return Way::Relay;
+    }
+    if Arc::ptr_eq(from, to) {
+        return if from.give_secret().is_ok_and(|given| given) { Way::Direct } else { Way::Relay };
+    }
+    // Whichever may be the harder to reach is to call the other: what serves this machine alone, and else always the same.
+    let key = |connection: &Connection| (!connection.endpoint().is_local(), connection.session());
+    let (first, second) = if key(from) < key(to) { (from, to) } else { (to, from) };
+    if first.connects_to(second) || second.connects_to(first) {
+        return Way::Direct;
+    }
+    if let Some(why) = first.peers().to_be_said(second.session()) {
+        crate::warning!(
+            "{} and {} do not reach each other ({why}): what goes from one to the other goes through this machine; see --peer-address",
+            first.endpoint(),
+            second.endpoint()
+        );
+    }
+    Way::Relay
+}
+
+impl Connection {
+    /// The session's name, which its peers know it by.
+    pub(crate) fn session(&self) -> SessionId {
+        self.welcome().session
+    }
+
+    /// Lets the session take part in the process's group. `false`: there is none.
+    fn give_secret(&self) -> Result<bool> {
+        let Some(secret) = secret() else { return Ok(false) };
+        let mut known = lock(&self.peers().0);
+        if !known.has_secret {
+            self.post(&OpenPeers { secret })?;
+            known.has_secret = true;
+        }
+        Ok(true)
+    }
+
+    /// Whether the session is connected to another, or could be made to.
+    fn connects_to(&self, peer: &Connection) -> bool {
+        let session = peer.session();
+        if self.ask_to_connect(peer).is_err() {
+            return false;
+        }
+        let state = self.wait(|| {
+            let state = lock(&self.peers().0).peers.get(&session).cloned();
+            state.filter(|state| *state != State::Asked)
+        });
+        state == Ok(State::Connected)
+    }
+
+    /// Has the session connect to another, once.
+    fn ask_to_connect(&self, peer: &Connection) -> Result<()> {
+        if lock(&self.peers().0).peers.contains_key(&peer.session()) {
+            return Ok(());
+        }
+        if !self.give_secret()? || !peer.give_secret()? {
+            return Err(crate::SERVER_LOST);
+        }
+        // It must know the secret when the other one comes.
+        peer.flush()?;
+        let reached_here = peer.endpoint().to_string();
+        let addresses = peer.welcome().peer_address.iter().cloned().chain([reached_here]).collect();
+        let mut known = lock(&self.peers().0);
+        if known.peers.contains_key(&peer.session()) {
+            // Another thread was faster.
+            return Ok(());
+        }
+        known.peers.insert(peer.session(), State::Asked);
+        self.post(&ConnectPeer { peer: peer.session(), addresses })
+    }
+
+    /// The server says whether a peer is connected.
+    pub(crate) fn peer_state(&self, peer: SessionId, connected: bool, text: String) {
+        let state = if connected { State::Connected } else { State::Unreachable(text, false) };
+        lock(&self.peers().0).peers.insert(peer, state);
+    }
+}
+
+impl Peers {
+    /// Why a peer cannot be reached, where that is still to be said.
+    fn to_be_said(&self, peer: SessionId) -> Option<String> {
+        match lock(&self.0).peers.get_mut(&peer) {
+            Some(State::Unreachable(why, said)) => (!std::mem::replace(said, true)).then(|| why.clone()),
+            _ => None,
+        }
+    }
+}
