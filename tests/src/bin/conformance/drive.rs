@@ -1,4 +1,4 @@
-//! A row of the table in one mode: all its sub-tests, whatever some of them do to the program.
+//! A row of the table, or a piece of one, in one mode: all its sub-tests, whatever some of them do to the program.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -34,7 +34,25 @@ pub struct Setting {
 /// After this many sub-tests that hang, a program's others are not tried.
 const MOST_HUNG: usize = 5;
 
-/// Folders of one row in one mode.
+/// Sub-tests of a row that are run one after the other.
+pub struct Piece<'a> {
+    /// The row.
+    pub row: &'a Row,
+    /// Their names; none of a program that lists nothing.
+    pub names: Vec<String>,
+    /// Which piece of its row it is; `None` for the whole of it.
+    pub number: Option<usize>,
+}
+
+impl Piece<'_> {
+    /// The name of its folders and logs.
+    fn label(&self, mode: Mode) -> String {
+        let number = self.number.map_or(String::new(), |number| format!(".{number}"));
+        format!("{}{number}.{}", file_name(&self.row.key), mode.name())
+    }
+}
+
+/// Folders of one piece in one mode.
 struct Place {
     folder: PathBuf,
     home: PathBuf,
@@ -51,26 +69,37 @@ impl Setting {
         self.results.lock().unwrap_or_else(PoisonError::into_inner).find(&row.key, mode, name).is_some()
     }
 
-    /// Runs a row natively, then through Ropeway, then once more where the two differ.
-    pub fn row(&self, row: &Row, again: bool) -> Result<(), String> {
-        let names = self.names(row)?;
+    /// Runs a piece natively, then through Ropeway, then once more where the two differ.
+    pub fn piece(&self, piece: &Piece<'_>, again: bool) -> Result<(), String> {
         for mode in [Mode::Native, Mode::Ropeway] {
-            self.drive(row, mode, &names)?;
+            self.drive(piece, mode)?;
         }
         if again {
-            let differing = self.differing(row, &names);
+            let names = self.differing(piece.row, &piece.names);
+            let differing = Piece { names, ..*piece };
             for mode in [Mode::RopewayAgain, Mode::NativeAgain] {
-                self.drive(row, mode, &differing)?;
+                self.drive(&differing, mode)?;
             }
         }
         Ok(())
     }
 
-    fn names(&self, row: &Row) -> Result<Vec<String>, String> {
-        let place = self.place(row, Mode::Native)?;
+    /// The pieces of a row, of `most` sub-tests each. Neighbours, which tend to take equally long, are in different ones.
+    pub fn pieces<'a>(&self, row: &'a Row, most: usize) -> Result<Vec<Piece<'a>>, String> {
+        let whole = Piece { row, names: Vec::new(), number: None };
+        let place = self.place(&whole, Mode::Native)?;
         let names = watch::list(&row.program, &row.args, &place.work);
         let _ = fs::remove_dir_all(&place.folder);
-        Ok(names)
+        let count = names.len().div_ceil(most.max(1));
+        if count < 2 {
+            return Ok(vec![Piece { names, ..whole }]);
+        }
+        let nth = |number| Piece {
+            row,
+            names: names.iter().skip(number).step_by(count).cloned().collect(),
+            number: Some(number),
+        };
+        Ok((0..count).map(nth).collect())
     }
 
     /// Sub-tests that differ and can be tried again in a short time.
@@ -86,9 +115,9 @@ impl Setting {
     }
 
     /// The folders, fresh: caches of an earlier run are gone, and the program finds the files that lie beside it.
-    fn place(&self, row: &Row, mode: Mode) -> Result<Place, String> {
+    fn place(&self, piece: &Piece<'_>, mode: Mode) -> Result<Place, String> {
         let complaint = |error| format!("cannot make folders in {}: {error}", self.out.display());
-        let folder = self.out.join("work").join(format!("{}.{}", file_name(&row.key), mode.name()));
+        let folder = self.out.join("work").join(piece.label(mode));
         let _ = fs::remove_dir_all(&folder);
         let place = Place { home: folder.join("home"), work: folder.join("work"), folder };
         for folder in [&place.home, &place.work] {
@@ -97,15 +126,16 @@ impl Setting {
         for folder in ["cache", "config", "data", "pocl", "cuda", "server"] {
             fs::create_dir(place.home.join(folder)).map_err(complaint)?;
         }
-        let beside = row.program.parent().unwrap_or(Path::new("."));
+        let beside = piece.row.program.parent().unwrap_or(Path::new("."));
         for entry in fs::read_dir(beside).map_err(complaint)?.flatten() {
             symlink(entry.path(), place.work.join(entry.file_name())).map_err(complaint)?;
         }
         Ok(place)
     }
 
-    /// Runs the sub-tests of a row in one mode that have no result yet.
-    fn drive(&self, row: &Row, mode: Mode, names: &[String]) -> Result<(), String> {
+    /// Runs the sub-tests of a piece in one mode that have no result yet.
+    fn drive(&self, piece: &Piece<'_>, mode: Mode) -> Result<(), String> {
+        let Piece { row, names, number } = piece;
         let mut rest: Vec<_> = names.iter().filter(|name| !self.known(row, mode, name)).cloned().collect();
         // A program that lists nothing is taken as one test.
         let whole = names.is_empty() && !mode.is_again();
@@ -113,8 +143,8 @@ impl Setting {
         if done || self.end <= Instant::now() {
             return Ok(());
         }
-        let place = self.place(row, mode)?;
-        let log = self.out.join("logs").join(format!("{}.{}", file_name(&row.key), mode.name()));
+        let place = self.place(piece, mode)?;
+        let log = self.out.join("logs").join(piece.label(mode));
         let mut env = watch::home(&place.home);
         let mut server = None;
         if mode.is_remote() {
@@ -126,7 +156,7 @@ impl Setting {
         let program_end = Instant::now() + self.program_limit;
         let mut hung = 0;
         loop {
-            let all = rest.len() == names.len() && !mode.is_again();
+            let all = rest.len() == names.len() && number.is_none() && !mode.is_again();
             let mut args = row.args.clone();
             if !all {
                 args.extend(rest.iter().cloned());
@@ -266,16 +296,30 @@ mod tests {
         let (folder, out) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let row = row(folder.path());
         let setting = setting(out.path(), Duration::from_secs(60));
-        let names = setting.names(&row).unwrap();
-        assert_eq!(names, ["bad", "crash", "good", "hang", "last"]);
-        setting.drive(&row, Mode::Native, &names).unwrap();
+        let piece = setting.pieces(&row, 10).unwrap().remove(0);
+        assert_eq!(piece.names, ["bad", "crash", "good", "hang", "last"]);
+        setting.drive(&piece, Mode::Native).unwrap();
         use Verdict::{Crash, Fail, Hung, Pass, Skip};
         let expected = [("bad", Fail), ("crash", Crash), ("good", Pass), ("hang", Hung), ("last", Skip)];
         assert_eq!(verdicts(&setting), expected.map(|(name, verdict)| (name.to_owned(), verdict)));
         // What is known is not run again.
         let begin = Instant::now();
-        setting.drive(&row, Mode::Native, &names).unwrap();
+        setting.drive(&piece, Mode::Native).unwrap();
         assert!(begin.elapsed() < Duration::from_millis(500));
+    }
+
+    #[test]
+    fn pieces_together_are_the_whole() {
+        let (folder, out) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let row = row(folder.path());
+        let setting = setting(out.path(), Duration::from_secs(60));
+        let pieces = setting.pieces(&row, 2).unwrap();
+        let names: Vec<_> = pieces.iter().map(|piece| piece.names.join(" ")).collect();
+        assert_eq!(names, ["bad hang", "crash last", "good"]);
+        pieces.iter().for_each(|piece| setting.drive(piece, Mode::Native).unwrap());
+        use Verdict::{Crash, Fail, Hung, Pass, Skip};
+        let expected = [("bad", Fail), ("crash", Crash), ("good", Pass), ("hang", Hung), ("last", Skip)];
+        assert_eq!(verdicts(&setting), expected.map(|(name, verdict)| (name.to_owned(), verdict)));
     }
 
     #[test]
@@ -283,8 +327,8 @@ mod tests {
         let (folder, out) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let row = row(folder.path());
         let mut setting = setting(out.path(), Duration::from_millis(500));
-        let names = setting.names(&row).unwrap();
-        setting.drive(&row, Mode::Native, &names).unwrap();
+        let piece = setting.pieces(&row, 10).unwrap().remove(0);
+        setting.drive(&piece, Mode::Native).unwrap();
         use Verdict::{Crash, NotRun, Pass};
         let expected = [("bad", NotRun), ("crash", Crash), ("good", Pass), ("hang", NotRun), ("last", NotRun)];
         let found = verdicts(&setting);
@@ -293,8 +337,9 @@ mod tests {
         // Interrupted as a whole: nothing is said of what was open.
         setting.end = Instant::now() + Duration::from_millis(300);
         setting.program_limit = Duration::from_secs(60);
+        let names = piece.names;
         let again = Row { key: "again".to_owned(), ..row };
-        setting.drive(&again, Mode::Native, &names).unwrap();
+        setting.drive(&Piece { row: &again, names, number: None }, Mode::Native).unwrap();
         let results = setting.results.lock().unwrap();
         assert!(results.find("again", Mode::Native, "good").is_some());
         assert!(results.find("again", Mode::Native, "hang").is_none());

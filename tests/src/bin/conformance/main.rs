@@ -15,7 +15,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
@@ -62,6 +62,9 @@ struct Options {
     /// Programs that run at the same time. More than one makes times doubtful.
     #[arg(long, value_name = "N", default_value_t = 1)]
     jobs: usize,
+    /// Sub-tests that run one after the other: programs with more are run in several pieces, as many at a time as --jobs says.
+    #[arg(long, value_name = "N", default_value_t = usize::MAX)]
+    split: usize,
     /// Seconds that a sub-test may take; one that takes longer is hung.
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     limit: u64,
@@ -158,25 +161,41 @@ fn run(options: &Options) -> Result<bool, String> {
     Ok(differences == 0)
 }
 
-/// Runs all rows, as many at a time as is asked for.
+/// Runs all rows, as many of their pieces at a time as is asked for.
 fn work(setting: &Setting, rows: &[catalogue::Row], options: &Options) {
+    let found = Mutex::new(Vec::new());
+    each(rows, options.jobs, |row| match setting.pieces(row, options.split) {
+        Ok(pieces) => lock(&found).extend(pieces),
+        Err(error) => eprintln!("{}: {error}", row.key),
+    });
+    let pieces = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    each(&pieces, options.jobs, |piece| {
+        if setting.end <= Instant::now() {
+            return;
+        }
+        let begin = Instant::now();
+        let said = setting.piece(piece, !options.once);
+        eprintln!("{} ({:.0} s)", table::short(&lock(&setting.results), piece.row), begin.elapsed().as_secs_f64());
+        if let Err(error) = said {
+            eprintln!("  {error}");
+        }
+    });
+}
+
+/// Does something with each of `list`, with `jobs` of them at a time.
+fn each<'a, T: Sync>(list: &'a [T], jobs: usize, work: impl Fn(&'a T) + Sync) {
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
-        for _ in 0..options.jobs.clamp(1, rows.len()) {
+        for _ in 0..jobs.min(list.len()).max(1) {
             scope.spawn(|| {
-                while let Some(row) = rows.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if setting.end <= Instant::now() {
-                        return;
-                    }
-                    let begin = Instant::now();
-                    let said = setting.row(row, !options.once);
-                    let results = setting.results.lock().unwrap_or_else(PoisonError::into_inner);
-                    eprintln!("{} ({:.0} s)", table::short(&results, row), begin.elapsed().as_secs_f64());
-                    if let Err(error) = said {
-                        eprintln!("  {error}");
-                    }
+                while let Some(one) = list.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    work(one);
                 }
             });
         }
     });
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
