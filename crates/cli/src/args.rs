@@ -59,6 +59,10 @@ pub struct ServeArgs {
     #[arg(long)]
     pub plaintext_network: bool,
 
+    /// Announce this server on the local network (mDNS), under this name [default name: the machine's]
+    #[arg(long, value_name = "NAME", num_args = 0..=1, require_equals = true)]
+    pub announce: Option<Option<String>>,
+
     /// Worker processes to keep ready, so that clients start at once; more are kept after a burst of clients
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub warm: u16,
@@ -127,6 +131,10 @@ pub struct DevicesArgs {
     /// Server to ask; may be given several times [default: as configured]
     #[arg(long = "server", value_name = "URL", value_parser = parse_servers)]
     pub servers: Vec<Servers>,
+
+    /// Look for servers that announce themselves on the local network, too, and list also those that are not trusted
+    #[arg(long)]
+    pub discover: bool,
 
     /// Do not measure the links
     #[arg(long)]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ropeway_client::config::Config;
+use ropeway_client::discover::{Sighting, discover};
 use ropeway_transport::Endpoint;
 
 use crate::args::{DevicesArgs, flatten};
@@ -12,11 +13,12 @@ use crate::{Failure, info};
 
 /// Prints a table of the devices of all servers.
 pub fn devices(args: &DevicesArgs) -> Result<(), Failure> {
-    let config = Config::load();
+    let mut config = Config::load();
     for problem in &config.problems {
         eprintln!("ropeway: {problem}");
     }
-    let servers = servers(flatten(&args.servers), &config)?;
+    config.discover |= args.discover;
+    let (servers, strangers) = servers_and_strangers(flatten(&args.servers), &config)?;
     let mut rows = Vec::new();
     let mut failed = 0;
     for (endpoint, result) in open_all(&servers, config.connect_timeout) {
@@ -32,6 +34,7 @@ pub fn devices(args: &DevicesArgs) -> Result<(), Failure> {
             }
         }
     }
+    rows.extend(strangers.iter().map(stranger_row));
     let headings =
         ["SERVER", "LATENCY", "TO SERVER", "FROM SERVER", "TYPE", "DEVICE", "PLATFORM", "UNITS", "MEMORY", "OPENCL"];
     if !rows.is_empty() {
@@ -46,15 +49,38 @@ pub fn devices(args: &DevicesArgs) -> Result<(), Failure> {
     }
 }
 
-/// The servers of the command line, else those configured.
-pub fn servers(asked: Vec<Endpoint>, config: &Config) -> Result<Vec<Endpoint>, Failure> {
-    let servers = if asked.is_empty() { config.servers.clone() } else { asked };
-    if servers.is_empty() {
+/// Fails where neither the command line nor the configuration names a server.
+pub fn require_servers(asked: &[Endpoint], config: &Config) -> Result<(), Failure> {
+    if asked.is_empty() && config.servers.is_empty() && !config.discover {
         return Err(Failure::new(
             "no server is configured; give --server URL, or set ROPEWAY_SERVERS or `servers` in ~/.config/ropeway/ropeway.toml",
         ));
     }
-    Ok(servers)
+    Ok(())
+}
+
+/// The servers of the command line, else those configured, with the trusted ones on the local network where they are wanted; and
+/// those there that are not trusted.
+pub fn servers_and_strangers(asked: Vec<Endpoint>, config: &Config) -> Result<(Vec<Endpoint>, Vec<Sighting>), Failure> {
+    require_servers(&asked, config)?;
+    let mut servers = if asked.is_empty() { config.servers.clone() } else { asked };
+    if !config.discover {
+        return Ok((servers, Vec::new()));
+    }
+    let (trusted, strangers): (Vec<_>, Vec<_>) = discover(config)?.into_iter().partition(|one| one.trusted.is_some());
+    for address in trusted.into_iter().filter_map(|one| one.trusted) {
+        if !servers.contains(&address) {
+            servers.push(address);
+        }
+    }
+    Ok((servers, strangers))
+}
+
+fn stranger_row(stranger: &Sighting) -> Vec<String> {
+    let mut row = vec!["-".to_owned(); 10];
+    row[0] = stranger.address().to_string();
+    row[5] = format!("'{}' is not trusted", stranger.found.name);
+    row
 }
 
 /// Connects to all servers at once.

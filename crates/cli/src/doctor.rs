@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use ropeway_client::config::{Config, FILE_NAME, SYSTEM_FOLDER, Source};
 
 use crate::args::{DoctorArgs, flatten};
-use crate::devices::open_all;
+use crate::devices::{open_all, servers_and_strangers};
 use crate::places::{self, ICD_FILE, LIBRARY, LOADER, VENDORS};
 use crate::{Failure, info};
 
@@ -39,9 +39,28 @@ pub fn doctor(args: &DoctorArgs) -> Result<(), Failure> {
     icd_file(&mut findings, library.as_deref());
     let config = Config::load();
     configuration(&mut findings, &config, !args.servers.is_empty());
-    let asked = flatten(&args.servers);
-    let servers = if asked.is_empty() { &config.servers } else { &asked };
-    for (endpoint, result) in open_all(servers, config.connect_timeout) {
+    let servers = match servers_and_strangers(flatten(&args.servers), &config) {
+        Ok((servers, strangers)) => {
+            for stranger in strangers {
+                findings.note(
+                    &format!("server {}", stranger.address()),
+                    &format!("'{}' announces itself on the local network, and is not used", stranger.found.name),
+                    "put its network or its name into `trusted` in ropeway.toml, or into ROPEWAY_TRUSTED, if you trust it",
+                );
+            }
+            servers
+        }
+        Err(_) if !config.discover => Vec::new(),
+        Err(error) => {
+            findings.failed(
+                "discovery",
+                &error.to_string(),
+                "let UDP port 5353 through, or name the servers themselves",
+            );
+            config.servers.clone()
+        }
+    };
+    for (endpoint, result) in open_all(&servers, config.connect_timeout) {
         let what = format!("server {endpoint}");
         match result {
             Ok(probe) => {
@@ -184,6 +203,9 @@ fn configuration(findings: &mut Findings, config: &Config, asked: bool) {
                 "write servers = [\"tcp://HOST:7590\"] into ~/.config/ropeway/{FILE_NAME} or {SYSTEM_FOLDER}/{FILE_NAME}, or set ROPEWAY_SERVERS"
             ),
         ),
+        (source, 0) if config.discover => {
+            findings.ok(what, &format!("servers of the local network, from {source}; looking for {:?}", config.discover_time));
+        }
         (source, 0) => findings.failed(what, &format!("{source} names no server"), "add one, as in tcp://HOST:7590"),
         (source, n) => {
             let plural = if n == 1 { "server" } else { "servers" };

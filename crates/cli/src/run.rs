@@ -7,7 +7,7 @@ use std::process::Command;
 use ropeway_client::config::Config;
 
 use crate::args::{RunArgs, flatten};
-use crate::devices::servers;
+use crate::devices::require_servers;
 use crate::{Failure, places, vendors};
 
 /// Becomes the program, with Ropeway's devices in its OpenCL.
@@ -15,7 +15,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     let asked = flatten(&args.servers);
     let list = asked.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
     // Says so here when there is none; the library itself reads the configuration again.
-    servers(asked, &Config::load())?;
+    require_servers(&asked, &Config::load())?;
     let library = places::library()
         .map_err(|error| Failure::new(format!("cannot find out where this program is: {error}")))?
         .ok_or_else(|| {

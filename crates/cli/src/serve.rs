@@ -21,6 +21,7 @@ pub fn serve(args: ServeArgs) -> Result<(), Failure> {
         plaintext_network: args.plaintext_network,
         warm: args.warm.into(),
         max_sessions: args.max_sessions as usize,
+        announce: args.announce.map(|name| name.unwrap_or_else(host_name)),
         ends_with_input: false,
         worker: WorkerCommand { program, args: worker },
     };

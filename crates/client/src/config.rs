@@ -7,11 +7,15 @@
 //! 3. `servers` in `ropeway.toml`, in the user's configuration folder (`$XDG_CONFIG_HOME/ropeway/` or
 //!    `~/.config/ropeway/`) or else in the system's (`/etc/ropeway/`).
 //!
+//! `auto` among the servers of the first two, or `discover = true` in the file, adds those that announce themselves on the local
+//! network and are trusted ([`crate::discover`]).
+//!
 //! The other settings come from their environment variable, else from the same `ropeway.toml`, else they have a default.
 //! A wrong entry never takes the others with it: it is left out and described in [`Config::problems`].
 
 mod file;
 mod servers;
+mod trust;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -21,6 +25,7 @@ use std::time::Duration;
 use ropeway_transport::Endpoint;
 
 pub use crate::log::Level as LogLevel;
+pub use trust::Trust;
 
 /// The system's configuration folder.
 pub const SYSTEM_FOLDER: &str = "/etc/ropeway";
@@ -31,8 +36,12 @@ pub const FILE_NAME: &str = "ropeway.toml";
 /// How long connecting to the servers (all at once) may take when nothing else is configured.
 pub const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The longest connect time-out that is accepted, in seconds.
-const MAX_CONNECT_SECONDS: f64 = 600.0;
+/// How long to look for servers on the local network when nothing else is configured. By the rules of multicast DNS a server answers
+/// at most once a second, so that the first question may have no answer where another program has just asked.
+pub const DEFAULT_DISCOVER_TIME: Duration = Duration::from_millis(1500);
+
+/// The longest time that is accepted for connecting and for looking, in seconds.
+const MAX_SECONDS: f64 = 600.0;
 
 /// How servers' platforms appear to the application.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -71,6 +80,12 @@ pub struct Config {
     pub connect_timeout: Duration,
     /// How much to say on standard error (`ROPEWAY_LOG`, `log`).
     pub log: LogLevel,
+    /// Whether to look for servers on the local network (`auto` among the servers, `discover`).
+    pub discover: bool,
+    /// How long to look for them (`ROPEWAY_DISCOVER_TIME`, `discover-time`: seconds).
+    pub discover_time: Duration,
+    /// Which of those that are found may be used (`ROPEWAY_TRUSTED`, `trusted`).
+    pub trusted: Vec<Trust>,
     /// Where the servers came from.
     pub source: Source,
     /// What is wrong with the configuration: one sentence each, with file and line.
@@ -85,6 +100,9 @@ impl Default for Config {
             presentation: Presentation::default(),
             connect_timeout: DEFAULT_CONNECT_TIMEOUT,
             log: LogLevel::default(),
+            discover: false,
+            discover_time: DEFAULT_DISCOVER_TIME,
+            trusted: Vec::new(),
             source: Source::default(),
             problems: Vec::new(),
         }
@@ -123,6 +141,15 @@ impl Config {
         }
         if let Some(Seconds(value)) = config.setting("ROPEWAY_CONNECT_TIMEOUT", env("ROPEWAY_CONNECT_TIMEOUT")) {
             config.connect_timeout = value;
+        }
+        if let Some(Seconds(value)) = config.setting("ROPEWAY_DISCOVER_TIME", env("ROPEWAY_DISCOVER_TIME")) {
+            config.discover_time = value;
+        }
+        if let Some(list) = env("ROPEWAY_TRUSTED") {
+            config.trusted.clear();
+            for entry in list.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
+                config.add_trusted("ROPEWAY_TRUSTED", entry);
+            }
         }
         if let Some(value) = config.setting("ROPEWAY_LOG", env("ROPEWAY_LOG")) {
             config.log = value;
@@ -187,19 +214,17 @@ impl fmt::Display for Source {
     }
 }
 
-/// A time-out as people write it: seconds, with or without a fraction.
+/// A time as people write it: seconds, with or without a fraction.
 struct Seconds(Duration);
 
 impl TryFrom<f64> for Seconds {
     type Error = String;
 
     fn try_from(seconds: f64) -> Result<Self, String> {
-        if seconds > 0.0 && seconds <= MAX_CONNECT_SECONDS {
+        if seconds > 0.0 && seconds <= MAX_SECONDS {
             Ok(Self(Duration::from_secs_f64(seconds)))
         } else {
-            Err(format!(
-                "a connect time-out of {seconds} is not possible; use more than 0 and at most {MAX_CONNECT_SECONDS} seconds"
-            ))
+            Err(format!("a time of {seconds} is not possible; use more than 0 and at most {MAX_SECONDS} seconds"))
         }
     }
 }

@@ -8,6 +8,7 @@
 //! | [`config`] | which servers, how presented |
 //! | [`connection`] | one link to one server: batches out, replies in, who reads when |
 //! | [`servers`], [`watch`] | all servers, how they come and go |
+//! | [`discover`] | those that announce themselves |
 //! | [`local`] | the one that is started on this machine |
 //! | [`system`] | their platforms and devices |
 //! | `home` | what a context is made of where it has devices of several servers or platforms |
@@ -23,6 +24,7 @@ pub mod command_buffer;
 pub mod config;
 pub mod connection;
 pub mod context;
+pub mod discover;
 pub mod event;
 mod home;
 pub mod host;

@@ -3,6 +3,7 @@
 //! A server is one session. Lists only grow: what the application holds a handle of stays valid, also when a server is lost or
 //! disconnected; its devices are unavailable then. A server that is connected again is a new one, with new devices.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use ropeway_transport::Endpoint;
 
 use crate::config::{Config, Presentation};
 use crate::connection::{Connection, OpenError, lock, run_later};
+use crate::discover::discover;
 use crate::local::{self, LocalServer};
 use crate::system::{NativePlatform, Platform};
 use crate::watch::Watch;
@@ -18,9 +20,10 @@ use crate::watch::Watch;
 #[derive(Debug)]
 pub struct System {
     this: Weak<Self>,
-    connect_timeout: Duration,
-    presentation: Presentation,
+    pub(crate) config: Config,
     lists: Mutex<Lists>,
+    /// Servers that were found and are not trusted, by their addresses.
+    strangers: Mutex<HashSet<String>>,
     pub(crate) watch: Watch,
 }
 
@@ -93,40 +96,52 @@ impl Server {
 }
 
 impl System {
-    /// Connects to all servers at once; waits at most `config.connect_timeout` for the slowest. Says on standard error which
-    /// could not be reached, and why.
+    /// Connects to all servers at once; waits at most `config.connect_timeout` for the slowest, and before that, where servers are to
+    /// be found on the local network, for `config.discover_time`. Says on standard error which could not be reached, and why.
     pub fn connect(config: &Config) -> Arc<Self> {
-        let opened: Vec<Opened> = std::thread::scope(|scope| {
-            let open = |address| match open(address, config.connect_timeout) {
-                Ok(opened) => Some(opened),
-                Err(error) => {
-                    say_unreachable(address, &error);
-                    None
-                }
-            };
-            match &config.servers[..] {
-                // A thread costs more than a local handshake.
-                [only] => open(only).into_iter().collect(),
-                all => {
-                    let opening: Vec<_> = all.iter().map(|address| scope.spawn(move || open(address))).collect();
-                    opening.into_iter().filter_map(|thread| thread.join().ok().flatten()).collect()
-                }
-            }
-        });
         let system = Arc::new_cyclic(|this| Self {
             this: Weak::clone(this),
-            connect_timeout: config.connect_timeout,
-            presentation: config.presentation,
+            config: config.clone(),
             lists: Mutex::default(),
+            strangers: Mutex::default(),
             watch: Watch::default(),
         });
         if config.presentation == Presentation::Always {
             lock(&system.lists).platforms.push(Platform::new(None));
         }
-        for opened in opened {
-            system.take_in(opened);
-        }
+        std::thread::scope(|scope| {
+            let looking =
+                config.discover.then(|| scope.spawn(|| open_all(&system.look_around(), config.connect_timeout)));
+            let configured = open_all(&config.servers, config.connect_timeout);
+            let found = looking.and_then(|thread| thread.join().ok()).unwrap_or_default();
+            for opened in configured.into_iter().chain(found) {
+                system.take_in(opened);
+            }
+        });
         system
+    }
+
+    /// The addresses of trusted servers that announce themselves now. Others are named on standard error, each once.
+    pub(crate) fn look_around(&self) -> Vec<Endpoint> {
+        let sightings = match discover(&self.config) {
+            Ok(sightings) => sightings,
+            Err(error) => {
+                if lock(&self.strangers).insert(String::new()) {
+                    crate::warning!("cannot look for servers on the local network: {error}");
+                }
+                return Vec::new();
+            }
+        };
+        for sighting in sightings.iter().filter(|sighting| sighting.trusted.is_none()) {
+            let (address, name) = (sighting.address().to_string(), &sighting.found.name);
+            if lock(&self.strangers).insert(address.clone()) {
+                crate::warning!(
+                    "a server '{name}' announces itself at {address}, and is not used: put its network or its name into `trusted` in \
+                     ropeway.toml, or into ROPEWAY_TRUSTED, if you trust it"
+                );
+            }
+        }
+        sightings.into_iter().filter_map(|sighting| sighting.trusted).collect()
     }
 
     /// The platforms; none when no server could be reached. Those of servers that are gone are still there.
@@ -152,7 +167,7 @@ impl System {
         if let Some(server) = self.connected(address) {
             return Ok((server, false));
         }
-        let opened = open(address, self.connect_timeout)?;
+        let opened = open(address, self.config.connect_timeout)?;
         let connection = Arc::clone(&opened.connection);
         let server = self.take_in(opened);
         Ok((Arc::clone(&server), Arc::ptr_eq(server.connection(), &connection)))
@@ -186,12 +201,12 @@ impl System {
                 other.close();
             }
             for native in NativePlatform::all_of(connection) {
-                let platform = match self.presentation {
+                let platform = match self.config.presentation {
                     Presentation::PerPlatform => None,
                     Presentation::One | Presentation::Always => lists.platforms.first(),
                 };
                 let platform = platform.map(Arc::clone).unwrap_or_else(|| {
-                    let only = (self.presentation == Presentation::PerPlatform).then(|| native.clone());
+                    let only = (self.config.presentation == Presentation::PerPlatform).then(|| native.clone());
                     let platform = Platform::new(only);
                     lists.platforms.push(Arc::clone(&platform));
                     platform
@@ -226,6 +241,19 @@ impl System {
     /// This, to be kept by a thread.
     pub(crate) fn this(&self) -> Option<Arc<Self>> {
         self.this.upgrade()
+    }
+}
+
+/// Connects to all of these at once; says which could not be reached.
+fn open_all(addresses: &[Endpoint], timeout: Duration) -> Vec<Opened> {
+    let open = |address| open(address, timeout).inspect_err(|error| say_unreachable(address, error)).ok();
+    match addresses {
+        // A thread costs more than a local handshake.
+        [only] => open(only).into_iter().collect(),
+        all => std::thread::scope(|scope| {
+            let opening: Vec<_> = all.iter().map(|address| scope.spawn(move || open(address))).collect();
+            opening.into_iter().filter_map(|thread| thread.join().ok().flatten()).collect()
+        }),
     }
 }
 

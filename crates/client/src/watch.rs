@@ -2,7 +2,7 @@
 //!
 //! Nobody reads an idle link, so a lost server is noticed only when it is used. Where the application wants to be told, each
 //! connection's helper watches its link. Where it wants to know of servers that come back, one thread tries the addresses of
-//! those that are lost, as long as there are any.
+//! those that are lost, as long as there are any; where servers are found on the local network, it looks around there, too.
 
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -101,10 +101,10 @@ impl System {
         self.seek();
     }
 
-    /// Starts the thread that looks for lost servers, if one is wanted and there are any.
+    /// Starts the thread that looks for servers, if one is wanted and there may be any.
     pub(crate) fn seek(&self) {
         // A server may be found to be lost only now, which leads here again: no lock is held meanwhile.
-        let any = !self.sought().is_empty();
+        let any = self.config.discover || !self.sought().is_empty();
         let mut wanted = lock(&self.watch.wanted);
         wanted.losses += 1;
         self.watch.changed.notify_all();
@@ -130,9 +130,10 @@ impl System {
         let mut pause = FIRST_PAUSE;
         loop {
             let losses = lock(&self.watch.wanted).losses;
-            let sought = self.sought();
+            let mut sought = self.sought();
             let mut wanted = lock(&self.watch.wanted);
-            if wanted.is_over() || sought.is_empty() && wanted.losses == losses {
+            let done = sought.is_empty() && !self.config.discover && wanted.losses == losses;
+            if wanted.is_over() || done {
                 wanted.seeking = false;
                 return;
             }
@@ -141,6 +142,9 @@ impl System {
                 self.watch.changed.wait_timeout_while(wanted, pause, waiting).unwrap_or_else(PoisonError::into_inner);
             pause = if wanted.losses == losses { (pause * 2).min(LONGEST_PAUSE) } else { FIRST_PAUSE };
             drop(wanted);
+            if self.config.discover {
+                sought.extend(self.look_around());
+            }
             for address in sought {
                 if let Ok((server, true)) = self.find_or_open(&address) {
                     self.changed(&server, Change::Found);

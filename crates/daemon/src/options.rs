@@ -18,6 +18,8 @@ pub struct ServeOptions {
     pub warm: usize,
     /// Most sessions at one time.
     pub max_sessions: usize,
+    /// Announce this server on the local network, under this name.
+    pub announce: Option<String>,
     /// End with the end of standard input, too: with the program that has its other end.
     pub ends_with_input: bool,
     /// The program and first arguments that start a worker.
@@ -41,6 +43,7 @@ impl ServeOptions {
             plaintext_network: false,
             warm: 4,
             max_sessions: 256,
+            announce: None,
             ends_with_input: false,
             worker,
         }

@@ -7,6 +7,7 @@ use std::io::{self, ErrorKind, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
+use ropeway_discovery::Announcer;
 use ropeway_transport::{Link, Listener};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -16,6 +17,7 @@ use crate::handshake::{Pending, Refused, Step};
 use crate::pool::{Client, Pool};
 use crate::process::State;
 use crate::stop::StopSignal;
+use crate::worker::host_name;
 use crate::{ServeError, ServeOptions, listen, notify};
 
 /// Most connections whose hello is not whole, or that are being refused. A connection beyond takes the place of the oldest,
@@ -60,6 +62,8 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
         say(&format!("listening on {}", listener.endpoint()));
     }
     notify::notify("READY=1");
+    // It goes, with a good-bye, before anything else when this returns.
+    let _announcer = options.announce.as_deref().and_then(|name| announce(name, &server.listeners));
     server.run()
 }
 
@@ -309,6 +313,20 @@ impl Server {
         let stop = &self.stop;
         self.pool.stop(STOP_LIMIT, || stop.take());
         info!("stopped");
+    }
+}
+
+/// Announces the server on the local network. It serves also where that is not possible.
+fn announce(name: &str, listeners: &[Listener]) -> Option<Announcer> {
+    match Announcer::new(name, &host_name(), listeners.iter().map(Listener::endpoint)) {
+        Ok(announcer) => {
+            info!(name, "announcing on the local network");
+            Some(announcer)
+        }
+        Err(error) => {
+            warn!(%error, "cannot announce this server");
+            None
+        }
     }
 }
 

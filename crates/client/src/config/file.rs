@@ -4,6 +4,9 @@
 //! servers = ["tcp://gpu1.lab", "gpu2.lab:7591", "unix:/run/ropeway.sock"]
 //! platforms = "one"        # or "per-platform"
 //! connect-timeout = 2      # seconds
+//! discover = true          # also servers that announce themselves on the local network
+//! discover-time = 1.5      # seconds
+//! trusted = ["10.1.0.0/16", "gpu7"]
 //! log = "warn"             # off, error, warn, info, debug
 //! ```
 
@@ -11,6 +14,7 @@ use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::Path;
 use std::str::FromStr;
+use std::time::Duration;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -42,34 +46,67 @@ impl Config {
             match key.get_ref().as_ref() {
                 "servers" => {
                     self.source = Source::File(path.to_owned());
-                    self.read_servers(&here, value, &place);
+                    self.read_list_of(&here, value, &place, "servers", Self::add_server);
                 }
                 "platforms" => self.presentation = self.text(&here, value).unwrap_or(self.presentation),
                 "log" => self.log = self.text(&here, value).unwrap_or(self.log),
-                "connect-timeout" => match seconds(value.get_ref()) {
-                    Ok(Seconds(timeout)) => self.connect_timeout = timeout,
-                    Err(error) => self.problems.push(format!("{here}: {error}")),
+                "connect-timeout" => {
+                    self.connect_timeout = self.time(&here, value).unwrap_or(self.connect_timeout);
+                }
+                "discover-time" => self.discover_time = self.time(&here, value).unwrap_or(self.discover_time),
+                "discover" => match value.get_ref().as_bool() {
+                    Some(discover) => {
+                        self.discover = discover;
+                        if discover && self.source == Source::Nothing {
+                            self.source = Source::File(path.to_owned());
+                        }
+                    }
+                    None => self.problems.push(format!("{here}: discover is true or false")),
                 },
+                "trusted" => self.read_list_of(&here, value, &place, "trusted", Self::add_trusted),
                 other => self.problems.push(format!(
-                    "{here}: '{other}' is not a setting; the settings are servers, platforms, connect-timeout and log"
+                    "{here}: '{other}' is not a setting; the settings are servers, platforms, connect-timeout, discover, \
+                     discover-time, trusted and log"
                 )),
             }
         }
         true
     }
 
-    fn read_servers(&mut self, here: &str, value: &Spanned<DeValue<'_>>, place: &dyn Fn(Range<usize>) -> String) {
+    /// A setting that is a list of texts, each given to `add`.
+    fn read_list_of(
+        &mut self,
+        here: &str,
+        value: &Spanned<DeValue<'_>>,
+        place: &dyn Fn(Range<usize>) -> String,
+        name: &str,
+        add: fn(&mut Self, &str, &str),
+    ) {
+        let example = if name == "servers" { "tcp://gpu.example:7590" } else { "192.168.7.0/24" };
         let Some(entries) = value.get_ref().as_array() else {
-            self.problems.push(format!("{here}: servers is a list, as in servers = [\"tcp://gpu.example:7590\"]"));
+            self.problems.push(format!("{here}: {name} is a list, as in {name} = [\"{example}\"]"));
             return;
         };
         for entry in entries.iter() {
             let here = place(entry.span());
             match entry.get_ref().as_str() {
-                Some(text) => self.add_server(&here, text),
-                None => self.problems.push(format!("{here}: a server is a text, as in \"tcp://gpu.example:7590\"")),
+                Some(text) => add(self, &here, text),
+                None if name == "servers" => {
+                    self.problems.push(format!("{here}: a server is a text, as in \"{example}\""));
+                }
+                None => self.problems.push(format!("{here}: an entry is a text, as in \"{example}\"")),
             }
         }
+    }
+
+    /// A setting that is a number of seconds, whole or not.
+    fn time(&mut self, here: &str, value: &Spanned<DeValue<'_>>) -> Option<Duration> {
+        let seconds = match value.get_ref() {
+            DeValue::Integer(number) => number.as_str().parse(),
+            DeValue::Float(number) => number.as_str().parse(),
+            _ => Err("a time is a number of seconds".to_owned()),
+        };
+        seconds.map(|Seconds(time)| time).map_err(|error| self.problems.push(format!("{here}: {error}"))).ok()
     }
 
     /// A setting that is a text.
@@ -79,15 +116,6 @@ impl Config {
             return None;
         };
         self.setting(here, Some(text.to_owned()))
-    }
-}
-
-/// A number of seconds, whole or not.
-fn seconds(value: &DeValue<'_>) -> Result<Seconds, String> {
-    match value {
-        DeValue::Integer(number) => number.as_str().parse(),
-        DeValue::Float(number) => number.as_str().parse(),
-        _ => Err("the connect time-out is a number of seconds".to_owned()),
     }
 }
 

@@ -7,10 +7,14 @@ use super::{Config, Source};
 /// A host file longer than this is not one.
 const MAX_HOST_FILE: u64 = 1 << 20;
 
+/// Stands for those that are found on the local network.
+const AUTO: &str = "auto";
+
 impl Config {
     /// Takes the servers of `ROPEWAY_SERVERS`.
     pub(super) fn read_list(&mut self, list: &str) {
         self.servers.clear();
+        self.discover = false;
         self.source = Source::Environment;
         for entry in list.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
             self.add_server("ROPEWAY_SERVERS", entry);
@@ -20,6 +24,7 @@ impl Config {
     /// Takes the servers of a host file.
     pub(super) fn read_host_file(&mut self, path: &Path) {
         self.servers.clear();
+        self.discover = false;
         self.source = Source::HostFile(path.to_owned());
         let text = match read_bounded(path, MAX_HOST_FILE) {
             Ok(text) => text,
@@ -38,6 +43,10 @@ impl Config {
 
     /// Adds one server, or notes what is wrong with it; `place` says where it is written.
     pub(super) fn add_server(&mut self, place: &str, entry: &str) {
+        if entry == AUTO {
+            self.discover = true;
+            return;
+        }
         match entry.parse() {
             Ok(endpoint) if self.servers.contains(&endpoint) => {
                 self.problems.push(format!("{place}: {endpoint} is listed twice; it is used once"));

@@ -113,7 +113,7 @@ fn a_wrong_entry_is_named_with_file_and_line_and_the_others_work() {
         (4, "a server is a text"),
         (7, "'two' is not a way"),
         (8, "this setting is a text"),
-        (9, "a connect time-out of -1"),
+        (9, "a time of -1"),
         (10, "'colour' is not a setting"),
     ] {
         let start = format!("{}:{line}: {words}", path.display());
@@ -152,4 +152,25 @@ fn the_example_in_the_package_is_the_defaults() {
     assert_eq!(config.servers, [ropeway_transport::Endpoint::default()]);
     assert_eq!((config.presentation, config.log), (default.presentation, default.log));
     assert_eq!(config.connect_timeout, default.connect_timeout);
+}
+
+#[test]
+fn discovery_is_asked_for() {
+    let folder = Folder::new("discover");
+    assert!(!folder.load(&[]).discover);
+    let config = folder.load(&[("ROPEWAY_SERVERS", "auto,gpu7")]);
+    assert!(config.discover && config.problems.is_empty(), "{:?}", config.problems);
+    assert_eq!(names(&config), ["tcp://gpu7:7590"]);
+    let text = "discover = true\ndiscover-time = 2\ntrusted = ['10.1.0.0/16', 'gpu7', 'fd00::/99999']\n";
+    let path = folder.write("user/ropeway/ropeway.toml", text);
+    let config = folder.load(&[]);
+    assert!(config.discover && config.source == Source::File(path.clone()));
+    assert_eq!(config.discover_time, Duration::from_secs(2));
+    assert_eq!(config.trusted.len(), 2);
+    assert!(config.problems[0].starts_with(&format!("{}:3: 'fd00::/99999'", path.display())), "{:?}", config.problems);
+    // A list of servers in the environment is all there is.
+    assert!(!folder.load(&[("ROPEWAY_SERVERS", "gpu7")]).discover);
+    let env = [("ROPEWAY_TRUSTED", "gpu8 , ::1/128"), ("ROPEWAY_DISCOVER_TIME", "0.25")];
+    let config = folder.load(&env);
+    assert_eq!((config.trusted.len(), config.discover_time), (2, Duration::from_millis(250)));
 }
