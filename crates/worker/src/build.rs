@@ -12,6 +12,7 @@ use ropeway_protocol::{CallId, content::ContentHash};
 
 use crate::common::Common;
 use crate::error::End;
+use crate::names::candidates;
 use crate::native::{self, Device};
 use crate::objects::{Program, ProgramState, lock};
 
@@ -50,6 +51,7 @@ pub fn build(
             common.may_print.store(true, Ordering::Relaxed);
         }
         let context = program.context.native.as_ref().map_err(|status| *status)?;
+        state.names = candidates([source_text.as_slice()]).map(Arc::from);
         state.native = Some(native::Program::from_source(context, &source_text));
     }
     let native = state.native.as_ref().ok_or(cl::CL_INVALID_PROGRAM)?.as_ref().map_err(|status| *status)?;
@@ -116,22 +118,24 @@ pub fn link(
     }
     let (native, status) = native::Program::link(context, &native_devices, &natives, options)?;
     drop(natives);
+    let names: Vec<_> = states.iter().filter_map(|state| state.names.as_deref()).flatten().cloned().collect();
     drop(states);
     let mut state = lock(&program.state);
+    state.names = (!names.is_empty()).then(|| names.into());
     state.native = Some(Ok(native));
     describe(&mut state, devices, status)
 }
 
 /// What came of a build, compilation or link that ended with `status`.
 fn describe(state: &mut ProgramState, devices: &[(u32, Device)], status: Status) -> Result<BuildReply, Status> {
-    let ProgramState { native, kernels, .. } = state;
+    let ProgramState { native, names, kernels, .. } = state;
     let native = native.as_ref().ok_or(cl::CL_INVALID_PROGRAM)?.as_ref().map_err(|status| *status)?;
     let infos = devices.iter().map(|(_, device)| native.build_info(*device));
     let mut built = Built { status, devices: infos.collect(), ..Built::default() };
     if status == cl::CL_SUCCESS {
         built.has_constructors = native.flag(cl::CL_PROGRAM_SCOPE_GLOBAL_CTORS_PRESENT);
         built.has_destructors = native.flag(cl::CL_PROGRAM_SCOPE_GLOBAL_DTORS_PRESENT);
-        built.kernels = describe_kernels(native, devices);
+        built.kernels = describe_kernels(native, names.as_deref(), devices);
         // Those that were built before for other devices stay.
         let described = built.kernels.iter();
         kernels.extend(described.map(|kernel| (kernel.name.clone(), kernel.args.iter().map(|arg| arg.kind).collect())));
@@ -139,17 +143,18 @@ fn describe(state: &mut ProgramState, devices: &[(u32, Device)], status: Status)
     Ok(BuildReply::Built(built))
 }
 
-/// What can be asked about each kernel. Those made here are gone when this returns, so that the program may be built again.
+/// What can be asked about each kernel of a program; `candidates` are what they may be called, where the program must not be asked.
 ///
-/// Their names are asked for only where all at once cannot be had, as on some drivers for programs built for some of their devices: NVIDIA 580
-/// writes past its own memory when a name has 256 characters or more.
-fn describe_kernels(program: &native::Program, devices: &[(u32, Device)]) -> Vec<KernelInfo> {
-    let kernels = program.kernels().unwrap_or_else(|_| {
-        // A library has no kernels to name, and says so with an error.
-        let names = program.kernel_names().unwrap_or_default();
-        names.iter().filter_map(|name| program.kernel(name).ok()).collect()
-    });
-    kernels.into_iter().map(|kernel| kernel.describe(devices)).collect()
+/// Each kernel is made by its name: clCreateKernelsInProgram fails on some drivers for programs built for some of their
+/// devices only. The kernels made here are gone when this returns, so that the program may be built again.
+fn describe_kernels(
+    program: &native::Program,
+    candidates: Option<&[String]>,
+    devices: &[(u32, Device)],
+) -> Vec<KernelInfo> {
+    // A library has no kernels to name, and says so with an error.
+    let names = candidates.map_or_else(|| program.kernel_names().unwrap_or_default(), <[String]>::to_vec);
+    names.iter().filter_map(|name| program.kernel(name).ok()).map(|kernel| kernel.describe(devices)).collect()
 }
 
 /// Makes a program of binaries, or says what contents are missing.
@@ -169,6 +174,7 @@ pub fn load(common: &Common, program: &Program, binaries: &[(BinaryFor, Device)]
     let context = program.context.native.as_ref().map_err(|status| *status)?;
     let pairs: Vec<_> =
         binaries.iter().zip(&contents).filter_map(|((_, d), c)| c.as_ref().map(|c| (*d, c.as_slice()))).collect();
+    state.names = candidates(pairs.iter().map(|(_, content)| *content)).map(Arc::from);
     let (status, each) = match native::Program::from_binaries(context, &pairs) {
         Ok((native, each)) => {
             state.native = Some(Ok(native));

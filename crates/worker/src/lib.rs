@@ -17,6 +17,7 @@ mod gating;
 pub mod handoff;
 mod input;
 mod job;
+mod names;
 mod native;
 mod objects;
 mod outgoing;

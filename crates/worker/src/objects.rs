@@ -400,6 +400,8 @@ pub struct ProgramState {
     pub native: Option<Result<native::Program, Status>>,
     /// Its source, by name.
     pub source: Option<ropeway_protocol::content::ContentHash>,
+    /// What its kernels may be called, where the driver must not be asked ([`crate::names`]).
+    pub names: Option<Arc<[String]>>,
     /// What the arguments of each kernel take.
     pub kernels: FxHashMap<String, Arc<[ArgKind]>>,
 }

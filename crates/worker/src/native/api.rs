@@ -81,7 +81,6 @@ api! {
     clGetProgramInfo: clGetProgramInfo_t;
     clGetProgramBuildInfo: clGetProgramBuildInfo_t;
     clCreateKernel: clCreateKernel_t;
-    clCreateKernelsInProgram: clCreateKernelsInProgram_t;
     clReleaseKernel: clReleaseKernel_t;
     clSetKernelArg: clSetKernelArg_t;
     clGetKernelInfo: clGetKernelInfo_t;

@@ -276,20 +276,6 @@ impl Program {
         Ok(binary)
     }
 
-    /// A kernel for each that the program has (clCreateKernelsInProgram).
-    ///
-    /// # Errors
-    /// What the native calls returned.
-    pub fn kernels(&self) -> Result<Vec<Kernel>, Status> {
-        let mut count = 0;
-        // SAFETY: no memory for kernels, and the count is written.
-        check(unsafe { (api().clCreateKernelsInProgram)(self.0, 0, std::ptr::null_mut(), &raw mut count) })?;
-        let mut kernels = vec![std::ptr::null_mut(); count as usize];
-        // SAFETY: the list has the announced length.
-        check(unsafe { (api().clCreateKernelsInProgram)(self.0, count, kernels.as_mut_ptr(), std::ptr::null_mut()) })?;
-        Ok(kernels.into_iter().filter(|kernel| !kernel.is_null()).map(Kernel).collect())
-    }
-
     /// CL_PROGRAM_KERNEL_NAMES.
     ///
     /// # Errors

@@ -1,0 +1,40 @@
+//! Names that kernels may have, read from a program's own text.
+
+use std::collections::BTreeSet;
+
+/// Characters of a name from which on NVIDIA's driver (580) writes past its own memory when it is asked for the names of a program's kernels,
+/// or for all its kernels at once.
+const TOO_LONG: usize = 255;
+
+/// Most names that are tried.
+const MOST: usize = 10_000;
+
+/// All identifiers in these texts, sources or binaries, where one of them is so long that the driver cannot be asked which kernels there
+/// are; making a kernel of each tells.
+pub fn candidates<'a>(texts: impl IntoIterator<Item = &'a [u8]>) -> Option<Vec<String>> {
+    let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+    let (mut names, mut too_long) = (BTreeSet::new(), false);
+    for text in texts {
+        let words = text.split(|byte| !is_part(byte)).filter(|word| word.first().is_some_and(|b| !b.is_ascii_digit()));
+        if words.clone().all(|word| word.len() < TOO_LONG) {
+            continue;
+        }
+        too_long = true;
+        names.extend(words.map(|word| String::from_utf8_lossy(word).into_owned()).take(MOST));
+    }
+    too_long.then(|| names.into_iter().take(MOST).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identifiers_are_listed_only_where_one_is_long() {
+        let long = "k".repeat(TOO_LONG);
+        assert_eq!(candidates([b"kernel void a(int b) {}".as_slice()]), None);
+        let text = format!("kernel void {long}(int b2) {{ 2b; }}");
+        let names = candidates([b"x".as_slice(), text.as_bytes()]).unwrap();
+        assert_eq!(names, ["b2", "int", "kernel", &long, "void"].map(str::to_owned));
+    }
+}
