@@ -220,7 +220,8 @@ impl Event {
         for connection in self.context.connections() {
             connection.wake_waiters();
         }
-        sent
+        // In a context with several homes it is set, whoever of those that wait for it is lost.
+        if self.context.spans_homes() { Ok(()) } else { sent }
     }
 
     /// Calls `callback` once the event's status is `level` (CL_SUBMITTED, CL_RUNNING or CL_COMPLETE) or past it; at once (on the

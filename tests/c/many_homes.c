@@ -1,0 +1,421 @@
+/* One context of all devices of the platform: programs, kernels, queues and events of each, and what passes between them.
+ *
+ * The devices compute in buffers of their own here; what they share is tested elsewhere. Its output does not depend on where the devices are. */
+#include "common.h"
+
+enum { N = 4096, MOST = 64 };
+
+static const char *SOURCE =
+    "__constant sampler_t near = CLK_NORMALIZED_COORDS_FALSE | CLK_ADDRESS_CLAMP_TO_EDGE | CLK_FILTER_NEAREST;\n"
+    "__kernel void scale(__global int *x, int by, int plus) {\n"
+    "    x[get_global_id(0)] = x[get_global_id(0)] * by + plus;\n"
+    "}\n"
+    "__kernel void reversed(__global const int *from, __global int *to, __local int *group) {\n"
+    "    size_t at = get_local_id(0), n = get_local_size(0);\n"
+    "    group[at] = from[get_global_id(0)];\n"
+    "    barrier(CLK_LOCAL_MEM_FENCE);\n"
+    "    to[get_global_id(0)] = group[n - 1 - at];\n"
+    "}\n"
+    "__kernel void sample(__read_only image2d_t image, sampler_t given, __global uint4 *out) {\n"
+    "    int2 at = (int2)(get_global_id(0), 1);\n"
+    "    out[get_global_id(0)] = read_imageui(image, given, at) + read_imageui(image, near, at);\n"
+    "}\n";
+
+static cl_device_id devices[MOST];
+static cl_command_queue queues[MOST];
+static cl_uint count;
+
+static cl_int status_of(cl_event event)
+{
+    cl_int now;
+    CHECK(clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof now, &now, NULL));
+    return now;
+}
+
+static void open_all(cl_command_queue_properties properties)
+{
+    CHECK(clGetPlatformIDs(1, &platform, NULL));
+    CHECK(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, MOST, devices, &count));
+    MAKE(context, clCreateContext(NULL, count, devices, NULL, NULL, &status));
+    for (cl_uint i = 0; i < count; i++)
+        MAKE(queues[i], clCreateCommandQueue(context, devices[i], properties, &status));
+    device = devices[0];
+}
+
+static cl_program build_everywhere(const char *source, const char *options)
+{
+    cl_program program;
+    MAKE(program, clCreateProgramWithSource(context, 1, &source, NULL, &status));
+    CHECK(clBuildProgram(program, 0, NULL, options, NULL, NULL));
+    return program;
+}
+
+static void queries(void)
+{
+    cl_uint known, references;
+    cl_device_id listed[MOST];
+    CHECK(clGetContextInfo(context, CL_CONTEXT_NUM_DEVICES, sizeof known, &known, NULL));
+    CHECK(clGetContextInfo(context, CL_CONTEXT_DEVICES, sizeof listed, listed, NULL));
+    CHECK(clGetContextInfo(context, CL_CONTEXT_REFERENCE_COUNT, sizeof references, &references, NULL));
+    printf("context: all devices %d, in order %d, references as made %d\n", known == count,
+           memcmp(listed, devices, count * sizeof *devices) == 0, references > 0);
+    cl_context_properties of_platform[] = {CL_CONTEXT_PLATFORM, (cl_context_properties)platform, 0};
+    cl_context all;
+    MAKE(all, clCreateContextFromType(of_platform, CL_DEVICE_TYPE_ALL, NULL, NULL, &status));
+    CHECK(clGetContextInfo(all, CL_CONTEXT_NUM_DEVICES, sizeof known, &known, NULL));
+    printf("by type: all devices %d\n", known == count);
+    /* What belongs to one context is nothing to another. */
+    cl_context one;
+    MAKE(one, clCreateContext(NULL, 1, devices, NULL, NULL, &status));
+    clCreateCommandQueue(one, devices[count - 1], 0, &status);
+    printf("queue for a device of no such context: %d\n", status);
+    cl_event foreign;
+    MAKE(foreign, clCreateUserEvent(one, &status));
+    printf("foreign event: %d\n", clEnqueueMarkerWithWaitList(queues[0], 1, &foreign, NULL));
+    CHECK(clReleaseEvent(foreign));
+    CHECK(clReleaseContext(one));
+    CHECK(clReleaseContext(all));
+}
+
+static void programs(cl_program program)
+{
+    size_t sizes[MOST], kernels;
+    cl_uint known;
+    CHECK(clGetProgramInfo(program, CL_PROGRAM_NUM_DEVICES, sizeof known, &known, NULL));
+    CHECK(clGetProgramInfo(program, CL_PROGRAM_NUM_KERNELS, sizeof kernels, &kernels, NULL));
+    CHECK(clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof sizes, sizes, NULL));
+    printf("program: for all devices %d, kernels %zu\n", known == count, kernels);
+    unsigned char *binaries[MOST];
+    for (cl_uint i = 0; i < count; i++) {
+        cl_build_status built;
+        cl_program_binary_type type;
+        size_t group;
+        cl_kernel kernel = kernel_of(program, "scale");
+        CHECK(clGetProgramBuildInfo(program, devices[i], CL_PROGRAM_BUILD_STATUS, sizeof built, &built, NULL));
+        CHECK(clGetProgramBuildInfo(program, devices[i], CL_PROGRAM_BINARY_TYPE, sizeof type, &type, NULL));
+        CHECK(clGetKernelWorkGroupInfo(kernel, devices[i], CL_KERNEL_WORK_GROUP_SIZE, sizeof group, &group, NULL));
+        printf("device %u: status %d, type %u, binary %d, groups %d\n", i, built, type, sizes[i] > 0, group > 0);
+        binaries[i] = malloc(sizes[i]);
+        CHECK(clReleaseKernel(kernel));
+    }
+    CHECK(clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof *binaries * count, binaries, NULL));
+    cl_int each[MOST];
+    cl_program again;
+    MAKE(again, clCreateProgramWithBinary(context, count, devices, sizes, (const unsigned char **)binaries, each, &status));
+    CHECK(clBuildProgram(again, 0, NULL, NULL, NULL, NULL));
+    for (cl_uint i = 0; i < count; i++) {
+        cl_kernel kernel = kernel_of(again, "scale");
+        int x[16], by = 3, plus = (int)i;
+        for (int at = 0; at < 16; at++)
+            x[at] = at;
+        cl_mem buffer = buffer_of(CL_MEM_COPY_HOST_PTR, sizeof x, x);
+        set_arg(kernel, 0, sizeof buffer, &buffer);
+        set_arg(kernel, 1, sizeof by, &by);
+        set_arg(kernel, 2, sizeof plus, &plus);
+        launch(queues[i], kernel, 16, 0, NULL, NULL);
+        CHECK(clEnqueueReadBuffer(queues[i], buffer, CL_TRUE, 0, sizeof x, x, 0, NULL, NULL));
+        printf("of a binary on %u: %d, %d\n", i, each[i], x[15]);
+        CHECK(clReleaseMemObject(buffer));
+        CHECK(clReleaseKernel(kernel));
+        free(binaries[i]);
+    }
+    CHECK(clReleaseProgram(again));
+    /* What does not compile does not compile anywhere, and each device says why. */
+    const char *wrong = "__kernel void broken(__global int *x) { x[0] = nonsense; }\n";
+    MAKE(again, clCreateProgramWithSource(context, 1, &wrong, NULL, &status));
+    printf("broken: %d\n", clBuildProgram(again, 0, NULL, NULL, NULL, NULL));
+    for (cl_uint i = 0; i < count; i++) {
+        cl_build_status built;
+        static char log[65536];
+        CHECK(clGetProgramBuildInfo(again, devices[i], CL_PROGRAM_BUILD_STATUS, sizeof built, &built, NULL));
+        CHECK(clGetProgramBuildInfo(again, devices[i], CL_PROGRAM_BUILD_LOG, sizeof log, log, NULL));
+        printf("device %u: status %d, log %d\n", i, built, strstr(log, "nonsense") != NULL);
+    }
+    clCreateKernel(again, "broken", &status);
+    printf("its kernel: %d\n", status);
+    CHECK(clReleaseProgram(again));
+    /* Built for one, then for the others, too. */
+    MAKE(again, clCreateProgramWithSource(context, 1, &SOURCE, NULL, &status));
+    CHECK(clBuildProgram(again, 1, &devices[count - 1], "-DONE", NULL, NULL));
+    cl_build_status first, last;
+    CHECK(clGetProgramBuildInfo(again, devices[0], CL_PROGRAM_BUILD_STATUS, sizeof first, &first, NULL));
+    CHECK(clGetProgramBuildInfo(again, devices[count - 1], CL_PROGRAM_BUILD_STATUS, sizeof last, &last, NULL));
+    printf("for the last: first %d, last %d\n", first, last);
+    CHECK(clBuildProgram(again, 1, &devices[0], NULL, NULL, NULL));
+    CHECK(clGetProgramBuildInfo(again, devices[0], CL_PROGRAM_BUILD_STATUS, sizeof first, &first, NULL));
+    CHECK(clGetProgramBuildInfo(again, devices[count - 1], CL_PROGRAM_BUILD_STATUS, sizeof last, &last, NULL));
+    printf("for the first: first %d, last %d\n", first, last);
+    CHECK(clReleaseProgram(again));
+    /* Compiled and linked. */
+    cl_program part, linked;
+    const char *used = "int twice(int x) { return 2 * x; }\n";
+    const char *uses = "int twice(int x);\n__kernel void both(__global int *x) { x[get_global_id(0)] = twice(x[get_global_id(0)]); }\n";
+    MAKE(part, clCreateProgramWithSource(context, 1, &used, NULL, &status));
+    MAKE(again, clCreateProgramWithSource(context, 1, &uses, NULL, &status));
+    CHECK(clCompileProgram(part, 0, NULL, NULL, 0, NULL, NULL, NULL, NULL));
+    CHECK(clCompileProgram(again, 0, NULL, NULL, 0, NULL, NULL, NULL, NULL));
+    cl_program parts[] = {part, again};
+    MAKE(linked, clLinkProgram(context, 0, NULL, NULL, 2, parts, NULL, NULL, &status));
+    for (cl_uint i = 0; i < count; i++) {
+        int x[4] = {1, 2, 3, 4};
+        cl_kernel kernel = kernel_of(linked, "both");
+        cl_mem buffer = buffer_of(CL_MEM_COPY_HOST_PTR, sizeof x, x);
+        set_arg(kernel, 0, sizeof buffer, &buffer);
+        launch(queues[i], kernel, 4, 0, NULL, NULL);
+        CHECK(clEnqueueReadBuffer(queues[i], buffer, CL_TRUE, 0, sizeof x, x, 0, NULL, NULL));
+        printf("linked on %u: %d\n", i, x[3]);
+        CHECK(clReleaseKernel(kernel));
+        CHECK(clReleaseMemObject(buffer));
+    }
+    CHECK(clReleaseProgram(linked));
+    CHECK(clReleaseProgram(part));
+    CHECK(clReleaseProgram(again));
+}
+
+/* The same kernel on every queue, its arguments changing in between; those of a clone stay as they were. */
+static void kernels(cl_program program)
+{
+    static int x[MOST][N];
+    cl_mem buffers[MOST];
+    cl_kernel kernel = kernel_of(program, "scale");
+    int by = 2, plus = 5;
+    set_arg(kernel, 1, sizeof by, &by);
+    set_arg(kernel, 2, sizeof plus, &plus);
+    cl_kernel clone = NULL;
+    for (int round = 0; round < 2; round++) {
+        for (cl_uint i = 0; i < count; i++) {
+            if (round == 0) {
+                for (int at = 0; at < N; at++)
+                    x[i][at] = at;
+                buffers[i] = buffer_of(CL_MEM_COPY_HOST_PTR, sizeof x[i], x[i]);
+            }
+            set_arg(kernel, 0, sizeof buffers[i], &buffers[i]);
+            if (i == 1 && round == 0) {
+                by = 3;
+                set_arg(kernel, 1, sizeof by, &by);
+                MAKE(clone, clCloneKernel(kernel, &status));
+            }
+            launch(queues[i], kernel, N, 0, NULL, NULL);
+        }
+    }
+    plus = 1000;
+    set_arg(kernel, 2, sizeof plus, &plus);
+    if (clone != NULL)
+        launch(queues[1], clone, N, 0, NULL, NULL);
+    for (cl_uint i = 0; i < count; i++) {
+        CHECK(clEnqueueReadBuffer(queues[i], buffers[i], CL_TRUE, 0, sizeof x[i], x[i], 0, NULL, NULL));
+        int expected = 7;
+        if (i == 0)
+            expected = (expected * 2 + 5) * 3 + 5;
+        else
+            for (int turn = 0; turn < 2 + (i == 1); turn++)
+                expected = expected * 3 + 5;
+        printf("scaled on %u: %s\n", i, x[i][7] == expected ? "right" : "WRONG");
+    }
+    /* Parts of a buffer, and local memory. */
+    cl_kernel reversed = kernel_of(program, "reversed");
+    for (cl_uint i = 0; i < count; i++) {
+        cl_buffer_region half = {N / 2 * sizeof(int), N / 2 * sizeof(int)};
+        cl_mem whole = buffer_of(0, sizeof x[0], NULL), part;
+        MAKE(part, clCreateSubBuffer(whole, 0, CL_BUFFER_CREATE_TYPE_REGION, &half, &status));
+        size_t items = N / 2, group = 64;
+        set_arg(reversed, 0, sizeof buffers[i], &buffers[i]);
+        set_arg(reversed, 1, sizeof part, &part);
+        set_arg(reversed, 2, group * sizeof(int), NULL);
+        CHECK(clEnqueueNDRangeKernel(queues[i], reversed, 1, NULL, &items, &group, 0, NULL, NULL));
+        int got[2];
+        CHECK(clEnqueueReadBuffer(queues[i], whole, CL_TRUE, half.origin, sizeof got, got, 0, NULL, NULL));
+        printf("reversed on %u: %s\n", i, got[0] == x[i][63] && got[1] == x[i][62] ? "right" : "WRONG");
+        CHECK(clReleaseMemObject(part));
+        CHECK(clReleaseMemObject(whole));
+    }
+    for (cl_uint i = 0; i < count; i++)
+        CHECK(clReleaseMemObject(buffers[i]));
+    CHECK(clReleaseKernel(reversed));
+    if (clone != NULL)
+        CHECK(clReleaseKernel(clone));
+    CHECK(clReleaseKernel(kernel));
+}
+
+static void images(cl_program program)
+{
+    cl_image_format format = {CL_RGBA, CL_UNSIGNED_INT8};
+    cl_image_desc like = {.image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = 4, .image_height = 2};
+    cl_uint known;
+    CHECK(clGetSupportedImageFormats(context, CL_MEM_READ_ONLY, CL_MEM_OBJECT_IMAGE2D, 0, NULL, &known));
+    printf("image formats: %d\n", known > 0);
+    cl_sampler sampler;
+    MAKE(sampler, clCreateSampler(context, CL_FALSE, CL_ADDRESS_CLAMP, CL_FILTER_NEAREST, &status));
+    cl_kernel kernel = kernel_of(program, "sample");
+    set_arg(kernel, 1, sizeof sampler, &sampler);
+    for (cl_uint i = 0; i < count; i++) {
+        unsigned char texels[2][4][4];
+        for (int at = 0; at < 32; at++)
+            ((unsigned char *)texels)[at] = (unsigned char)(at + (int)i);
+        cl_mem image, out = buffer_of(0, 4 * 16, NULL);
+        MAKE(image, clCreateImage(context, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, &format, &like, texels, &status));
+        set_arg(kernel, 0, sizeof image, &image);
+        set_arg(kernel, 2, sizeof out, &out);
+        launch(queues[i], kernel, 4, 0, NULL, NULL);
+        cl_uint got[4][4];
+        CHECK(clEnqueueReadBuffer(queues[i], out, CL_TRUE, 0, sizeof got, got, 0, NULL, NULL));
+        printf("sampled on %u: %u %u\n", i, got[0][0], got[3][3]);
+        CHECK(clReleaseMemObject(image));
+        CHECK(clReleaseMemObject(out));
+    }
+    CHECK(clReleaseKernel(kernel));
+    CHECK(clReleaseSampler(sampler));
+}
+
+static void CL_CALLBACK note(cl_event event, cl_int now, void *place)
+{
+    (void)event;
+    __atomic_store_n((cl_int *)place, now + 100, __ATOMIC_SEQ_CST);
+}
+
+static void wait_for_note(cl_int *place)
+{
+    for (int turn = 0; turn < 5000 && __atomic_load_n(place, __ATOMIC_SEQ_CST) == 0; turn++)
+        usleep(1000);
+}
+
+static void events(cl_program program)
+{
+    static int x[N];
+    cl_kernel kernel = kernel_of(program, "scale");
+    int by = 1, plus = 1;
+    set_arg(kernel, 1, sizeof by, &by);
+    set_arg(kernel, 2, sizeof plus, &plus);
+    cl_mem buffers[MOST];
+    for (cl_uint i = 0; i < count; i++)
+        buffers[i] = buffer_of(CL_MEM_COPY_HOST_PTR, sizeof x, x);
+    /* A long chain, from queue to queue, behind a user event. */
+    enum { HOPS = 100 };
+    cl_event gate, chain[HOPS], before;
+    MAKE(gate, clCreateUserEvent(context, &status));
+    before = gate;
+    for (int hop = 0; hop < HOPS; hop++) {
+        cl_uint on = (cl_uint)hop % count;
+        set_arg(kernel, 0, sizeof buffers[on], &buffers[on]);
+        launch(queues[on], kernel, N, 1, &before, &chain[hop]);
+        before = chain[hop];
+    }
+    for (cl_uint i = 0; i < count; i++)
+        CHECK(clFlush(queues[i]));
+    usleep(50000);
+    printf("held up: %d %d\n", status_of(chain[0]) > 0, status_of(chain[HOPS - 1]) > 0);
+    static cl_int noted;
+    CHECK(clSetEventCallback(chain[HOPS - 1], CL_COMPLETE, note, &noted));
+    CHECK(clSetUserEventStatus(gate, CL_COMPLETE));
+    CHECK(clWaitForEvents(1, &chain[HOPS - 1]));
+    int ended = 0;
+    for (int hop = 0; hop < HOPS; hop++)
+        ended += status_of(chain[hop]) == CL_COMPLETE;
+    wait_for_note(&noted);
+    printf("chain: ended %d of %d, called with %d\n", ended, HOPS, noted - 100);
+    CHECK(clWaitForEvents(HOPS, chain));
+    for (cl_uint i = 0; i < count; i++) {
+        CHECK(clEnqueueReadBuffer(queues[i], buffers[i], CL_TRUE, 0, sizeof x, x, 0, NULL, NULL));
+        cl_uint expected = 0;
+        for (cl_uint hop = 0; hop < HOPS; hop++)
+            expected += hop % count == i;
+        printf("counted on %u: %s\n", i, (cl_uint)x[N - 1] == expected ? "right" : "WRONG");
+    }
+    for (int hop = 0; hop < HOPS; hop++)
+        CHECK(clReleaseEvent(chain[hop]));
+    CHECK(clReleaseEvent(gate));
+    /* Events released before what waits for them has come to its turn; one wait list of all queues' events. */
+    cl_event each[MOST];
+    MAKE(gate, clCreateUserEvent(context, &status));
+    for (cl_uint i = 0; i < count; i++)
+        CHECK(clEnqueueMarkerWithWaitList(queues[i], 1, &gate, &each[i]));
+    cl_event all;
+    CHECK(clEnqueueMarkerWithWaitList(queues[count - 1], count, each, &all));
+    for (cl_uint i = 0; i < count; i++)
+        CHECK(clReleaseEvent(each[i]));
+    CHECK(clSetUserEventStatus(gate, CL_COMPLETE));
+    CHECK(clReleaseEvent(gate));
+    CHECK(clWaitForEvents(1, &all));
+    /* What has ended long ago is no reason to wait; a list of it is no empty list. */
+    MAKE(gate, clCreateUserEvent(context, &status));
+    cl_event held, late;
+    CHECK(clEnqueueMarkerWithWaitList(queues[0], 1, &gate, &held));
+    cl_command_queue_properties out_of_order;
+    CHECK(clGetDeviceInfo(devices[0], CL_DEVICE_QUEUE_ON_HOST_PROPERTIES, sizeof out_of_order, &out_of_order, NULL));
+    CHECK(clEnqueueMarkerWithWaitList(queues[count - 1], 1, &all, &late));
+    CHECK(clWaitForEvents(1, &late));
+    printf("late: %d, held: %d\n", status_of(late), status_of(held) > 0);
+    CHECK(clSetUserEventStatus(gate, CL_COMPLETE));
+    for (cl_uint i = 0; i < count; i++)
+        CHECK(clFinish(queues[i]));
+    printf("then: %d\n", status_of(held));
+    CHECK(clReleaseEvent(held));
+    CHECK(clReleaseEvent(late));
+    CHECK(clReleaseEvent(all));
+    CHECK(clReleaseEvent(gate));
+    for (cl_uint i = 0; i < count; i++)
+        CHECK(clReleaseMemObject(buffers[i]));
+    CHECK(clReleaseKernel(kernel));
+}
+
+/* What waits for what has failed fails, wherever it is. */
+static void failures(void)
+{
+    cl_event gate, each[MOST], next[MOST];
+    MAKE(gate, clCreateUserEvent(context, &status));
+    for (cl_uint i = 0; i < count; i++)
+        CHECK(clEnqueueMarkerWithWaitList(queues[i], 1, &gate, &each[i]));
+    for (cl_uint i = 0; i < count; i++)
+        CHECK(clEnqueueMarkerWithWaitList(queues[(i + 1) % count], 1, &each[i], &next[i]));
+    static cl_int noted[MOST];
+    for (cl_uint i = 0; i < count; i++)
+        CHECK(clSetEventCallback(next[i], CL_COMPLETE, note, &noted[i]));
+    CHECK(clSetUserEventStatus(gate, -5));
+    printf("waiting for all: %d\n", clWaitForEvents(count, next));
+    for (cl_uint i = 0; i < count; i++) {
+        wait_for_note(&noted[i]);
+        printf("failed on %u: %d %d %d\n", i, status_of(each[i]) < 0, status_of(next[i]) < 0, noted[i] - 100 < 0);
+    }
+    /* What fails later on fails because of what has failed before. */
+    cl_event after;
+    CHECK(clEnqueueMarkerWithWaitList(queues[count - 1], 1, &each[0], &after));
+    printf("after: %d\n", clWaitForEvents(1, &after));
+    printf("both: %d %d\n", status_of(after) < 0, clWaitForEvents(1, &gate));
+    CHECK(clReleaseEvent(after));
+    for (cl_uint i = 0; i < count; i++) {
+        CHECK(clReleaseEvent(each[i]));
+        CHECK(clReleaseEvent(next[i]));
+    }
+    CHECK(clReleaseEvent(gate));
+    /* The queues go on. */
+    for (cl_uint i = 0; i < count; i++) {
+        int x = 1, y = 0;
+        cl_mem buffer = buffer_of(0, sizeof x, NULL);
+        CHECK(clEnqueueWriteBuffer(queues[i], buffer, CL_TRUE, 0, sizeof x, &x, 0, NULL, NULL));
+        CHECK(clEnqueueReadBuffer(queues[i], buffer, CL_TRUE, 0, sizeof y, &y, 0, NULL, NULL));
+        printf("on %u all goes on: %d\n", i, y);
+        CHECK(clReleaseMemObject(buffer));
+    }
+}
+
+int main(int argc, char **argv)
+{
+    (void)argv;
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    open_all(0);
+    if (argc == 1)
+        printf("%u devices\n", count);
+    queries();
+    cl_program program = build_everywhere(SOURCE, NULL);
+    programs(program);
+    kernels(program);
+    images(program);
+    events(program);
+    failures();
+    for (cl_uint i = 0; i < count; i++)
+        CHECK(clReleaseCommandQueue(queues[i]));
+    CHECK(clReleaseProgram(program));
+    CHECK(clReleaseContext(context));
+    printf("done\n");
+    return 0;
+}
