@@ -256,14 +256,13 @@ impl Program {
     pub fn binary(&self, device: Device) -> Result<Vec<u8>, Status> {
         let sizes = self.binary_sizes()?;
         let index = sizes.iter().position(|(d, _)| *d == device.0).ok_or(cl::CL_INVALID_DEVICE)?;
-        let mut binary = vec![0u8; sizes[index].1];
-        if binary.is_empty() {
+        if sizes[index].1 == 0 {
             return Err(cl::CL_INVALID_VALUE);
         }
-        // A null entry is skipped by the native implementation.
-        let mut places = vec![std::ptr::null_mut::<u8>(); sizes.len()];
-        places[index] = binary.as_mut_ptr();
-        // SAFETY: one pointer for each device; the one that is not null has room for that device's binary.
+        // A null entry should be skipped, but PoCL writes there: all get room.
+        let mut binaries: Vec<_> = sizes.iter().map(|(_, size)| vec![0u8; *size]).collect();
+        let mut places: Vec<_> = binaries.iter_mut().map(|binary| binary.as_mut_ptr()).collect();
+        // SAFETY: one pointer for each device, with room for that device's binary.
         check(unsafe {
             (api().clGetProgramInfo)(
                 self.0,
@@ -273,7 +272,7 @@ impl Program {
                 std::ptr::null_mut(),
             )
         })?;
-        Ok(binary)
+        Ok(binaries.swap_remove(index))
     }
 
     /// CL_PROGRAM_KERNEL_NAMES.
