@@ -130,7 +130,8 @@ pub fn link(
 fn describe(state: &mut ProgramState, devices: &[(u32, Device)], status: Status) -> Result<BuildReply, Status> {
     let ProgramState { native, names, kernels, .. } = state;
     let native = native.as_ref().ok_or(cl::CL_INVALID_PROGRAM)?.as_ref().map_err(|status| *status)?;
-    let infos = devices.iter().map(|(_, device)| native.build_info(*device));
+    let otherwise = if status == cl::CL_SUCCESS { cl::CL_BUILD_SUCCESS } else { cl::CL_BUILD_NONE };
+    let infos = devices.iter().map(|(_, device)| native.build_info(*device, otherwise));
     let mut built = Built { status, devices: infos.collect(), ..Built::default() };
     if status == cl::CL_SUCCESS {
         built.has_constructors = native.flag(cl::CL_PROGRAM_SCOPE_GLOBAL_CTORS_PRESENT);
@@ -186,7 +187,7 @@ pub fn load(common: &Common, program: &Program, binaries: &[(BinaryFor, Device)]
         }
     };
     let devices = match &state.native {
-        Some(Ok(native)) => binaries.iter().map(|(_, device)| native.build_info(*device)).collect(),
+        Some(Ok(native)) => binaries.iter().map(|(_, device)| native.build_info(*device, cl::CL_BUILD_NONE)).collect(),
         _ => Vec::new(),
     };
     Ok(BinaryReply::Loaded { status, each, devices })

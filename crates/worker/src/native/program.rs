@@ -211,7 +211,8 @@ impl Program {
     }
 
     /// clGetProgramBuildInfo, all of it. What a native implementation cannot answer (as too old) is 0 or empty.
-    pub fn build_info(&self, device: Device) -> DeviceBuild {
+    /// Its status is `otherwise` where the native implementation gives none: PoCL 5 knows no parts of parts of devices there.
+    pub fn build_info(&self, device: Device, otherwise: cl::cl_build_status) -> DeviceBuild {
         let ask = |name: u32| {
             // SAFETY: the callers pass memory of the size they announce.
             move |size: usize, value: *mut libc::c_void, ret: *mut usize| unsafe {
@@ -219,7 +220,7 @@ impl Program {
             }
         };
         DeviceBuild {
-            status: info::value(ask(cl::CL_PROGRAM_BUILD_STATUS)).unwrap_or(cl::CL_BUILD_NONE),
+            status: info::value(ask(cl::CL_PROGRAM_BUILD_STATUS)).unwrap_or(otherwise),
             log: info::text(ask(cl::CL_PROGRAM_BUILD_LOG)).unwrap_or_default(),
             binary_type: info::value(ask(cl::CL_PROGRAM_BINARY_TYPE)).unwrap_or_default(),
             global_variables: info::value::<usize>(ask(cl::CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE))
