@@ -12,6 +12,7 @@ pub mod process;
 pub mod program;
 pub mod proxy;
 pub mod python;
+pub mod raw;
 pub mod server;
 pub mod stats;
 

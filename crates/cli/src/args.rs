@@ -91,6 +91,10 @@ pub struct WorkerArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub session_memory: Option<u64>,
 
+    /// Where other servers reach this one, if not where clients do: tcp://host[:port] or unix:/path
+    #[arg(long, value_name = "URL")]
+    pub peer_address: Option<Endpoint>,
+
     /// Let kernels and drivers do all that this user can
     #[arg(long)]
     pub no_sandbox: bool,

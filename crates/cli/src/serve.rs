@@ -38,6 +38,9 @@ fn worker_arguments(args: &WorkerArgs) -> Vec<OsString> {
     if let Some(bytes) = args.session_memory {
         worker.extend(["--session-memory".into(), bytes.to_string().into()]);
     }
+    if let Some(address) = &args.peer_address {
+        worker.extend(["--peer-address".into(), address.to_string().into()]);
+    }
     if args.no_sandbox {
         worker.push("--no-sandbox".into());
     }
@@ -55,7 +58,7 @@ pub fn worker(args: WorkerArgs) -> Result<ExitCode, Failure> {
         cache_bytes: args.program_cache_size,
         memory_quota: args.session_memory,
         host: host_name(),
-        peer_address: None,
+        peer_address: args.peer_address.map(|address| address.to_string()),
         force_pinned: args.force_pinned,
     };
     Ok(ropeway_daemon::worker::run(options, !args.no_sandbox)?.into())

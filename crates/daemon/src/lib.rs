@@ -7,11 +7,13 @@
 //! | `listen` | the sockets, and which addresses are refused |
 //! | `handshake` | hello read in pieces, without waiting for anybody |
 //! | `pool`, `process` | worker processes: warm ones kept ready, sessions watched |
+//! | `dial` | connections to other servers, made for workers, which have no network of their own |
 //! | `server` | the loop that all of these are driven by |
 //! | `stop`, `notify` | signals, and what systemd is told |
 //! | `sandbox`, [`worker`] | the worker's side: what it may do, and its start |
 #![forbid(unsafe_code)]
 
+mod dial;
 mod handshake;
 mod listen;
 mod notify;

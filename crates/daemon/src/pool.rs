@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use ropeway_protocol::handshake::Hello;
+use ropeway_protocol::ids::SessionId;
 use ropeway_transport::Link;
 use tracing::{debug, error, info, warn};
 
@@ -215,18 +216,31 @@ impl Pool {
         }
     }
 
-    /// Reads what a starting worker says.
+    /// Reads what a worker says.
     pub(crate) fn hear(&mut self, pid: u32) {
         let Some(worker) = self.workers.get_mut(&pid) else { return };
         match worker.listen() {
-            Word::Ready => {
-                worker.became_ready();
+            Word::Ready(session) => {
+                worker.became_ready(session);
                 self.failures = 0;
                 debug!(worker = pid, after = ?worker.started.elapsed(), "worker is warm");
             }
+            Word::Dial(dial) => dial.start(pid, worker.shared_control(), &worker.dials),
+            // The end of one with a session says it all.
+            Word::Gone if matches!(worker.state, State::Session(_)) => {}
             Word::Gone => worker.gave_up(),
             Word::Nothing => {}
         }
+    }
+
+    /// Passes on a connection of what says to be a peer of `session`; says why not in one sentence.
+    pub(crate) fn hand_peer(&self, session: SessionId, client: &Client) -> Result<(), String> {
+        let worker = self.workers.values().find(|worker| worker.serves(session));
+        let worker = worker.ok_or("it has no such session, or none any more")?;
+        worker.hand_peer(&client.link, &client.hello).map_err(|error| {
+            warn!(worker = worker.pid(), %error, "a worker takes no peer");
+            "the session takes no peers now".to_owned()
+        })
     }
 
     /// Sees to a worker that has ended.
@@ -314,7 +328,7 @@ mod tests {
         pool
     }
 
-    const GOOD: &str = "printf R >&0; cat > /dev/null";
+    const GOOD: &str = "printf '\\000\\007' >&0; cat > /dev/null";
 
     /// Drives a pool until `condition` holds.
     fn drive(pool: &mut Pool, waiting: usize, condition: impl Fn(&Pool) -> bool) {

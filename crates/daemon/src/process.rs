@@ -2,18 +2,20 @@
 
 use std::fmt;
 use std::io;
-use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
 use ropeway_protocol::handshake::Hello;
+use ropeway_protocol::ids::SessionId;
 use ropeway_transport::Link;
-use ropeway_worker::handoff;
+use ropeway_worker::handoff::{self, ToDaemon, ToWorker};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+use crate::dial::Dial;
 use crate::options::WorkerCommand;
 
 /// A worker that is not ready after this long hangs in a driver, and is killed.
@@ -54,7 +56,13 @@ pub(crate) struct Worker {
     /// Becomes readable when the process has ended.
     exit: OwnedFd,
     /// Our end of its control socket; it ends when ours is closed.
-    control: UnixStream,
+    control: Arc<OwnedFd>,
+    /// Whether it has closed its end: there is nothing more to hear from it.
+    deaf: bool,
+    /// The name of its session, from when it is ready.
+    pub(crate) session: Option<SessionId>,
+    /// Connections that are being made for it.
+    pub(crate) dials: Arc<AtomicUsize>,
     pub(crate) state: State,
     pub(crate) started: Instant,
     /// When it is killed unless it gets on.
@@ -64,8 +72,10 @@ pub(crate) struct Worker {
 /// A worker said something on its control socket, or closed it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Word {
-    /// It is ready for a client.
-    Ready,
+    /// It is ready for a client, and its session will have this name.
+    Ready(SessionId),
+    /// It wants to be connected to a peer.
+    Dial(Dial),
     /// It will never be; its end follows.
     Gone,
     /// Nothing yet.
@@ -75,8 +85,7 @@ pub(crate) enum Word {
 impl Worker {
     /// Starts one.
     pub(crate) fn spawn(command: &WorkerCommand, now: Instant) -> io::Result<Self> {
-        let (control, theirs) = UnixStream::pair()?;
-        control.set_nonblocking(true)?;
+        let (control, theirs) = handoff::pair()?;
         // What a driver prints before the worker catches it belongs into the log, not between the lines that say where
         // the server listens.
         let output = io::stderr().as_fd().try_clone_to_owned()?;
@@ -86,7 +95,7 @@ impl Worker {
             .env_remove("NOTIFY_SOCKET")
             // Ropeway's own OpenCL library, which the machine's loader may find, has nothing to offer to a worker.
             .env("ROPEWAY_WORKER", "1")
-            .stdin(OwnedFd::from(theirs))
+            .stdin(theirs)
             .stdout(Stdio::from(output))
             .spawn()?;
         let opened = Pid::from_raw(child.id().cast_signed())
@@ -96,7 +105,10 @@ impl Worker {
             Ok(exit) => Ok(Self {
                 child,
                 exit,
-                control,
+                control: Arc::new(control),
+                deaf: false,
+                session: None,
+                dials: Arc::default(),
                 state: State::Starting,
                 started: now,
                 kill_at: Some(now + START_LIMIT),
@@ -114,20 +126,47 @@ impl Worker {
         self.child.id()
     }
 
-    /// Reads what it says while it starts.
+    /// Reads what it says.
     pub(crate) fn listen(&mut self) -> Word {
-        match handoff::await_ready(self.control.as_fd()) {
-            Ok(()) => Word::Ready,
-            // Our end does not wait.
+        let starting = matches!(self.state, State::Starting);
+        match handoff::hear(self.control.as_fd(), false) {
+            Ok(Some((ToDaemon::Ready(session), _))) if starting => Word::Ready(session),
+            Ok(Some((ToDaemon::Dial { ticket, addresses, purpose }, _))) if !starting => {
+                Word::Dial(Dial { ticket, addresses, purpose })
+            }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Word::Nothing,
-            Err(_) => Word::Gone,
+            _ => {
+                self.deaf = true;
+                Word::Gone
+            }
         }
     }
 
+    /// Whether it may say something.
+    pub(crate) fn is_heard(&self) -> bool {
+        !self.deaf && matches!(self.state, State::Starting | State::Session(_))
+    }
+
     /// It is ready for a client.
-    pub(crate) fn became_ready(&mut self) {
+    pub(crate) fn became_ready(&mut self, session: SessionId) {
         self.state = State::Warm;
+        self.session = Some(session);
         self.kill_at = None;
+    }
+
+    /// Whether it serves the session of this name.
+    pub(crate) fn serves(&self, session: SessionId) -> bool {
+        matches!(self.state, State::Session(_)) && self.session == Some(session)
+    }
+
+    /// Passes on a connection of what says to be a peer of its session.
+    pub(crate) fn hand_peer(&self, link: &Link, hello: &Hello) -> io::Result<()> {
+        handoff::say(self.control.as_fd(), &ToWorker::Peer(hello.clone()), Some(link.as_fd()), false)
+    }
+
+    /// Its control socket, for another thread.
+    pub(crate) fn shared_control(&self) -> Arc<OwnedFd> {
+        self.control.clone()
     }
 
     /// It will serve nobody.
@@ -139,7 +178,7 @@ impl Worker {
     /// Lets it go: at the end of its control socket it ends by itself.
     pub(crate) fn retire(&mut self) {
         // Closed already is as good.
-        let _ = self.control.shutdown(Shutdown::Both);
+        let _ = rustix::net::shutdown(&self.control, rustix::net::Shutdown::Both);
         self.state = State::Retired;
         self.kill_at = Some(Instant::now() + END_LIMIT);
     }

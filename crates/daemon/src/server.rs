@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use ropeway_discovery::Announcer;
+use ropeway_protocol::handshake::Purpose;
 use ropeway_transport::{Link, Listener};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -15,7 +16,6 @@ use tracing::{debug, info, warn};
 
 use crate::handshake::{Pending, Refused, Step};
 use crate::pool::{Client, Pool};
-use crate::process::State;
 use crate::stop::StopSignal;
 use crate::worker::host_name;
 use crate::{ServeError, ServeOptions, listen, notify};
@@ -138,7 +138,7 @@ impl Server {
         sources.extend(self.pending.iter().map(|(&key, p)| (Source::Pending(key), p.as_fd())));
         sources.extend(self.refused.iter().map(|(&key, r)| (Source::Refused(key), r.as_fd())));
         for (pid, worker) in self.pool.workers() {
-            if matches!(worker.state, State::Starting) {
+            if worker.is_heard() {
                 sources.push((Source::Control(pid), worker.control()));
             }
             sources.push((Source::Exit(pid), worker.exit()));
@@ -250,6 +250,13 @@ impl Server {
 
     /// Gives a client a worker, now or as soon as there is one.
     fn admit(&mut self, client: Client) {
+        if let Purpose::Peer { session, .. } = client.hello.purpose {
+            match self.pool.hand_peer(session, &client) {
+                Ok(()) => debug!(peer = %client.peer, session = %format_args!("{:016x}", session.0), "peer"),
+                Err(text) => self.refuse(client.link, &client.peer, &text),
+            }
+            return;
+        }
         if self.pool.sessions() + self.waiting.len() >= self.max_sessions {
             let text = format!(
                 "it serves {} sessions already, which is its limit (--max-sessions); try again later",

@@ -100,6 +100,25 @@ impl Link {
         })
     }
 
+    /// Fills `into` before `deadline`, however the bytes dribble.
+    ///
+    /// # Errors
+    /// As [`Link::recv_exact`]; [`ErrorKind::TimedOut`] when they did not come in time.
+    pub fn recv_exact_by(&self, mut into: &mut [u8], deadline: Instant) -> io::Result<()> {
+        while !into.is_empty() {
+            if !self.wait_readable(Some(deadline.saturating_duration_since(Instant::now())))? {
+                return Err(ErrorKind::TimedOut.into());
+            }
+            match self.try_recv(into) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(n) => into = &mut into[n..],
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
     /// From now on reading waits no longer than `patience` for the next byte, and then fails with [`ErrorKind::WouldBlock`].
     ///
     /// # Errors

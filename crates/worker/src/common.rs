@@ -1,5 +1,6 @@
 //! What all of a session's threads share beside the reader of commands.
 
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, Weak};
@@ -11,10 +12,32 @@ use crate::error::End;
 use crate::native::{Event, UserEvent};
 use crate::objects::{Cell, Queue};
 use crate::outgoing::{Outgoing, Sending};
+use crate::peers::{Movers, Peers};
 use crate::printed::Printed;
 use crate::transfer::Gate;
 use crate::waiters::Waiters;
 use crate::watch::Watched;
+
+/// Where the worker's own words go: the standard error that it was started with.
+#[derive(Clone)]
+pub struct Log(Arc<OwnedFd>);
+
+impl Log {
+    /// Words go to `fd`.
+    pub fn new(fd: OwnedFd) -> Self {
+        Self(Arc::new(fd))
+    }
+
+    /// Says something on a line of its own.
+    pub fn line(&self, text: &str) {
+        let line = format!("ropeway worker[{}]: {text}\n", std::process::id());
+        // With nowhere to write there is nobody to tell.
+        let _ = rustix::io::write(&*self.0, line.as_bytes());
+    }
+}
+
+/// What is to be done once something has happened.
+pub type Then = Box<dyn FnOnce(&Arc<Common>) + Send>;
 
 /// What happened natively while nobody of the session was waiting for it.
 pub enum News {
@@ -28,6 +51,8 @@ pub enum News {
     Signalled(Event, Vec<UserEvent>),
     /// The native implementation told its context's callback something.
     ContextError(ContextId, String),
+    /// Whatever this does, and does without waiting for long.
+    Then(Then),
     /// There are events to look at.
     Look,
     /// The session is over.
@@ -52,6 +77,12 @@ pub struct Common {
     pub watched: Mutex<Vec<Arc<Watched>>>,
     /// Whether a kernel of the session may print. If not, a wait is answered without looking for what was printed.
     pub may_print: AtomicBool,
+    /// The worker's own words.
+    pub log: Log,
+    /// Other sessions of the same client.
+    pub peers: Peers,
+    /// Threads that move bytes to peers.
+    pub movers: Movers,
     /// Bytes held for small reads that are not finished.
     pub staged_reads: AtomicUsize,
 }

@@ -2,6 +2,7 @@
 
 use std::{fmt, io};
 
+use ropeway_protocol::ids::SessionId;
 use ropeway_protocol::{DecodeError, TailError};
 
 /// Why a session ended. Whatever it is, it ends this session only.
@@ -15,6 +16,8 @@ pub enum End {
     Broken(io::Error),
     /// The client sent what no client of this version sends.
     Refused(String),
+    /// Another session, which the client has made a peer of this one, did.
+    Peer(SessionId, String),
 }
 
 impl End {
@@ -31,6 +34,7 @@ impl fmt::Display for End {
             Self::Gone => write!(f, "the client closed the connection"),
             Self::Broken(error) => write!(f, "the connection broke: {error}"),
             Self::Refused(why) => write!(f, "the client sent what it must not: {why}"),
+            Self::Peer(peer, why) => write!(f, "its peer {:016x} sent what it must not: {why}", peer.0),
         }
     }
 }

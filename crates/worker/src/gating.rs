@@ -56,8 +56,9 @@ impl Session {
 
     /// The marker before and the barrier behind the place of the transfer in its queue.
     fn enqueue_gate(&mut self, command: &Command, gate: &mut Gate) -> Result<Result<(), Status>, End> {
+        let failures = self.lanes.may_have_failed();
         let lane = self.lanes.queues.get_mut(&command.queue).ok_or_else(|| unknown(command.queue))?;
-        let mut waits = match gather(&self.lanes.events, &command.waits, self.lanes.failures)? {
+        let mut waits = match gather(&self.lanes.events, &command.waits, failures)? {
             Ok(waits) => waits,
             Err(status) => return Ok(Err(status)),
         };

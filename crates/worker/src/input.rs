@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use ropeway_protocol::limits::MAX_BODY_TO_SERVER;
-use ropeway_protocol::{FRAME_HEADER_LEN, FrameHeader, Serve, Tail, TailError, dispatch};
+use ropeway_protocol::{FRAME_HEADER_LEN, FrameHeader, Serve, ServePeer, Tail, TailError, dispatch, dispatch_peer};
 use ropeway_transport::Link;
 
 use crate::error::End;
@@ -74,6 +74,21 @@ impl Input {
     /// # Errors
     /// The frame is not well formed, the handler refused it, or the link broke within its tail.
     pub fn dispatch<H: Serve<Error = End>>(&mut self, handler: &mut H) -> Result<bool, End> {
+        self.next(|header, body, tail| dispatch(handler, header, body, tail))
+    }
+
+    /// Hands the next frame, which is a peer's, to its handler, as [`Input::dispatch`] does.
+    ///
+    /// # Errors
+    /// As [`Input::dispatch`].
+    pub fn dispatch_peer<H: ServePeer<Error = End>>(&mut self, handler: &mut H) -> Result<bool, End> {
+        self.next(|header, body, tail| dispatch_peer(handler, header, body, tail))
+    }
+
+    fn next(
+        &mut self,
+        hand_out: impl FnOnce(FrameHeader, &[u8], &mut dyn Tail) -> Result<(), End>,
+    ) -> Result<bool, End> {
         let Some(header) = self.header()? else { return Ok(false) };
         let body_end = self.start + FRAME_HEADER_LEN + header.body as usize;
         if body_end > self.end {
@@ -84,7 +99,7 @@ impl Input {
         let body = &self.buffer[self.start + FRAME_HEADER_LEN..body_end];
         let buffered = &self.buffer[body_end..tail_end];
         let mut tail_reader = LinkTail { buffered, unread: tail - buffered.len(), link: &self.link };
-        dispatch(handler, header, body, &mut tail_reader)?;
+        hand_out(header, body, &mut tail_reader)?;
         tail_reader.skip()?;
         self.start = tail_end;
         self.bulk = (tail >= BULK).then_some(FRAME_HEADER_LEN + header.body as usize);

@@ -236,6 +236,10 @@ pub fn pass_on(common: &Arc<Common>, news: News) -> Result<(), End> {
             sending.note(&ContextError { context, text });
             Ok(sending.send()?)
         }
+        News::Then(then) => {
+            then(common);
+            Ok(())
+        }
         News::Look => Ok(()),
         News::Over(end) => Err(end),
     }

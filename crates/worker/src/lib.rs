@@ -21,6 +21,7 @@ mod names;
 mod native;
 mod objects;
 mod outgoing;
+mod peers;
 mod printed;
 mod report;
 mod run;

@@ -16,6 +16,7 @@ use smallvec::SmallVec;
 use crate::error::End;
 use crate::native;
 use crate::session::unknown;
+use crate::transfer::Direction;
 
 /// Locks whatever a panicking thread left: the session is ending then anyway.
 pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -40,6 +41,10 @@ pub struct Context {
     pub ring_in: Mutex<Option<native::Ring>>,
     /// Pinned memory for data to the client.
     pub ring_out: Mutex<Option<native::Ring>>,
+    /// The queue that what goes to peers is read over, made when first needed.
+    pushes: OnceLock<Result<Arc<native::Queue>, Status>>,
+    /// Pinned memory for data from peers, and for data to them, that nobody uses now.
+    spare_rings: [Mutex<Vec<native::Ring>>; 2],
     /// Whether there ever was shared virtual memory.
     pub has_svm: AtomicBool,
     /// Of queues that were released: when all that was enqueued on them has ended.
@@ -65,6 +70,8 @@ impl Context {
             pool: OnceLock::new(),
             ring_in: Mutex::default(),
             ring_out: Mutex::default(),
+            pushes: OnceLock::new(),
+            spare_rings: Default::default(),
             has_svm: AtomicBool::new(false),
             queue_ends: Mutex::default(),
             parts: Vec::new(),
@@ -94,6 +101,37 @@ impl Context {
     /// What making it came to.
     pub fn free_queue(&self) -> Result<&Arc<native::Queue>, Status> {
         self.own_queue(&self.frees)
+    }
+
+    /// The queue that what goes to peers is read over.
+    ///
+    /// # Errors
+    /// What making it came to.
+    pub fn push_queue(&self) -> Result<&Arc<native::Queue>, Status> {
+        self.own_queue(&self.pushes)
+    }
+
+    /// Does something with a ring of pinned memory for data from peers (`Direction::In`) or to them, which is the caller's alone meanwhile.
+    ///
+    /// # Errors
+    /// What making the ring, or `work`, came to.
+    pub fn with_own_ring<R>(
+        &self,
+        direction: Direction,
+        work: impl FnOnce(&mut native::Ring) -> Result<R, Status>,
+    ) -> Result<R, Status> {
+        let (spare, queue) = match direction {
+            Direction::In => (&self.spare_rings[0], self.transfer_queue()?),
+            Direction::Out => (&self.spare_rings[1], self.push_queue()?),
+        };
+        let ring = lock(spare).pop();
+        let mut ring = match ring {
+            Some(ring) => ring,
+            None => native::Ring::new(self.native.as_ref().map_err(|status| *status)?, queue)?,
+        };
+        let outcome = work(&mut ring);
+        lock(spare).push(ring);
+        outcome
     }
 
     fn own_queue<'a>(

@@ -52,6 +52,11 @@ impl Outgoing {
         self.any_left.store(true, Ordering::Release);
     }
 
+    /// Bytes sent to the client and received from it.
+    pub fn traffic(&self) -> (u64, u64) {
+        self.link.traffic()
+    }
+
     /// Whether notes were left.
     pub fn any_left(&self) -> bool {
         self.any_left.load(Ordering::Acquire)

@@ -12,13 +12,14 @@ use ropeway_protocol::messages::Closing;
 use ropeway_transport::Link;
 
 use crate::cache::Cache;
-use crate::common::Common;
+use crate::common::{Common, Log};
 use crate::error::End;
 use crate::handoff;
 use crate::input::Input;
 use crate::job::pass_on;
 use crate::native::process;
 use crate::outgoing::Outgoing;
+use crate::peers::{Movers, Peers};
 use crate::printed::Printed;
 use crate::session::Session;
 use crate::team::{Reader, Team};
@@ -58,18 +59,6 @@ impl Default for WorkerOptions {
     }
 }
 
-/// Where the worker's own words go: the standard error that it was started with.
-#[derive(Clone)]
-struct Log(Arc<OwnedFd>);
-
-impl Log {
-    fn line(&self, text: &str) {
-        let line = format!("ropeway worker[{}]: {text}\n", std::process::id());
-        // With nowhere to write there is nobody to tell.
-        let _ = rustix::io::write(&*self.0, line.as_bytes());
-    }
-}
-
 /// The worker process: warms up, says so on `control`, waits there for one connection, and serves it.
 ///
 /// Returns an exit code only if no session began (the daemon is gone, or OpenCL cannot be used); the end of a session is
@@ -78,12 +67,11 @@ pub fn run(control: OwnedFd, options: WorkerOptions) -> u8 {
     match prepare(&control, &options) {
         Ok(None) => 0,
         Ok(Some((warm, socket, hello))) => {
-            drop(control);
             let log = match rustix::io::fcntl_dupfd_cloexec(std::io::stderr(), 3) {
-                Ok(fd) => Log(Arc::new(fd)),
+                Ok(fd) => Log::new(fd),
                 Err(_) => return 1,
             };
-            serve(warm, socket, &hello, options, &log)
+            serve(warm, (socket, control), &hello, options, &log)
         }
         Err(why) => {
             let _ = writeln!(std::io::stderr(), "ropeway worker[{}]: {why}", std::process::id());
@@ -94,12 +82,13 @@ pub fn run(control: OwnedFd, options: WorkerOptions) -> u8 {
 
 fn prepare(control: &OwnedFd, options: &WorkerOptions) -> Result<Option<(Warm, OwnedFd, Hello)>, String> {
     let warm = Warm::up(options)?;
-    handoff::say_ready(control.as_fd()).map_err(|error| format!("the daemon is gone: {error}"))?;
+    let ready = handoff::ToDaemon::Ready(warm.session);
+    handoff::say(control.as_fd(), &ready, None, true).map_err(|error| format!("the daemon is gone: {error}"))?;
     let handed = handoff::receive(control.as_fd()).map_err(|error| format!("no connection: {error}"))?;
     Ok(handed.map(|(socket, hello)| (warm, socket, hello)))
 }
 
-fn serve(mut warm: Warm, socket: OwnedFd, hello: &Hello, options: WorkerOptions, log: &Log) -> ! {
+fn serve(mut warm: Warm, (socket, control): (OwnedFd, OwnedFd), hello: &Hello, options: WorkerOptions, log: &Log) -> ! {
     let give_up = |why: String| -> ! {
         log.line(&why);
         process::exit(1)
@@ -126,6 +115,9 @@ fn serve(mut warm: Warm, socket: OwnedFd, hello: &Hello, options: WorkerOptions,
         waiters: Default::default(),
         watched: Mutex::default(),
         may_print: AtomicBool::new(false),
+        peers: Peers::new(warm.session, control),
+        movers: Movers::default(),
+        log: log.clone(),
         staged_reads: AtomicUsize::new(0),
     });
     log.line(&format!("{name} begins"));
@@ -148,6 +140,9 @@ fn serve(mut warm: Warm, socket: OwnedFd, hello: &Hello, options: WorkerOptions,
             on_end(error.into());
         }
     });
+
+    let listening = common.clone();
+    spawn("control", log, move || listening.peers.listen(&listening));
 
     let session = Session::new(common, warm, options.memory_quota);
     let reader = Reader { input: Input::new(link), session };
@@ -174,7 +169,7 @@ fn end_on_panic(log: Log) {
 /// Ends the session, and with it the process.
 fn over(log: &Log, common: &Arc<Common>, name: &str, end: &End) -> ! {
     log.line(&format!("{name} ends: {end}"));
-    if let End::Refused(_) = end {
+    if let End::Refused(_) | End::Peer(..) = end {
         // The client is told why, unless it does not even read.
         let common = common.clone();
         let reason = end.to_string();

@@ -1,7 +1,7 @@
 //! The state of a session, as the one thread that reads commands sees it.
 
 use std::collections::hash_map::Entry;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use ropeway_abi as cl;
@@ -42,7 +42,7 @@ pub struct Lanes {
     /// The events whose names the client still uses.
     pub events: FxHashMap<EventId, Arc<Cell>>,
     /// Whether a user event was ever set to an error.
-    pub failures: bool,
+    pub failures: Arc<AtomicBool>,
     /// Queues on which something was enqueued since they were flushed.
     dirty: SmallVec<[Arc<Queue>; 4]>,
 }
@@ -115,12 +115,13 @@ pub fn unknown(what: impl std::fmt::Display) -> End {
 impl Session {
     /// A session without objects.
     pub fn new(common: Arc<Common>, warm: Warm, memory_quota: Option<u64>) -> Self {
+        let lanes = Lanes { failures: common.peers.failures.clone(), ..Lanes::default() };
         Self {
             common,
             warm,
             memory_quota,
             contexts: FxHashMap::default(),
-            lanes: Lanes::default(),
+            lanes,
             memory: FxHashMap::default(),
             memory_bytes: 0,
             lingering: Vec::new(),
@@ -261,7 +262,7 @@ impl Lanes {
         enqueue: impl FnOnce(&mut Lane, &Waits<'_>, bool) -> Result<Result<Option<native::Event>, Status>, End>,
     ) -> Result<(), End> {
         let lane = self.queues.get_mut(&command.queue).ok_or_else(|| unknown(command.queue))?;
-        let waits = gather(&self.events, &command.waits, self.failures)?;
+        let waits = gather(&self.events, &command.waits, self.failures.load(Ordering::Relaxed))?;
         let outcome = match waits {
             Ok(waits) => enqueue(lane, &waits, command.event.is_some())?,
             Err(status) => Err(status),
@@ -320,6 +321,11 @@ impl Lanes {
         if !queue.dirty.swap(true, Ordering::Relaxed) {
             self.dirty.push(queue.clone());
         }
+    }
+
+    /// Whether a user event was ever set to an error.
+    pub fn may_have_failed(&self) -> bool {
+        self.failures.load(Ordering::Relaxed)
     }
 
     /// Whether something is to be flushed.

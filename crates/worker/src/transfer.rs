@@ -193,7 +193,7 @@ impl Gate {
                     broken = Some(error);
                     return Ok(());
                 }
-                ring.write(native, &self.part, at, len)?;
+                ring.write(native, &self.part.pieces(at, len as u64))?;
                 at += len as u64;
             }
             Ok(())
@@ -226,7 +226,7 @@ impl Gate {
         let sink = std::mem::replace(&mut *lock(&self.sink), Sink::Closed);
         match sink {
             Sink::Mapped(mapping) => mapping.unmap(),
-            Sink::Image(writer) => writer.settle(),
+            Sink::Image(mut writer) => writer.settle(),
             Sink::Ring => {
                 let context = &self.memory.context;
                 context.with_ring(&context.ring_in, |ring| ring.drain())
@@ -280,7 +280,7 @@ impl Gate {
             let (mut copied, mut sent) = (0, 0);
             while sent < self.size {
                 while copied < self.size && under_way.len() < ahead {
-                    under_way.push_back(ring.read(native, &self.part, copied, len(copied) as usize)?);
+                    under_way.push_back(ring.read(native, &self.part.pieces(copied, len(copied)))?);
                     copied += len(copied);
                 }
                 let Some(index) = under_way.pop_front() else { break };

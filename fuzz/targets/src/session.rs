@@ -75,7 +75,7 @@ enum Asked {
 
 struct Worker {
     process: Child,
-    control: UnixStream,
+    control: OwnedFd,
 }
 
 /// What came of a session.
@@ -98,12 +98,15 @@ impl Worker {
     }
 
     fn start() -> Self {
-        let (control, theirs) = UnixStream::pair().expect("a socket pair");
+        let (control, theirs) = handoff::pair().expect("a socket pair");
+        // Only for the timeout, which all sockets have.
+        let control = UnixStream::from(control);
         control.set_read_timeout(Some(WARM)).expect("a timeout");
+        let control = OwnedFd::from(control);
         let itself = std::env::current_exe().expect("this program's name");
         let process = Command::new(itself)
             .env(WORKER, "1")
-            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdin(Stdio::from(theirs))
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()

@@ -119,7 +119,7 @@ impl ImageWriter {
     ///
     /// # Errors
     /// What the first copy that failed ended with.
-    pub fn settle(mut self) -> Result<(), Status> {
+    pub fn settle(&mut self) -> Result<(), Status> {
         self.bands.iter_mut().map(Band::settle).fold(Ok(()), Result::and)
     }
 }

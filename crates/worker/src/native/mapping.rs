@@ -177,32 +177,33 @@ impl Ring {
         Ok(&mut self.memory.bytes_mut()[start..start + RING_CHUNK])
     }
 
-    /// Starts copying the first `len` bytes of the next chunk into what begins with the byte `at` of `part`, and moves on to the chunk
-    /// after it.
+    /// Starts copying the first bytes of the next chunk into these parts, one after the other, and moves on to the chunk after it.
     ///
     /// # Errors
-    /// What the native calls returned.
-    pub fn write(&mut self, memory: &Memory, part: &Part, at: u64, len: usize) -> Result<(), Status> {
+    /// What the native calls returned; CL_INVALID_VALUE when the parts have more bytes than a chunk.
+    pub fn write(&mut self, memory: &Memory, pieces: &[Part]) -> Result<(), Status> {
+        let len = chunk_bytes(pieces)?;
         let mut from = self.chunk()?[..len].as_ptr();
-        for piece in part.pieces(at, len as u64) {
-            // SAFETY: pieces have at most `len` bytes together, which the chunk has; it is not given out or overwritten before
+        for piece in pieces {
+            // SAFETY: pieces have `len` bytes together, which the chunk has; it is not given out or overwritten before
             // `settle` has seen the end of the last copy, and with it, as they run in order, of all.
-            self.copies[self.next] = unsafe { self.queue.write(memory, &piece, from, &Waits::none(), true) }?;
+            self.copies[self.next] = unsafe { self.queue.write(memory, piece, from, &Waits::none(), true) }?;
             from = from.wrapping_add(piece.size() as usize);
         }
         self.start()
     }
 
-    /// Starts copying `len` bytes of `part`, from the byte `at` on, into the next chunk, and moves on; returns the chunk's number.
+    /// Starts copying these parts, one after the other, into the next chunk, and moves on; returns the chunk's number.
     ///
     /// # Errors
-    /// What the native calls returned.
-    pub fn read(&mut self, memory: &Memory, part: &Part, at: u64, len: usize) -> Result<usize, Status> {
+    /// As [`Ring::write`].
+    pub fn read(&mut self, memory: &Memory, pieces: &[Part]) -> Result<usize, Status> {
         let index = self.next;
+        let len = chunk_bytes(pieces)?;
         let mut into = self.chunk()?[..len].as_mut_ptr();
-        for piece in part.pieces(at, len as u64) {
+        for piece in pieces {
             // SAFETY: as in `write`.
-            self.copies[index] = Some(unsafe { self.queue.read(memory, &piece, into, &Waits::none()) }?);
+            self.copies[index] = Some(unsafe { self.queue.read(memory, piece, into, &Waits::none()) }?);
             into = into.wrapping_add(piece.size() as usize);
         }
         self.start()?;
@@ -237,6 +238,12 @@ impl Ring {
             None => Ok(()),
         }
     }
+}
+
+/// How many bytes these have together, if a chunk has as many.
+fn chunk_bytes(pieces: &[Part]) -> Result<usize, Status> {
+    let total = pieces.iter().try_fold(0_u64, |sum, piece| sum.checked_add(piece.size()));
+    total.filter(|total| *total <= RING_CHUNK as u64).map(|total| total as usize).ok_or(cl::CL_INVALID_VALUE)
 }
 
 impl Drop for Ring {

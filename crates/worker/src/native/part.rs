@@ -25,6 +25,66 @@ pub enum Part {
     },
 }
 
+/// Ranges of a buffer, whose bytes travel packed, range after range.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ranges {
+    /// Offset and size of each.
+    list: Vec<(u64, u64)>,
+    /// Where each begins among the packed bytes.
+    starts: Vec<u64>,
+    size: u64,
+}
+
+impl Ranges {
+    /// Takes ranges that are not empty, in ascending order and apart from each other; `None` for others.
+    pub fn new(list: Vec<(u64, u64)>) -> Option<Self> {
+        let (mut starts, mut size, mut free) = (Vec::with_capacity(list.len()), 0_u64, 0);
+        for (offset, len) in &list {
+            if *offset < free || *len == 0 {
+                return None;
+            }
+            free = offset.checked_add(*len)?;
+            starts.push(size);
+            // No more than the last offset.
+            size += len;
+        }
+        (size > 0).then_some(Self { list, starts, size })
+    }
+
+    /// How many bytes they have together; at least one.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The first byte behind them all.
+    pub fn end(&self) -> u64 {
+        self.list.last().map_or(0, |(offset, len)| offset + len)
+    }
+
+    /// Offset and size of each.
+    pub fn list(&self) -> &[(u64, u64)] {
+        &self.list
+    }
+
+    /// The packed bytes from `at` on, `len` of them: for each range that has some the range's number, where they begin in it, and how many.
+    pub fn stretch(&self, at: u64, len: u64) -> impl Iterator<Item = (usize, u64, u64)> {
+        let end = at.saturating_add(len).min(self.size);
+        let first = self.starts.partition_point(|start| *start <= at).saturating_sub(1);
+        let all = self.starts.iter().zip(&self.list).enumerate().skip(first);
+        all.take_while(move |(_, (start, _))| **start < end).map(move |(index, (start, (_, size)))| {
+            let from = at.max(*start);
+            (index, from - start, end.min(start + size).saturating_sub(from))
+        })
+    }
+
+    /// The packed bytes from `at` on, `len` of them, as parts of the buffer, in order.
+    pub fn pieces(&self, at: u64, len: u64) -> Vec<Part> {
+        self.stretch(at, len)
+            .map(|(index, from, size)| Part::Bytes { offset: self.list[index].0 + from, size })
+            .collect()
+    }
+}
+
 /// Parts that together are a stretch of packed bytes: at most two pieces of rows, of slices, and what lies between.
 pub type Pieces = SmallVec<[Part; 5]>;
 
@@ -113,5 +173,25 @@ mod tests {
         assert_eq!(pieces[0], Part::Rect(BufferRect { origin: [11, 20, 30], region: [2, 1, 1], ..rect }));
         let bytes = Part::Bytes { offset: 7, size: 60 };
         assert_eq!(bytes.pieces(1, 59).as_slice(), [Part::Bytes { offset: 8, size: 59 }]);
+    }
+
+    #[test]
+    fn ranges_lie_one_after_the_other() {
+        for wrong in [vec![], vec![(0, 0)], vec![(4, 4), (6, 4)], vec![(4, 4), (0, 2)], vec![(1, u64::MAX)]] {
+            assert_eq!(Ranges::new(wrong), None);
+        }
+        let ranges = Ranges::new(vec![(10, 3), (13, 1), (20, 6)]).unwrap();
+        assert_eq!((ranges.size(), ranges.end()), (10, 26));
+        let places: Vec<u64> = ranges.list().iter().flat_map(|(offset, len)| *offset..offset + len).collect();
+        for at in 0..10 {
+            for len in 0..=10 - at {
+                let pieces = ranges.pieces(at, len);
+                let bytes = pieces.iter().flat_map(|piece| match piece {
+                    Part::Bytes { offset, size } => *offset..offset + size,
+                    _ => panic!("ranges are bytes"),
+                });
+                assert_eq!(bytes.collect::<Vec<_>>(), places[at as usize..(at + len) as usize], "{at} {len}");
+            }
+        }
     }
 }

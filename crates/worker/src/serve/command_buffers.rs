@@ -100,7 +100,7 @@ impl Session {
         let total = self.objects();
         let queue = self.lanes.lane(m.command.queue)?.queue.clone();
         let buffer = self.command_buffers.get_mut(&m.commands).ok_or_else(|| unknown(m.commands))?;
-        let outcome = match gather(&self.lanes.events, &m.command.waits, self.lanes.failures)? {
+        let outcome = match gather(&self.lanes.events, &m.command.waits, self.lanes.may_have_failed())? {
             Ok(_) if !Arc::ptr_eq(&queue.context, &buffer.queue.context) => Err(cl::CL_INVALID_CONTEXT),
             Ok(waits) => buffer.replay(&queue, &waits, m.command.event.is_some()),
             Err(status) => Err(status),

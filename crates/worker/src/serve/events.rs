@@ -1,6 +1,7 @@
 //! Events and clocks.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use ropeway_abi as cl;
 use ropeway_protocol::CallId;
@@ -49,7 +50,12 @@ impl Session {
         if m.status > 0 {
             return Err(End::refused(format_args!("status {} for user event {}", m.status, m.event)));
         }
-        self.lanes.failures |= m.status < 0;
+        if m.status < 0 {
+            self.lanes.failures.store(true, Ordering::Relaxed);
+        }
+        if self.common.peers.resolve(m.event, m.status) {
+            return Ok(());
+        }
         match self.user_events.remove(&m.event) {
             Some(user) => {
                 // The client has checked that it is set once; commands run from here.

@@ -1,48 +1,123 @@
 //! Other sessions of the same client, with which this one shares memory and events.
 
-use ropeway_protocol::CallId;
-use ropeway_protocol::messages::{
-    ConnectPeer, CreateUserEvent, Expect, ExpectSignal, OpenPeers, PeerState, Push, SignalPeer,
-};
+use std::sync::Arc;
 
+use ropeway_protocol::CallId;
+use ropeway_protocol::ids::{ContextId, EventId, MemoryId};
+use ropeway_protocol::messages::{ConnectPeer, Expect, ExpectSignal, OpenPeers, Push, Signal, SignalPeer};
+use ropeway_protocol::types::{Moved, Status};
+
+use crate::common::Common;
 use crate::error::End;
 use crate::job::Job;
-use crate::session::Session;
+use crate::native::{self, Ranges, UserEvent};
+use crate::objects::{Cell, Context, Memory};
+use crate::peers::{self, Arrival, Part};
+use crate::semaphore;
+use crate::session::{Session, unknown};
 
 impl Session {
-    pub(super) fn join_group(&mut self, _: &OpenPeers) -> Result<(), End> {
-        Ok(())
+    pub(super) fn join_group(&mut self, m: &OpenPeers) -> Result<(), End> {
+        self.common.peers.open(&self.common, m.secret)
     }
 
     pub(super) fn dial_peer(&mut self, m: ConnectPeer) -> Result<(), End> {
-        let text = "this release does not connect servers yet".to_owned();
-        self.common.outgoing.leave(&PeerState { peer: m.peer, connected: false, text });
-        Ok(())
+        peers::connect(&self.common, m.peer, m.addresses)
     }
 
     pub(super) fn push_to_peer(&mut self, m: Push) -> Result<(), End> {
-        Err(End::refused(format_args!("{} is no peer", m.peer)))
+        let (memory, part) = self.moved(m.memory, m.what)?;
+        let peer = self.common.peers.peer(m.peer)?;
+        let after = self.lanes.cells(&m.after)?;
+        let event = match m.event {
+            Some(id) => self.make_peer_event(id, &memory.context)?.ok(),
+            None => None,
+        };
+        peers::Push { transfer: m.transfer, memory, part, event, peer }.start(&self.common, after);
+        Ok(())
     }
 
     pub(super) fn expect_push(&mut self, m: Expect) -> Result<(), End> {
-        Err(End::refused(format_args!("{} is no peer", m.peer)))
+        let (memory, part) = self.moved(m.memory, m.what)?;
+        let peer = self.common.peers.peer(m.peer)?;
+        let event = self.make_peer_event(m.event, &memory.context)?.ok();
+        peer.expect(&self.common, Arc::new(Arrival::new(m.transfer, memory, part, event)))
     }
 
     pub(super) fn expect_signal_of(&mut self, m: &ExpectSignal) -> Result<(), End> {
-        self.make_user_event(CreateUserEvent { event: m.event, context: m.context })
+        let peer = self.common.peers.peer(m.peer)?;
+        let context = self.context_of(m.context)?;
+        if let Ok(user) = self.make_peer_event(m.event, &context)? {
+            peer.expect_signal(&self.common, m.event, user);
+        }
+        Ok(())
     }
 
     pub(super) fn signal_to_peer(&mut self, m: &SignalPeer) -> Result<(), End> {
-        Err(End::refused(format_args!("{} is no peer", m.peer)))
+        let peer = self.common.peers.peer(m.peer)?;
+        let cell = self.lanes.events.get(&m.event).cloned().ok_or_else(|| unknown(m.event))?;
+        let remote = m.remote;
+        let send =
+            move |common: &Arc<Common>, status: Status| peers::signal(common, &peer, Signal { event: remote, status });
+        let ready = cell.status() <= 0;
+        let cells = std::iter::once(cell).collect();
+        if ready {
+            // Never in the thread that carries out commands.
+            let later = move |common: &Arc<Common>| peers::when_all_have_ended(common, cells, 0, Box::new(send));
+            self.common.in_a_mover(Box::new(later));
+        } else {
+            peers::when_all_have_ended(&self.common, cells, 0, Box::new(send));
+        }
+        Ok(())
     }
 
     pub(super) fn tell_traffic(&mut self, call: CallId<[u64; 4]>) -> Result<(), End> {
-        let answer = move |common: &crate::common::Common| {
+        let answer = move |common: &Common| {
             let mut sending = common.outgoing.lock();
-            sending.reply(&call, &Ok([0; 4]));
+            let ((to_client, from_client), (to_peers, from_peers)) =
+                (common.outgoing.traffic(), common.peers.traffic());
+            sending.reply(&call, &Ok([from_client, to_client, from_peers, to_peers]));
             Ok(sending.send()?)
         };
         self.start(Job::Run(Box::new(answer)));
         Ok(())
+    }
+
+    /// A memory object and the part of it that moves.
+    ///
+    /// # Errors
+    /// There is no such object, it is of another kind, or the part leaves it, is empty, or is not in order.
+    fn moved(&self, id: MemoryId, what: Moved) -> Result<(Arc<Memory>, Part), End> {
+        match what {
+            Moved::Image(part) => match self.image_part(id, part)? {
+                (memory, native::Part::Image { part, size }) if size > 0 => Ok((memory, Part::Image(part, size))),
+                _ => Err(End::refused(format_args!("nothing of {id} to be moved"))),
+            },
+            Moved::Ranges(list) => {
+                let ranges = Ranges::new(list);
+                let ranges =
+                    ranges.ok_or_else(|| End::refused(format_args!("ranges of {id} that are not in order")))?;
+                let memory = self.buffer_range(id, 0, ranges.end())?;
+                Ok((memory, Part::Ranges(Arc::new(ranges))))
+            }
+        }
+    }
+
+    fn context_of(&self, id: ContextId) -> Result<Arc<Context>, End> {
+        self.context(id).cloned()
+    }
+
+    /// Makes an event that ends when the worker says so. One that cannot be made has failed; the inner error says with what.
+    ///
+    /// # Errors
+    /// The name is taken.
+    fn make_peer_event(&mut self, id: EventId, context: &Arc<Context>) -> Result<Result<UserEvent, Status>, End> {
+        let made = context.native.as_ref().map_err(|status| *status).and_then(semaphore::hold);
+        let cell = match &made {
+            Ok(user) => Cell::new(Some(id), Some(user.event().clone()), None, None),
+            Err(status) => Cell::failed(id, *status, None),
+        };
+        Self::claim(self.objects(), &mut self.lanes.events, id, Arc::new(cell))?;
+        Ok(made)
     }
 }

@@ -81,7 +81,7 @@ impl Session {
     pub fn drop_semaphore(&mut self, id: SemaphoreId) -> Result<(), End> {
         let dropped = self.semaphores.remove(&id).ok_or_else(|| unknown(id))?;
         for user in dropped.into_waiting() {
-            self.lanes.failures = true;
+            self.lanes.failures.store(true, std::sync::atomic::Ordering::Relaxed);
             set(&user, cl::CL_INVALID_SEMAPHORE_KHR);
         }
         Ok(())

@@ -60,7 +60,7 @@ impl Session {
         let queue = self.lanes.lane(command.queue)?.queue.clone();
         let size = part.size() as usize;
         let held = self.common.staged_reads.fetch_add(size, Ordering::Relaxed);
-        let outcome = match gather(&self.lanes.events, &command.waits, self.lanes.failures)? {
+        let outcome = match gather(&self.lanes.events, &command.waits, self.lanes.may_have_failed())? {
             Err(status) => Err(status),
             Ok(_) if held + size > MAX_STAGED => Err(cl::CL_OUT_OF_HOST_MEMORY),
             Ok(waits) => queue.native.as_ref().map_err(|status| *status).and_then(|native| {

@@ -40,7 +40,7 @@ pub fn be_worker() {
 /// A warm worker without a client.
 pub struct Worker {
     pub process: Child,
-    control: UnixStream,
+    control: OwnedFd,
 }
 
 impl Drop for Worker {
@@ -53,11 +53,11 @@ impl Drop for Worker {
 impl Worker {
     /// Starts this test program once more, as a worker; it has a test `worker_process` that calls [`be_worker`].
     pub fn start(how: &str) -> Self {
-        let (control, theirs) = UnixStream::pair().unwrap();
+        let (control, theirs) = handoff::pair().unwrap();
         let process = Command::new(std::env::current_exe().unwrap())
             .args(["worker_process", "--exact", "--nocapture"])
             .env(WORKER, format!("worker {how}"))
-            .stdin(OwnedFd::from(theirs))
+            .stdin(theirs)
             .stdout(Stdio::null())
             .spawn()
             .unwrap();

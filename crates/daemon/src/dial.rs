@@ -1,0 +1,121 @@
+//! Connections to other servers, made for workers.
+//!
+//! A worker, in which its client's kernels run, must not reach the network. It says where its peer is and what it has to prove there; this makes
+//! the connection and says the hello, in a thread of its own and in bounded time. The worker gets the socket only of what has answered as a peer does.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ropeway_protocol::handshake::{Hello, Opening, PREAMBLE_LEN, Preamble, Purpose, decode_joined, encode_opening};
+use ropeway_protocol::limits;
+use ropeway_transport::{Endpoint, Link, Sender};
+use ropeway_worker::handoff::{self, MAX_ADDRESS, MAX_ADDRESSES, MAX_DIALS, ToWorker};
+use tracing::{debug, warn};
+
+/// How long one address may take to be connected to. The answer has as long as any handshake.
+const CONNECT: Duration = Duration::from_secs(2);
+
+/// A connection that a worker wants.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Dial {
+    /// The worker's name for it.
+    pub(crate) ticket: u64,
+    /// URLs, in order of preference.
+    pub(crate) addresses: Vec<String>,
+    /// What it is for.
+    pub(crate) purpose: Purpose,
+}
+
+impl Dial {
+    /// Makes the connection, and tells the worker `pid` what came of it.
+    pub(crate) fn start(self, pid: u32, control: Arc<OwnedFd>, under_way: &Arc<AtomicUsize>) {
+        let ticket = self.ticket;
+        let refuse = |control: &OwnedFd, why: &str| tell(pid, control, ticket, Err(why.to_owned()), None);
+        let sane = self.addresses.len() <= MAX_ADDRESSES && self.addresses.iter().all(|text| text.len() <= MAX_ADDRESS);
+        if !sane || !matches!(self.purpose, Purpose::Peer { .. }) {
+            return refuse(&control, "that is no peer's address");
+        }
+        if under_way.fetch_add(1, Ordering::Relaxed) >= MAX_DIALS {
+            under_way.fetch_sub(1, Ordering::Relaxed);
+            return refuse(&control, "too many connections are being made at once");
+        }
+        let (counted, for_thread) = (under_way.clone(), control.clone());
+        let spawned = thread::Builder::new().name("dial".into()).spawn(move || {
+            let (link, outcome) = match self.connect() {
+                Ok((link, proof)) => (Some(link), Ok(proof)),
+                Err(why) => (None, Err(why)),
+            };
+            debug!(worker = pid, addresses = ?self.addresses, ok = outcome.is_ok(), "connection to a peer");
+            counted.fetch_sub(1, Ordering::Relaxed);
+            tell(pid, &for_thread, ticket, outcome, link.as_ref());
+        });
+        if let Err(error) = spawned {
+            under_way.fetch_sub(1, Ordering::Relaxed);
+            refuse(&control, &format!("no thread can be started: {error}"));
+        }
+    }
+
+    /// The first of the addresses where a peer answers, with what it has proved there.
+    fn connect(&self) -> Result<(Link, [u8; 32]), String> {
+        let mut failures = Vec::new();
+        for address in &self.addresses {
+            match self.connect_to(address) {
+                Ok(connected) => return Ok(connected),
+                Err(why) => failures.push(format!("{address}: {why}")),
+            }
+        }
+        Err(if failures.is_empty() { "it has no address".to_owned() } else { failures.join("; ") })
+    }
+
+    fn connect_to(&self, address: &str) -> Result<(Link, [u8; 32]), String> {
+        let endpoint: Endpoint = address.parse().map_err(|error| format!("{error}"))?;
+        let link = Link::connect(&endpoint, CONNECT).map_err(|error| plain(&error))?;
+        let proof = self.join(&link)?;
+        Ok((link, proof))
+    }
+
+    fn join(&self, link: &Link) -> Result<[u8; 32], String> {
+        let hello = Hello {
+            features: 0,
+            purpose: self.purpose,
+            release: env!("CARGO_PKG_VERSION").to_owned(),
+            program: "ropeway".to_owned(),
+            pid: std::process::id(),
+            credential: Vec::new(),
+        };
+        let hello = encode_opening(Opening::Hello, &hello);
+        link.send_all(&mut [io::IoSlice::new(&hello)]).map_err(|error| plain(&error))?;
+        let deadline = Instant::now() + Duration::from_secs(limits::HANDSHAKE_SECONDS);
+        let mut head = [0; PREAMBLE_LEN];
+        link.recv_exact_by(&mut head, deadline).map_err(|error| plain(&error))?;
+        let preamble = Preamble::from_bytes(&head).map_err(|error| error.to_string())?;
+        if preamble.len as usize > limits::MAX_HELLO {
+            return Err("it answered with a long text".to_owned());
+        }
+        let mut body = vec![0; preamble.len as usize];
+        link.recv_exact_by(&mut body, deadline).map_err(|error| plain(&error))?;
+        decode_joined(preamble, &body).map(|joined| joined.proof).map_err(|error| error.to_string())
+    }
+}
+
+fn plain(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "it does not answer in time".to_owned(),
+        io::ErrorKind::UnexpectedEof => "it closed the connection".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+/// Tells a worker what came of a dial. One that does not listen is on its way out, or in a bad way.
+fn tell(pid: u32, control: &OwnedFd, ticket: u64, outcome: Result<[u8; 32], String>, link: Option<&Link>) {
+    // A sentence with many addresses and errors is cut to what a message holds.
+    let outcome = outcome.map_err(|why| why.chars().take(1000).collect());
+    let message = ToWorker::Dialled { ticket, outcome };
+    if let Err(error) = handoff::say(control.as_fd(), &message, link.map(AsFd::as_fd), false) {
+        warn!(worker = pid, %error, "a worker does not hear of its peers");
+    }
+}

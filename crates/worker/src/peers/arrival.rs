@@ -1,0 +1,255 @@
+//! A push on its way in: its bytes go from the socket to where they belong.
+
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use ropeway_abi as cl;
+use ropeway_protocol::ids::TransferId;
+use ropeway_protocol::image::ImagePart;
+use ropeway_protocol::limits::CHUNK;
+use ropeway_protocol::types::Status;
+use ropeway_protocol::{Tail, TailError};
+
+use crate::common::{Common, News};
+use crate::native::{ImageWriter, Ranges, Scattered, UserEvent, Waits};
+use crate::objects::{Memory, lock};
+use crate::transfer::Direction;
+
+/// Which part of a memory object moves. The session has found that it is in it.
+#[derive(Clone, Debug)]
+pub enum Part {
+    /// Ranges of a buffer.
+    Ranges(Arc<Ranges>),
+    /// Part of an image, of so many bytes.
+    Image(ImagePart, u64),
+}
+
+impl Part {
+    /// How many bytes it has; at least one.
+    pub fn size(&self) -> u64 {
+        match self {
+            Self::Ranges(ranges) => ranges.size(),
+            Self::Image(_, size) => *size,
+        }
+    }
+}
+
+/// What is wrong with bytes that came.
+#[derive(Debug)]
+pub enum Fault {
+    /// They are none that were announced.
+    Wrong(String),
+    /// Not all of them came.
+    Broken,
+}
+
+impl From<TailError> for Fault {
+    fn from(_: TailError) -> Self {
+        Self::Broken
+    }
+}
+
+/// Where the bytes go.
+enum Sink {
+    /// Into the mapped ranges.
+    Mapped(Scattered),
+    /// Through a ring of pinned memory.
+    Ring,
+    /// Into an image, band by band.
+    Image(Mutex<ImageWriter>),
+    /// Nowhere: the object could not be made, or cannot be written to.
+    Nowhere,
+}
+
+/// A push that is expected.
+pub struct Arrival {
+    /// Its name.
+    pub transfer: TransferId,
+    memory: Arc<Memory>,
+    part: Part,
+    /// What the client's commands wait for; `None` where it could not be made.
+    event: Option<UserEvent>,
+    /// Which chunks have come, of ranges.
+    chunks: Vec<AtomicBool>,
+    /// Bytes that have come, of an image.
+    received: AtomicU64,
+    /// Bytes that have not come.
+    left: AtomicU64,
+    sink: OnceLock<Sink>,
+    failure: AtomicI32,
+    ended: AtomicBool,
+}
+
+impl Arrival {
+    /// One of which nothing has come. `event` was made by [`crate::semaphore::hold`].
+    pub fn new(transfer: TransferId, memory: Arc<Memory>, part: Part, event: Option<UserEvent>) -> Self {
+        let chunks = match &part {
+            Part::Ranges(ranges) => ranges.size().div_ceil(CHUNK as u64),
+            Part::Image(..) => 0,
+        };
+        Self {
+            transfer,
+            memory,
+            event,
+            chunks: (0..chunks).map(|_| AtomicBool::new(false)).collect(),
+            received: AtomicU64::new(0),
+            left: AtomicU64::new(part.size()),
+            part,
+            sink: OnceLock::new(),
+            failure: AtomicI32::new(0),
+            ended: AtomicBool::new(false),
+        }
+    }
+
+    /// Receives the bytes at `offset`; says whether all have come with them.
+    ///
+    /// # Errors
+    /// They are not what was announced, or have come before, or the connection broke.
+    pub fn receive(&self, offset: u64, tail: &mut dyn Tail) -> Result<bool, Fault> {
+        let len = tail.remaining() as u64;
+        let chunk = self.check(offset, len)?;
+        match self.sink.get_or_init(|| self.open()) {
+            Sink::Mapped(scattered) => {
+                let mut given = scattered.chunk_mut(chunk).ok_or_else(|| self.twice(offset))?;
+                for slice in &mut given.slices {
+                    tail.read_exact(slice)?;
+                }
+            }
+            Sink::Ring => {
+                if let Err(status) = self.receive_pinned(offset, tail)? {
+                    self.fail(status);
+                }
+            }
+            Sink::Image(writer) => {
+                if let Err(status) = lock(writer).receive(tail)? {
+                    self.fail(status);
+                }
+            }
+            // Whoever reads frames passes over them.
+            Sink::Nowhere => {}
+        }
+        Ok(self.left.fetch_sub(len, Ordering::AcqRel) == len)
+    }
+
+    /// Finds which chunk these bytes are, and that they have not come before.
+    fn check(&self, offset: u64, len: u64) -> Result<usize, Fault> {
+        let size = self.part.size();
+        let chunk = CHUNK as u64;
+        let wrong = || {
+            Fault::Wrong(format!("{len} bytes at {offset} of {}, for which {size} bytes were announced", self.transfer))
+        };
+        if offset >= size || len == 0 {
+            return Err(wrong());
+        }
+        match self.part {
+            Part::Ranges(_) if offset % chunk != 0 || len != chunk.min(size - offset) => Err(wrong()),
+            Part::Ranges(_) => {
+                let index = (offset / chunk) as usize;
+                let taken = self.chunks.get(index).ok_or_else(wrong)?;
+                if taken.swap(true, Ordering::AcqRel) { Err(self.twice(offset)) } else { Ok(index) }
+            }
+            Part::Image(..) => {
+                let next = self.received.load(Ordering::Acquire);
+                if offset < next {
+                    return Err(self.twice(offset));
+                }
+                if offset > next || len > size - next {
+                    return Err(wrong());
+                }
+                self.received.store(next + len, Ordering::Release);
+                Ok(0)
+            }
+        }
+    }
+
+    fn twice(&self, offset: u64) -> Fault {
+        Fault::Wrong(format!("the bytes at {offset} of {} twice", self.transfer))
+    }
+
+    /// Makes the place where the bytes are received.
+    fn open(&self) -> Sink {
+        let open = || {
+            let native = self.memory.native.as_ref().map_err(|status| *status)?;
+            let context = &self.memory.context;
+            Ok(match &self.part {
+                Part::Ranges(ranges) if context.maps => {
+                    Sink::Mapped(Scattered::to_write(context.transfer_queue()?, native, ranges)?)
+                }
+                Part::Ranges(_) => Sink::Ring,
+                Part::Image(part, _) => {
+                    Sink::Image(Mutex::new(ImageWriter::new(context.transfer_queue()?, native, *part)?))
+                }
+            })
+        };
+        open().unwrap_or_else(|status| {
+            self.fail(status);
+            Sink::Nowhere
+        })
+    }
+
+    fn receive_pinned(&self, offset: u64, tail: &mut dyn Tail) -> Result<Result<(), Status>, Fault> {
+        let (Part::Ranges(ranges), Ok(native)) = (&self.part, &self.memory.native) else { return Ok(Ok(())) };
+        let mut broken = false;
+        let outcome = self.memory.context.with_own_ring(Direction::In, |ring| {
+            let len = tail.remaining().min(CHUNK);
+            broken = tail.read_exact(&mut ring.chunk()?[..len]).is_err();
+            if broken { Ok(()) } else { ring.write(native, &ranges.pieces(offset, len as u64)) }
+        });
+        if broken { Err(Fault::Broken) } else { Ok(outcome) }
+    }
+
+    /// Keeps the first error.
+    fn fail(&self, status: Status) {
+        let _ = self.failure.compare_exchange(0, status, Ordering::AcqRel, Ordering::Relaxed);
+    }
+
+    /// All bytes have come: sees that they are in the object, and lets those who wait for them go on.
+    pub fn land(self: &Arc<Self>, common: &Arc<Common>) {
+        match self.sink.get() {
+            Some(Sink::Mapped(scattered)) => {
+                let status = scattered.land().err().unwrap_or(cl::CL_COMPLETE);
+                self.end(common, status);
+            }
+            Some(Sink::Ring) => {
+                // The copies run in order, so a marker behind them has their end.
+                let queue = self.memory.context.transfer_queue();
+                let marker = queue.and_then(|queue| {
+                    let marker = queue.marker(&Waits::none(), true)?;
+                    queue.flush().map(|()| marker)
+                });
+                let arrival = self.clone();
+                match marker {
+                    Ok(marker) => {
+                        common.watch(marker, News::Then(Box::new(move |common| arrival.end(common, cl::CL_COMPLETE))))
+                    }
+                    Err(status) => self.end(common, status),
+                }
+            }
+            Some(Sink::Image(_)) => {
+                let arrival = self.clone();
+                common.in_a_mover(Box::new(move |common| {
+                    let status = match arrival.sink.get() {
+                        Some(Sink::Image(writer)) => lock(writer).settle().err().unwrap_or(cl::CL_COMPLETE),
+                        _ => cl::CL_COMPLETE,
+                    };
+                    arrival.end(common, status);
+                }));
+            }
+            Some(Sink::Nowhere) | None => self.end(common, cl::CL_COMPLETE),
+        }
+    }
+
+    /// Lets those who wait for it go on, or fail: with the first error, if there was one before.
+    pub fn end(&self, common: &Common, status: Status) {
+        if self.ended.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let status = match self.failure.load(Ordering::Acquire) {
+            0 => status,
+            failure => failure,
+        };
+        if let Some(event) = &self.event {
+            common.peers.settle(event, status);
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! The connections between this session and one peer.
+
+use std::io::{self, IoSlice};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use ropeway_protocol::{Post, encode_post};
+use ropeway_transport::{Link, Sender};
+use smallvec::SmallVec;
+
+use crate::objects::lock;
+
+/// The number of the connection for signals and small pushes; bulk data, which could hold these up, goes by the others.
+pub const CONTROL: u8 = 0;
+
+/// Processor cores from which on one connection for bulk data may not fill a network, as receiving takes a whole core.
+const CORES_FOR_TWO: usize = 8;
+
+/// How many connections for bulk data to make.
+pub fn bulk_links() -> u8 {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    if cores >= CORES_FOR_TWO { 2 } else { 1 }
+}
+
+/// One connection.
+#[derive(Debug)]
+pub struct PeerLink {
+    /// The socket.
+    pub link: Arc<Link>,
+    /// Held by who sends.
+    heads: Mutex<Vec<u8>>,
+}
+
+impl PeerLink {
+    /// A connection over `link`.
+    pub fn new(link: Link) -> Self {
+        Self { link: Arc::new(link), heads: Mutex::default() }
+    }
+
+    /// Sends a message with its tail.
+    ///
+    /// # Errors
+    /// What the socket said.
+    pub fn post<P: Post>(&self, message: &P, tail: &[&[u8]]) -> io::Result<()> {
+        let mut head = lock(&self.heads);
+        head.clear();
+        encode_post(&mut head, message, tail.iter().map(|piece| piece.len()).sum());
+        let mut parts: SmallVec<[IoSlice<'_>; 4]> = SmallVec::new();
+        parts.push(IoSlice::new(&head));
+        parts.extend(tail.iter().map(|piece| IoSlice::new(piece)));
+        self.link.send_all(&mut parts)
+    }
+}
+
+/// All connections to a peer, as it is connected now.
+#[derive(Clone, Debug, Default)]
+pub struct Links {
+    /// The one for signals and small pushes, and those for bulk data.
+    all: Vec<(u8, Arc<PeerLink>)>,
+    next: Arc<AtomicUsize>,
+}
+
+impl Links {
+    /// Adds one.
+    pub fn add(&mut self, number: u8, link: Arc<PeerLink>) {
+        self.all.push((number, link));
+    }
+
+    /// All of them.
+    pub fn all(&self) -> impl Iterator<Item = &Arc<PeerLink>> {
+        self.all.iter().map(|(_, link)| link)
+    }
+
+    /// The one for signals and small pushes.
+    pub fn control(&self) -> Option<&Arc<PeerLink>> {
+        self.all.iter().find(|(number, _)| *number == CONTROL).map(|(_, link)| link)
+    }
+
+    /// Up to `most` of those for bulk data: each time others come first.
+    pub fn bulk(&self, most: usize) -> Vec<Arc<PeerLink>> {
+        let mut bulk: Vec<_> = self.all.iter().filter(|(number, _)| *number != CONTROL).collect();
+        if bulk.is_empty() {
+            bulk.extend(self.all.first());
+        }
+        let first = self.next.fetch_add(1, Ordering::Relaxed) % bulk.len().max(1);
+        bulk.rotate_left(first);
+        bulk.into_iter().take(most).map(|(_, link)| link.clone()).collect()
+    }
+}

@@ -1,0 +1,64 @@
+//! Threads that move bytes to peers: each is busy only with what is ready to be moved, so none waits for another.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread;
+
+use crate::common::{Common, Then};
+use crate::objects::lock;
+
+/// Most of them.
+const MOST: usize = 32;
+
+/// The threads, and what waits for one.
+#[derive(Default)]
+pub struct Movers {
+    state: Mutex<State>,
+    more: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    queue: VecDeque<Then>,
+    idle: usize,
+    threads: usize,
+}
+
+impl Common {
+    /// Does something that may take as long as moving bytes does.
+    pub fn in_a_mover(self: &Arc<Self>, work: Then) {
+        let mut state = lock(&self.movers.state);
+        state.queue.push_back(work);
+        if state.idle >= state.queue.len() || state.threads == MOST {
+            drop(state);
+            self.movers.more.notify_one();
+            return;
+        }
+        let common = self.clone();
+        // Where no thread can be had, one that there is does it later; the first one has to be had.
+        if thread::Builder::new().name("mover".into()).spawn(move || common.move_for_ever()).is_ok() {
+            state.threads += 1;
+        } else if state.threads == 0
+            && let Some(work) = state.queue.pop_back()
+        {
+            drop(state);
+            work(self);
+        }
+    }
+
+    fn move_for_ever(self: Arc<Self>) {
+        loop {
+            let mut state = lock(&self.movers.state);
+            let work = loop {
+                if let Some(next) = state.queue.pop_front() {
+                    break next;
+                }
+                state.idle += 1;
+                state = self.movers.more.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state.idle -= 1;
+            };
+            drop(state);
+            work(&self);
+        }
+    }
+}

@@ -1,0 +1,433 @@
+//! One peer: whether it is connected, what is expected of it, and what is to be sent to it.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Instant;
+
+use ropeway_protocol::ServePeer;
+use ropeway_protocol::Tail;
+use ropeway_protocol::ids::{EventId, SessionId};
+use ropeway_protocol::messages::{PeerState, PushData, PushFailed, Signal};
+use ropeway_protocol::types::Status;
+
+use super::arrival::{Arrival, Fault};
+use super::inbox::{Early, Inbox, PATIENCE, Place};
+use super::links::{CONTROL, Links, PeerLink};
+use super::{PEER_LOST, dial};
+use crate::common::{Common, News};
+use crate::error::End;
+use crate::input::Input;
+use crate::native::UserEvent;
+use crate::objects::lock;
+
+/// Most connections to one peer: both sides may make some.
+const MAX_LINKS: usize = 8;
+
+/// What is to be done when it is known whether the peer is connected.
+pub type Sending = Box<dyn FnOnce(&Arc<Common>, Result<Outlet, Status>) + Send>;
+
+/// The way to a peer.
+#[derive(Clone)]
+pub enum Outlet {
+    /// Over these connections.
+    Links(Links),
+    /// It is this session itself.
+    Own,
+}
+
+/// Whether a peer is connected.
+enum Condition {
+    /// It was not so far, and is waited for since then.
+    Awaited(Instant),
+    /// It is.
+    Connected,
+    /// It is not any more, or could not be.
+    Lost,
+}
+
+/// A peer.
+pub struct Peer {
+    /// The name of its session.
+    pub id: SessionId,
+    state: Mutex<State>,
+    /// Something is expected that was not, or the peer is lost.
+    changed: Condvar,
+}
+
+struct State {
+    condition: Condition,
+    links: Links,
+    /// What is to be sent as soon as it is connected.
+    waiting: Vec<Sending>,
+    inbox: Inbox<Arc<Arrival>, UserEvent>,
+    /// The connections that are being made to it.
+    dialling: Option<dial::Attempt>,
+}
+
+impl Peer {
+    /// One that is not connected yet, unless it is the session itself.
+    pub fn new(id: SessionId, own: bool) -> Self {
+        let condition = if own { Condition::Connected } else { Condition::Awaited(Instant::now()) };
+        let (links, waiting) = Default::default();
+        let state = State { condition, links, waiting, inbox: Inbox::default(), dialling: None };
+        Self { id, state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    /// Does `send` as soon as it is known whether the peer is connected: at once, if that is known.
+    pub fn when_connected(&self, common: &Arc<Common>, send: Sending) {
+        let mut state = lock(&self.state);
+        let outlet = match state.condition {
+            Condition::Awaited(_) => {
+                state.waiting.push(send);
+                drop(state);
+                return common.peers.stir();
+            }
+            Condition::Connected if self.id == common.peers.own => Ok(Outlet::Own),
+            Condition::Connected => Ok(Outlet::Links(state.links.clone())),
+            Condition::Lost => Err(PEER_LOST),
+        };
+        drop(state);
+        send(common, outlet);
+    }
+
+    /// Whether it is connected.
+    pub fn is_connected(&self) -> bool {
+        matches!(lock(&self.state).condition, Condition::Connected)
+    }
+
+    /// Does something with the attempt to connect to it.
+    pub fn with_attempt<R>(&self, work: impl FnOnce(&mut Option<dial::Attempt>) -> R) -> R {
+        work(&mut lock(&self.state).dialling)
+    }
+
+    /// Expects a push.
+    ///
+    /// # Errors
+    /// It is expected already.
+    pub fn expect(self: &Arc<Self>, common: &Arc<Common>, arrival: Arc<Arrival>) -> Result<(), End> {
+        let mut state = lock(&self.state);
+        if state.inbox.expects(arrival.transfer) {
+            return Err(End::refused(format_args!("{} is expected already", arrival.transfer)));
+        }
+        if matches!(state.condition, Condition::Lost) {
+            drop(state);
+            arrival.end(common, PEER_LOST);
+            return Ok(());
+        }
+        let waits = matches!(state.condition, Condition::Awaited(_));
+        let early = state.inbox.expect(arrival.transfer, arrival.clone());
+        drop(state);
+        match early {
+            None => {
+                self.changed.notify_all();
+                if waits {
+                    common.peers.stir();
+                }
+            }
+            Some(early) => {
+                let peer = self.clone();
+                common.in_a_mover(Box::new(move |common| peer.take_early(common, &arrival, early)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Delivers what has come of a push before it was expected.
+    fn take_early(&self, common: &Arc<Common>, arrival: &Arc<Arrival>, mut early: Early) {
+        let (mut complete, mut failed) = (false, None);
+        loop {
+            for (offset, bytes) in early.pieces {
+                match arrival.receive(offset, &mut bytes.as_slice()) {
+                    Ok(all) => complete |= all,
+                    Err(fault) => return common.tell(News::Over(self.fault(fault))),
+                }
+            }
+            failed = failed.or(early.failed);
+            let mut state = lock(&self.state);
+            if matches!(state.condition, Condition::Lost) && !complete {
+                drop(state);
+                return arrival.end(common, failed.unwrap_or(PEER_LOST));
+            }
+            // More may have come in the meantime.
+            match state.inbox.expect(arrival.transfer, arrival.clone()) {
+                Some(more) => early = more,
+                None => break,
+            }
+        }
+        self.changed.notify_all();
+        if let Some(status) = failed {
+            lock(&self.state).inbox.done(arrival.transfer);
+            arrival.end(common, status);
+        } else if complete {
+            lock(&self.state).inbox.done(arrival.transfer);
+            arrival.land(common);
+        }
+    }
+
+    fn fault(&self, fault: Fault) -> End {
+        match fault {
+            Fault::Wrong(what) => End::Peer(self.id, what),
+            Fault::Broken => End::Gone,
+        }
+    }
+
+    /// Expects a signal.
+    pub fn expect_signal(&self, common: &Common, event: EventId, user: UserEvent) {
+        let mut state = lock(&self.state);
+        if matches!(state.condition, Condition::Lost) {
+            drop(state);
+            return common.peers.settle(&user, PEER_LOST);
+        }
+        let waits = matches!(state.condition, Condition::Awaited(_));
+        let early = state.inbox.expect_signal(event, user);
+        drop(state);
+        match early {
+            Some((user, status)) => {
+                self.changed.notify_all();
+                common.peers.settle(&user, status);
+            }
+            None if waits => common.peers.stir(),
+            None => self.changed.notify_all(),
+        }
+    }
+
+    /// Takes back what was to have a signal of the peer's.
+    pub fn take_signal(&self, event: EventId) -> Option<UserEvent> {
+        lock(&self.state).inbox.take_signal(event)
+    }
+
+    /// Takes bytes of a push.
+    ///
+    /// # Errors
+    /// They are not what was announced, or not expected in time.
+    pub fn take_push(&self, common: &Arc<Common>, message: &PushData, tail: &mut dyn Tail) -> Result<(), End> {
+        let (transfer, len) = (message.transfer, tail.remaining());
+        let deadline = Instant::now() + PATIENCE;
+        let mut state = lock(&self.state);
+        let arrival = loop {
+            match state.inbox.place(transfer, len) {
+                Place::Expected(arrival) => break arrival,
+                Place::Nowhere => return Ok(()),
+                Place::Keep => {
+                    drop(state);
+                    let bytes = tail.read_to_vec();
+                    state = lock(&self.state);
+                    let Ok(bytes) = bytes else {
+                        state.inbox.forgo(len);
+                        return Err(End::Gone);
+                    };
+                    let taken = state.inbox.keep(transfer, message.offset, bytes, Instant::now());
+                    drop(state);
+                    let Some((arrival, bytes)) = taken else {
+                        common.peers.stir();
+                        return Ok(());
+                    };
+                    return self.deliver(common, &arrival, message.offset, &mut bytes.as_slice());
+                }
+                Place::Wait => state = self.wait_for_client(state, deadline, || format!("bytes of {transfer}"))?,
+            }
+        };
+        drop(state);
+        self.deliver(common, &arrival, message.offset, tail)
+    }
+
+    fn deliver(
+        &self,
+        common: &Arc<Common>,
+        arrival: &Arc<Arrival>,
+        offset: u64,
+        tail: &mut dyn Tail,
+    ) -> Result<(), End> {
+        if arrival.receive(offset, tail).map_err(|fault| self.fault(fault))? {
+            lock(&self.state).inbox.done(arrival.transfer);
+            arrival.land(common);
+        }
+        Ok(())
+    }
+
+    /// Waits until something more is expected.
+    fn wait_for_client<'a>(
+        &self,
+        state: std::sync::MutexGuard<'a, State>,
+        deadline: Instant,
+        what: impl Fn() -> String,
+    ) -> Result<std::sync::MutexGuard<'a, State>, End> {
+        if matches!(state.condition, Condition::Lost) {
+            return Err(End::Gone);
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(End::Peer(self.id, format!("{}, which the client expects nothing of", what())));
+        }
+        Ok(self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0)
+    }
+
+    /// A push has come to nothing.
+    ///
+    /// # Errors
+    /// The status is none of a failure.
+    pub fn take_failure(&self, common: &Common, message: &PushFailed) -> Result<(), End> {
+        if message.status >= 0 {
+            return Err(End::Peer(self.id, format!("status {} of a failed push", message.status)));
+        }
+        let arrival = lock(&self.state).inbox.fail(message.transfer, message.status, Instant::now());
+        match arrival {
+            Some(arrival) => arrival.end(common, message.status),
+            None => common.peers.stir(),
+        }
+        Ok(())
+    }
+
+    /// A signal has come.
+    ///
+    /// # Errors
+    /// It has come before, or is none, or was not expected in time.
+    pub fn take_signal_of(&self, common: &Common, message: &Signal) -> Result<(), End> {
+        let Signal { event, status } = *message;
+        if status > 0 {
+            return Err(End::Peer(self.id, format!("status {status} for {event}")));
+        }
+        let deadline = Instant::now() + PATIENCE;
+        let mut state = lock(&self.state);
+        let taken = loop {
+            match state.inbox.signal(event, status, Instant::now()) {
+                Ok(Ok(taken)) => break taken,
+                Ok(Err(())) => state = self.wait_for_client(state, deadline, || format!("a signal of {event}"))?,
+                Err(()) => return Err(End::Peer(self.id, format!("a signal of {event} twice"))),
+            }
+        };
+        drop(state);
+        match taken {
+            Some(user) => common.peers.settle(&user, status),
+            None => common.peers.stir(),
+        }
+        Ok(())
+    }
+
+    /// Takes a connection into use: reads what comes by it, in a thread of its own.
+    pub fn add(self: &Arc<Self>, common: &Arc<Common>, number: u8, link: ropeway_transport::Link) {
+        let link = Arc::new(PeerLink::new(link));
+        let mut state = lock(&self.state);
+        if state.links.all().count() >= MAX_LINKS {
+            return;
+        }
+        state.links.add(number, link.clone());
+        let waiting = if number == CONTROL {
+            state.condition = Condition::Connected;
+            std::mem::take(&mut state.waiting)
+        } else {
+            Vec::new()
+        };
+        let outlet = Outlet::Links(state.links.clone());
+        drop(state);
+        let (peer, for_thread) = (self.clone(), common.clone());
+        let read = move || peer.read(&for_thread, &link);
+        if std::thread::Builder::new().name("peer".into()).spawn(read).is_err() {
+            return self.lose(common, None, "no thread can be started to listen to it");
+        }
+        for send in waiting {
+            let outlet = outlet.clone();
+            common.in_a_mover(Box::new(move |common| send(common, Ok(outlet))));
+        }
+    }
+
+    /// Reads what comes by a connection, until it ends.
+    fn read(&self, common: &Arc<Common>, link: &Arc<PeerLink>) {
+        let mut input = Input::new(link.link.clone());
+        let mut receiver = Receiver { peer: self, common };
+        let end = loop {
+            let next = input.dispatch_peer(&mut receiver);
+            match next.and_then(|more| if more { Ok(()) } else { input.fill() }) {
+                Ok(()) => {}
+                Err(end) => break end,
+            }
+        };
+        match end {
+            End::Refused(what) => common.tell(News::Over(End::Peer(self.id, what))),
+            End::Peer(..) => common.tell(News::Over(end)),
+            End::Broken(error) => self.lose(common, Some(link), &format!("the connection to it broke: {error}")),
+            End::Goodbye | End::Gone => self.lose(common, Some(link), "it closed the connection"),
+        }
+    }
+
+    /// The peer is gone: what is expected of it fails, and so does what was to be sent to it. A connection that shows it must be one of those in use:
+    /// the peer may have been connected again since.
+    pub fn lose(&self, common: &Arc<Common>, by: Option<&Arc<PeerLink>>, why: &str) {
+        let mut state = lock(&self.state);
+        let in_use = |by: &Arc<PeerLink>| state.links.all().any(|link| Arc::ptr_eq(link, by));
+        if matches!(state.condition, Condition::Lost) || by.is_some_and(|by| !in_use(by)) {
+            return;
+        }
+        state.condition = Condition::Lost;
+        for link in state.links.all() {
+            link.link.shutdown();
+            common.peers.count_closed(&link.link);
+        }
+        state.links = Links::default();
+        let waiting = std::mem::take(&mut state.waiting);
+        let (arrivals, signals) = state.inbox.clear();
+        drop(state);
+        self.changed.notify_all();
+        arrivals.iter().for_each(|arrival| arrival.end(common, PEER_LOST));
+        signals.iter().for_each(|user| common.peers.settle(user, PEER_LOST));
+        waiting.into_iter().for_each(|send| send(common, Err(PEER_LOST)));
+        common.peers.tell_client(common, PeerState { peer: self.id, connected: false, text: why.to_owned() });
+    }
+
+    /// Ends what has had its time; says when to look again.
+    ///
+    /// # Errors
+    /// Something came that the client has not asked for.
+    pub fn look(&self, common: &Arc<Common>, now: Instant) -> Result<Option<Instant>, End> {
+        let state = lock(&self.state);
+        let early = state.inbox.deadline();
+        if early.is_some_and(|deadline| now >= deadline) {
+            return Err(End::Peer(self.id, "a push or a signal that the client expects nothing of".into()));
+        }
+        let wanted = state.inbox.is_waiting() || !state.waiting.is_empty();
+        let deadline = match state.condition {
+            Condition::Awaited(since) if wanted && state.dialling.is_none() => Some(since + PATIENCE),
+            _ => None,
+        };
+        drop(state);
+        if deadline.is_some_and(|deadline| now >= deadline) {
+            self.lose(common, None, &format!("nobody connected it within {} s", PATIENCE.as_secs()));
+            return Ok(early);
+        }
+        Ok(early.into_iter().chain(deadline).min())
+    }
+
+    /// It is to be connected again, or is waited for anew.
+    pub fn await_again(&self) {
+        let mut state = lock(&self.state);
+        if matches!(state.condition, Condition::Lost | Condition::Awaited(_)) {
+            state.condition = Condition::Awaited(Instant::now());
+        }
+    }
+
+    /// Bytes sent and received over its connections.
+    pub fn traffic(&self) -> (u64, u64) {
+        let state = lock(&self.state);
+        state.links.all().map(|link| link.link.traffic()).fold((0, 0), |(a, b), (c, d)| (a + c, b + d))
+    }
+}
+
+struct Receiver<'a> {
+    peer: &'a Peer,
+    common: &'a Arc<Common>,
+}
+
+impl ServePeer for Receiver<'_> {
+    type Error = End;
+
+    fn push_data(&mut self, message: PushData, tail: &mut dyn Tail) -> Result<(), End> {
+        self.peer.take_push(self.common, &message, tail)
+    }
+
+    fn push_failed(&mut self, message: PushFailed) -> Result<(), End> {
+        self.peer.take_failure(self.common, &message)
+    }
+
+    fn signal(&mut self, message: Signal) -> Result<(), End> {
+        self.peer.take_signal_of(self.common, &message)
+    }
+}

@@ -1,0 +1,426 @@
+//! Sessions of one client that share memory and events, each on a server of its own: with a client that speaks the protocol itself.
+
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use ropeway_protocol::handshake::{HandshakeError, Purpose, peer_proof};
+use ropeway_protocol::ids::{ContextId, EventId, MemoryId, SessionId, TransferId};
+use ropeway_protocol::image::{ImageDescription, ImageFormat, ImageKind, ImagePart};
+use ropeway_protocol::limits::CHUNK;
+use ropeway_protocol::messages::*;
+use ropeway_protocol::types::{EventList, InitialContents, Moved};
+use ropeway_tests::fake;
+use ropeway_tests::raw::{Client, PATIENCE, command, frame, join, knock};
+use ropeway_tests::server::Server;
+
+const SECRET: [u8; 32] = [7; 32];
+
+const INCREMENT: &str = "kernel void increment(global int *n) { *n += 1; }";
+
+/// CL_DEVICE_NOT_AVAILABLE.
+const LOST: i32 = -2;
+
+/// Two servers with a session of the same client on each.
+struct Pair {
+    a: Client,
+    b: Client,
+    servers: [Server; 2],
+}
+
+impl Pair {
+    fn new(args: &[&str]) -> Self {
+        let servers = [(); 2].map(|()| Server::start_with(&[&["--listen", "tcp://127.0.0.1:0"], args].concat(), &[]));
+        let [mut a, mut b] = [&servers[0], &servers[1]].map(|server| Client::connect(server.address()));
+        for client in [&mut a, &mut b] {
+            client.begin().post(&OpenPeers { secret: SECRET }).send();
+        }
+        Self { a, b, servers }
+    }
+
+    /// Lets the first connect to the second.
+    fn connected(args: &[&str]) -> Self {
+        let mut this = Self::new(args);
+        connect(&mut this.a, &this.b);
+        this
+    }
+}
+
+fn connect(from: &mut Client, to: &Client) {
+    let peer = to.id();
+    from.post(&ConnectPeer { peer, addresses: vec![format!("tcp://{}", to.address())] });
+    from.until("a peer", |notes| !notes.peers.is_empty());
+    let state = from.notes.peers.pop().unwrap();
+    assert!(state.connected && state.peer == peer, "{state:?}");
+}
+
+/// What a push from `a` to `b` needs on both sides; the bytes are there with event `event`.
+fn push(a: &mut Client, b: &mut Client, memory: u64, what: &Moved, after: &[u64], transfer: u64, event: u64) {
+    let (memory, transfer, after) = (MemoryId(memory), TransferId(transfer), events(after));
+    b.post(&Expect { memory, what: what.clone(), event: EventId(event), peer: a.id(), transfer }).send();
+    a.post(&Push { memory, what: what.clone(), after, event: None, peer: b.id(), transfer }).send();
+}
+
+fn events(ids: &[u64]) -> EventList {
+    ids.iter().map(|id| EventId(*id)).collect()
+}
+
+fn whole(size: usize) -> Moved {
+    Moved::Ranges(vec![(0, size as u64)])
+}
+
+fn pushes_arrive(args: &[&str]) {
+    let mut pair = Pair::connected(args);
+    let Pair { a, b, .. } = &mut pair;
+    // Large, with an odd end; small; and scattered ranges that cross the bounds of chunks.
+    for (index, size) in [5 * CHUNK + 77, 1000, 9 << 20].into_iter().enumerate() {
+        let (id, contents) = (10 + index as u64, fake::noise(size, index as u64));
+        a.buffer(id, &contents);
+        b.buffer(id, &vec![0; size]);
+        push(a, b, id, &whole(size), &[], id, 100 + id);
+        assert_eq!(b.end_of(100 + id), 0);
+        assert!(b.read(id, size, &[]) == contents, "{size} bytes arrive as they are");
+    }
+    let size = 3 * CHUNK;
+    let contents = fake::noise(size, 9);
+    a.buffer(20, &contents);
+    b.buffer(20, &vec![0; size]);
+    let ranges = [(1, 5), (100, CHUNK - 3), (CHUNK + 100, 7), (2 * CHUNK, CHUNK)];
+    push(a, b, 20, &Moved::Ranges(ranges.map(|(o, s)| (o as u64, s as u64)).to_vec()), &[], 20, 120);
+    assert_eq!(b.end_of(120), 0);
+    let mut expected = vec![0; size];
+    for (offset, len) in ranges {
+        expected[offset..offset + len].copy_from_slice(&contents[offset..offset + len]);
+    }
+    assert!(b.read(20, size, &[]) == expected, "just the ranges arrive");
+    // And back over the same connections.
+    a.buffer(21, &vec![0; size]);
+    b.buffer(21, &contents);
+    push(b, a, 21, &whole(size), &[], 21, 121);
+    assert!(a.read(21, size, &[121]) == contents);
+}
+
+#[test]
+fn pushes_arrive_in_mapped_memory() {
+    pushes_arrive(&[]);
+}
+
+#[test]
+fn pushes_arrive_through_pinned_memory() {
+    pushes_arrive(&["--force-pinned"]);
+}
+
+#[test]
+fn images_arrive() {
+    let mut pair = Pair::connected(&[]);
+    let Pair { a, b, .. } = &mut pair;
+    let extent = [640, 480, 1];
+    // CL_RGBA, CL_UNSIGNED_INT8.
+    let format = ImageFormat { order: 0x10B5, data_type: 0x10DA };
+    let contents = fake::noise(640 * 480 * 4, 3);
+    let part = ImagePart { origin: [0; 3], region: extent };
+    for client in [&mut *a, &mut *b] {
+        let like = ImageDescription { kind: ImageKind::Image2D, format, extent, row_pitch: 0 };
+        let (image, context, initial) = (MemoryId(1), ContextId(1), InitialContents::Undefined);
+        client.post(&CreateImage { image, context, flags: 1, like, of: None, initial });
+    }
+    for (index, rows) in contents.chunks(640 * 4 * 60).enumerate() {
+        let part = ImagePart { origin: [0, 60 * index as u64, 0], region: [640, 60, 1] };
+        let event = Some(200 + index as u64);
+        a.post_tail(&WriteImage { command: command(1, &[], event), image: MemoryId(1), part }, rows);
+    }
+    push(a, b, 1, &Moved::Image(part), &(200..208).collect::<Vec<_>>(), 1, 300);
+    let transfer = TransferId(5);
+    b.post(&ReadImage { command: command(1, &[300], None), image: MemoryId(1), part, transfer });
+    b.until("the image", |notes| notes.data.get(&transfer).is_some_and(|data| data.len() == contents.len()));
+    assert!(b.notes.data[&transfer] == contents);
+}
+
+#[test]
+fn a_number_goes_to_and_fro() {
+    const ROUNDS: u64 = 20;
+    let mut pair = Pair::connected(&[]);
+    let Pair { a, b, .. } = &mut pair;
+    for client in [&mut *a, &mut *b] {
+        client.buffer(1, &[0; 4]).kernel(1, INCREMENT, "increment", 1);
+    }
+    let (before_a, before_b) = (a.notes.count, b.notes.count);
+    // All of it is said before anything of it is done.
+    let mut arrived = None;
+    for round in 0..ROUNDS {
+        let names = 1000 + 10 * round;
+        a.launch(1, arrived.as_slice(), Some(names));
+        push(a, b, 1, &whole(4), &[names], names, names + 1);
+        b.launch(1, &[names + 1], Some(names + 2));
+        push(b, a, 1, &whole(4), &[names + 2], names + 3, names + 3);
+        arrived = Some(names + 3);
+    }
+    let last = arrived.unwrap();
+    assert_eq!(a.end_of(last), 0);
+    assert_eq!(
+        (a.notes.count - before_a, b.notes.count - before_b),
+        (1, 0),
+        "only the one end that was asked for is told"
+    );
+    assert_eq!(a.read(1, 4, &[last]), (2 * ROUNDS as u32).to_le_bytes());
+}
+
+#[test]
+fn signals_make_a_chain_over_servers() {
+    let mut pair = Pair::connected(&[]);
+    let Pair { a, b, .. } = &mut pair;
+    let (peer_a, peer_b) = (a.id(), b.id());
+    let context = ContextId(1);
+    // An event of the user's on one server; after it, in turns, a marker on the other and on the one.
+    a.post(&CreateUserEvent { event: EventId(1), context });
+    for round in 0..10 {
+        let names = 100 * (round + 1);
+        let start = if round == 0 { 1 } else { names - 100 + 3 };
+        b.post(&ExpectSignal { event: EventId(names + 1), context, peer: peer_a });
+        b.post(&Marker { command: command(1, &[names + 1], Some(names + 2)) });
+        b.post(&SignalPeer { event: EventId(names + 2), peer: peer_a, remote: EventId(names + 3) }).send();
+        a.post(&SignalPeer { event: EventId(start), peer: peer_b, remote: EventId(names + 1) });
+        a.post(&ExpectSignal { event: EventId(names + 3), context, peer: peer_b }).send();
+    }
+    a.post(&SetUserEventStatus { event: EventId(1), status: 0 });
+    assert_eq!(a.end_of(1003), 0);
+    assert_eq!(b.end_of(1002), 0);
+}
+
+#[test]
+fn an_error_is_passed_on() {
+    let mut pair = Pair::connected(&[]);
+    let Pair { a, b, .. } = &mut pair;
+    let context = ContextId(1);
+    a.buffer(1, &[1; 4]);
+    b.buffer(1, &[0; 4]);
+    a.post(&CreateUserEvent { event: EventId(1), context });
+    b.post(&ExpectSignal { event: EventId(2), context, peer: a.id() });
+    a.post(&SignalPeer { event: EventId(1), peer: b.id(), remote: EventId(2) });
+    push(a, b, 1, &whole(4), &[1], 1, 3);
+    a.post(&SetUserEventStatus { event: EventId(1), status: -77 }).send();
+    assert_eq!(b.end_of(2), -77);
+    assert_eq!(b.end_of(3), -14);
+    assert_eq!(b.read(1, 4, &[]), [0; 4], "nothing was written");
+    // Later commands are none the worse for it.
+    push(a, b, 1, &whole(4), &[], 2, 4);
+    assert_eq!(b.read(1, 4, &[4]), [1; 4]);
+}
+
+#[test]
+fn a_session_is_its_own_peer() {
+    let server = Server::start();
+    let mut client = Client::connect(server.address());
+    client.begin().post(&OpenPeers { secret: SECRET }).send();
+    let peer = client.id();
+    client.post(&ConnectPeer { peer, addresses: Vec::new() });
+    client.until("itself", |notes| notes.peers.iter().any(|state| state.connected && state.peer == peer));
+    let contents = fake::noise(3 * CHUNK + 5, 1);
+    client.buffer(1, &contents).buffer(2, &vec![0; contents.len()]);
+    let (transfer, what) = (TransferId(1), whole(contents.len()));
+    let (event, after) = (Some(EventId(2)), EventList::default());
+    client.post(&Push { memory: MemoryId(1), what: what.clone(), after, event, peer, transfer });
+    client.post(&Expect { memory: MemoryId(2), what, event: EventId(3), peer, transfer });
+    client.post(&ExpectSignal { event: EventId(4), context: ContextId(1), peer });
+    client.post(&SignalPeer { event: EventId(2), peer, remote: EventId(4) });
+    assert_eq!(client.end_of(4), 0);
+    assert!(client.read(2, contents.len(), &[3]) == contents);
+}
+
+#[test]
+fn traffic_is_counted_and_does_not_go_by_the_client() {
+    let mut pair = Pair::connected(&[]);
+    let Pair { a, b, .. } = &mut pair;
+    let size = 4 << 20;
+    a.buffer(1, &vec![1; size]);
+    let (buffer, initial) = (MemoryId(1), InitialContents::Undefined);
+    b.post(&CreateBuffer { buffer, context: ContextId(1), flags: 1, size: size as u64, initial });
+    let before = [a.call(&Traffic {}).unwrap(), b.call(&Traffic {}).unwrap()];
+    push(a, b, 1, &whole(size), &[], 1, 2);
+    assert_eq!(b.end_of(2), 0);
+    let after = [a.call(&Traffic {}).unwrap(), b.call(&Traffic {}).unwrap()];
+    // From and to the client, from and to peers.
+    let counted = |session: usize| std::array::from_fn::<_, 4, _>(|i| after[session][i] - before[session][i]);
+    let ([a_from_client, a_to_client, a_in, a_out], [b_from_client, b_to_client, b_in, b_out]) =
+        (counted(0), counted(1));
+    assert!(a_from_client + a_to_client + b_from_client + b_to_client < 1000, "{before:?} {after:?}");
+    assert_eq!((a_in, b_out, a_out), (0, 0, b_in));
+    assert!((size as u64..size as u64 + 1000).contains(&a_out), "{a_out}");
+}
+
+/// Somebody who is no peer of a session's, or not a good one.
+fn intruder(victim: &Client, secret: &[u8; 32]) -> Result<TcpStream, HandshakeError> {
+    join(victim.address(), (SessionId(666), victim.id()), secret, 0)
+}
+
+#[test]
+fn who_does_not_know_the_secret_stays_outside() {
+    let mut pair = Pair::connected(&[]);
+    for secret in [[0; 32], [8; 32]] {
+        let refused = intruder(&pair.b, &secret).unwrap_err();
+        assert_eq!(refused, HandshakeError::Refused("it does not know the secret".into()));
+    }
+    // A proof that was made for somebody else, or for another connection.
+    let (b, address) = (pair.b.id(), pair.b.address().to_owned());
+    let proof = peer_proof(&SECRET, pair.a.id(), b, 1);
+    for (from, link) in [(SessionId(666), 1), (pair.a.id(), 0)] {
+        let refused = knock(&address, Purpose::Peer { session: b, from, link, proof }).unwrap_err();
+        assert_eq!(refused, HandshakeError::Refused("it does not know the secret".into()));
+    }
+    let nobody = join(&address, (SessionId(1), SessionId(2)), &SECRET, 0).unwrap_err();
+    assert!(nobody.to_string().contains("no such session"), "{nobody}");
+    pair.servers[1].expect_log("it does not know the secret");
+    pair.servers[1].expect_log("no such session");
+    // The session goes on as if nothing had been.
+    let Pair { a, b, .. } = &mut pair;
+    a.buffer(1, &[1; 4]);
+    b.buffer(1, &[0; 4]);
+    push(a, b, 1, &whole(4), &[], 1, 3);
+    assert_eq!(b.read(1, 4, &[3]), [1; 4]);
+}
+
+/// What a session says that ends over what a peer has sent.
+fn ends_over(expect: impl FnOnce(&mut Client), send: &[Vec<u8>]) -> String {
+    let server = Server::start();
+    let mut client = Client::connect(server.address());
+    client.begin().post(&OpenPeers { secret: SECRET }).buffer(1, &[0; 1000]);
+    let mut peer = intruder(&client, &SECRET).unwrap();
+    expect(&mut client);
+    client.send();
+    client.call(&Traffic {}).unwrap();
+    for bytes in send {
+        let _ = peer.write_all(bytes);
+    }
+    let begin = Instant::now();
+    let reason = client.until_closed().expect("it says why");
+    assert!(begin.elapsed() < PATIENCE);
+    server.expect_log(&reason);
+    // Others are not concerned.
+    let mut other = Client::connect(server.address());
+    other.begin().buffer(1, &[5; 8]);
+    assert_eq!(other.read(1, 8, &[]), [5; 8]);
+    reason
+}
+
+fn expect_bytes(client: &mut Client) {
+    let (memory, what, event, transfer) = (MemoryId(1), whole(1000), EventId(9), TransferId(9));
+    client.post(&Expect { memory, what, event, peer: SessionId(666), transfer });
+}
+
+fn data(transfer: u64, offset: u64, len: usize) -> Vec<u8> {
+    frame(&PushData { transfer: TransferId(transfer), offset }, &vec![1; len])
+}
+
+#[test]
+fn a_push_larger_than_announced_ends_the_session() {
+    let reason = ends_over(expect_bytes, &[data(9, 0, 1001)]);
+    assert!(reason.contains("for which 1000 bytes were announced"), "{reason}");
+    let reason = ends_over(expect_bytes, &[data(9, 1 << 60, 1000)]);
+    assert!(reason.contains("for which 1000 bytes were announced"), "{reason}");
+    let reason = ends_over(expect_bytes, &[data(9, 0, 999)]);
+    assert!(reason.contains("for which 1000 bytes were announced"), "{reason}");
+}
+
+#[test]
+fn a_push_twice_or_for_nothing_ends_the_session() {
+    // The second is for something that is not expected any more.
+    let reason = ends_over(expect_bytes, &[data(9, 0, 1000), data(9, 0, 1000)]);
+    assert!(reason.contains("expects nothing of"), "{reason}");
+    let reason = ends_over(|_| {}, &[data(77, 0, CHUNK)]);
+    assert!(reason.contains("expects nothing of"), "{reason}");
+}
+
+#[test]
+fn a_signal_twice_or_what_is_none_ends_the_session() {
+    let signal = |status| frame(&Signal { event: EventId(5), status }, &[]);
+    let reason = ends_over(|_| {}, &[signal(0), signal(0)]);
+    assert!(reason.contains("twice"), "{reason}");
+    let reason = ends_over(|_| {}, &[signal(3)]);
+    assert!(reason.contains("status 3"), "{reason}");
+    let reason = ends_over(|_| {}, &[fake::noise(5000, 4)]);
+    assert!(reason.contains("frame"), "{reason}");
+}
+
+#[test]
+fn what_comes_early_is_kept() {
+    let server = Server::start();
+    let mut client = Client::connect(server.address());
+    client.begin().post(&OpenPeers { secret: SECRET }).buffer(1, &[0; 1000]).buffer(2, &vec![0; 2 * CHUNK]);
+    let mut peer = intruder(&client, &SECRET).unwrap();
+    peer.write_all(&frame(&Signal { event: EventId(5), status: 0 }, &[])).unwrap();
+    peer.write_all(&data(9, 0, 1000)).unwrap();
+    // More than is kept: it stays in the socket.
+    peer.write_all(&data(10, CHUNK as u64, CHUNK)).unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    expect_bytes(&mut client);
+    client.post(&ExpectSignal { event: EventId(5), context: ContextId(1), peer: SessionId(666) });
+    assert_eq!((client.end_of(9), client.end_of(5)), (0, 0));
+    assert_eq!(client.read(1, 1000, &[]), [1; 1000]);
+    let (what, event, transfer) = (whole(2 * CHUNK), EventId(10), TransferId(10));
+    client.post(&Expect { memory: MemoryId(2), what, event, peer: SessionId(666), transfer }).send();
+    peer.write_all(&data(10, 0, CHUNK)).unwrap();
+    assert_eq!(client.end_of(10), 0);
+    assert!(client.read(2, 2 * CHUNK, &[]) == vec![1; 2 * CHUNK]);
+}
+
+#[test]
+fn a_lost_peer_fails_what_waits_for_it_and_nothing_else() {
+    let mut pair = Pair::connected(&[]);
+    let Pair { a, b, servers } = &mut pair;
+    let (context, peer) = (ContextId(1), a.id());
+    b.buffer(1, &[3; 4]);
+    b.post(&ExpectSignal { event: EventId(1), context, peer });
+    b.post(&Expect { memory: MemoryId(1), what: whole(4), event: EventId(2), peer, transfer: TransferId(1) });
+    b.post(&Marker { command: command(1, &[1], Some(3)) });
+    b.call(&Traffic {}).unwrap();
+    servers[0].kill();
+    assert_eq!((b.end_of(1), b.end_of(2)), (LOST, LOST));
+    assert!(b.end_of(3) < 0);
+    b.until("word of it", |notes| notes.peers.iter().any(|state| state.peer == peer && !state.connected));
+    // What comes later fails at once.
+    b.post(&ExpectSignal { event: EventId(4), context, peer });
+    b.post(&Push {
+        memory: MemoryId(1),
+        what: whole(4),
+        after: EventList::default(),
+        event: Some(EventId(5)),
+        peer,
+        transfer: TransferId(2),
+    });
+    assert_eq!((b.end_of(4), b.end_of(5)), (LOST, LOST));
+    assert_eq!(b.read(1, 4, &[]), [3; 4], "the session goes on");
+}
+
+#[test]
+fn a_peer_that_cannot_be_reached_is_told_of() {
+    let mut pair = Pair::new(&[]);
+    let Pair { a, b, .. } = &mut pair;
+    let (peer, context) = (b.id(), ContextId(1));
+    // Nobody listens there any more; and what listens here is no server.
+    let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addresses = [gone, silent.local_addr().unwrap()].map(|at| format!("tcp://{at}")).to_vec();
+    a.post(&ExpectSignal { event: EventId(1), context, peer });
+    a.post(&ConnectPeer { peer, addresses });
+    a.until("word of it", |notes| notes.peers.iter().any(|state| state.peer == peer && !state.connected));
+    let text = a.notes.peers.pop().unwrap().text;
+    assert!(text.contains("Connection refused") && text.contains("does not answer in time"), "{text}");
+    assert_eq!(a.end_of(1), LOST);
+    // Who is never connected to does not wait for ever, either.
+    b.post(&ExpectSignal { event: EventId(1), context, peer: a.id() });
+    assert_eq!(b.end_of(1), LOST);
+    // A later attempt may do better.
+    connect(a, b);
+    a.buffer(1, &[1; 4]);
+    b.buffer(1, &[0; 4]);
+    push(a, b, 1, &whole(4), &[], 1, 3);
+    assert_eq!(b.read(1, 4, &[3]), [1; 4]);
+}
+
+#[test]
+fn a_server_names_its_peer_address() {
+    let server = Server::start_with(&["--listen", "tcp://127.0.0.1:0", "--peer-address", "tcp://10.1.2.3:99"], &[]);
+    let client = Client::connect(server.address());
+    assert_eq!(client.welcome.peer_address.as_deref(), Some("tcp://10.1.2.3:99"));
+    assert!(client.welcome.little_endian);
+}
