@@ -20,6 +20,8 @@ install -D -m 755 "$release/ropeway" "$root/usr/bin/ropeway"
 install -D -m 644 "$release/libropeway.so" "$root$library"
 strip --strip-unneeded "$root/usr/bin/ropeway" "$root$library"
 
+install -D -m 644 -t "$root/usr/include/CL" include/CL/*.h
+
 install -d "$root/etc/OpenCL/vendors"
 sed "s|@LIBRARY@|$library|" packaging/ropeway.icd.in > "$root/etc/OpenCL/vendors/ropeway.icd"
 install -D -m 644 -t "$root/usr/lib/systemd/system" packaging/ropeway.service packaging/ropeway.socket
@@ -34,6 +36,7 @@ completions fish fish/vendor_completions.d/ropeway.fish
 doc=$root/usr/share/doc/ropeway
 install -D -m 644 -t "$doc" LICENSE-MIT LICENSE-APACHE
 install -D -m 644 -t "$doc/examples" packaging/ropeway.toml
+install -D -m 644 -t "$doc/extensions" docs/extensions/*.md
 gzip -9nc CHANGELOG.md | install -m 644 /dev/stdin "$doc/changelog.gz"
 install -m 644 packaging/copyright "$doc/copyright"
 

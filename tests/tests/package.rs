@@ -28,6 +28,16 @@ fn the_package_holds_all_that_a_program_needs() {
     let program = program.env("OCL_ICD_VENDORS", &vendors).env("ROPEWAY_SERVERS", server.url());
     assert_eq!(program.run().success().stdout, "Ropeway: 1 devices (0)\n1 platforms\n");
 
+    // Programs that use its extensions find the header where the other ones of OpenCL are.
+    let header =
+        Program::here("cc").args(["-fsyntax-only", "-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror", "-x", "c"]);
+    let header = header.args([
+        "-DCL_TARGET_OPENCL_VERSION=300".as_ref(),
+        unpacked.join("usr/include/CL/cl_ext_ropeway.h").as_os_str(),
+    ]);
+    header.run().success();
+    assert!(unpacked.join("usr/share/doc/ropeway/extensions/cl_ropeway_servers.md").is_file());
+
     let version = Program::native(unpacked.join("usr/bin/ropeway")).args(["--version"]).run().success();
     assert!(version.stdout.starts_with("ropeway "), "{}", version.stdout);
     for page in ["ropeway.1.gz", "ropeway-serve.1.gz", "ropeway-run.1.gz"] {
