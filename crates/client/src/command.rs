@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ropeway_abi::{
     CL_COMMAND_BARRIER, CL_COMMAND_COPY_BUFFER, CL_COMMAND_COPY_BUFFER_RECT, CL_COMMAND_FILL_BUFFER, CL_COMMAND_MARKER,
-    CL_COMMAND_MIGRATE_MEM_OBJECTS,
+    CL_COMMAND_MIGRATE_MEM_OBJECTS, CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED, CL_MIGRATE_MEM_OBJECT_HOST,
 };
 use ropeway_protocol::Post;
 use ropeway_protocol::messages::{
@@ -18,7 +18,7 @@ use crate::connection::Heeded;
 use crate::event::Event;
 use crate::kernel::Kernel;
 use crate::memory::Memory;
-use crate::prepare::{Access, Use};
+use crate::prepare::{Access, Prepared, Span, Use};
 use crate::queue::Queue;
 
 /// What a command waits for, and whether the application wants its event.
@@ -41,6 +41,8 @@ pub(crate) struct Ordered<'a> {
     pub event: Enqueued,
     /// Events that it waits for are not released while this lives.
     pub guard: Heeded<'a>,
+    /// To be dropped as soon as it is sent: nothing else is planned before.
+    pub prepared: Option<Prepared<'a>>,
 }
 
 impl Queue {
@@ -57,12 +59,13 @@ impl Queue {
         uses: &[Use<'_>],
     ) -> Result<Ordered<'_>> {
         let (mut wire, event) = self.bare_order(order, command, awaits_data)?;
+        let mut prepared = None;
         if self.context().spans_homes() {
-            let prepared = self.prepare(uses, &mut wire);
-            prepared.inspect_err(|_| event.iter().for_each(|event| event.was_not_sent()))?;
+            let outcome = self.prepare(uses, command, &mut wire, &event);
+            prepared = Some(outcome.inspect_err(|_| event.iter().for_each(|event| event.was_not_sent()))?);
         }
         let guard = self.connection().heed_early(self.live(), &mut wire.waits);
-        Ok(Ordered { wire, event, guard })
+        Ok(Ordered { wire, event, guard, prepared })
     }
 
     /// The wire's part that all commands have; `command` is the event's CL_COMMAND_*.
@@ -82,7 +85,7 @@ impl Queue {
         uses: &[Use<'_>],
         message: impl FnOnce(Command) -> P,
     ) -> Result<Enqueued> {
-        let Ordered { wire, event, guard: _guard } = self.order(order, command, false, uses)?;
+        let Ordered { wire, event, guard: _guard, prepared: _prepared } = self.order(order, command, false, uses)?;
         self.connection().post(&message(wire))?;
         Ok(event)
     }
@@ -137,7 +140,8 @@ impl Queue {
             return self.enqueue_kernel(kernel, range, command, order);
         }
         let held = kernel.ready_in(self.home())?;
-        let Ordered { wire, event, guard: _guard } = self.order(order, command, false, &held.uses())?;
+        let uses = held.uses();
+        let Ordered { wire, event, guard: _guard, prepared: _prepared } = self.order(order, command, false, &uses)?;
         self.connection().call(&LaunchKernel { command: wire, kernel: kernel.id(self.home()), range })?;
         kernel.note_taken(items);
         Ok(event)
@@ -249,7 +253,17 @@ impl Queue {
     /// # Errors
     /// [`crate::SERVER_LOST`].
     pub fn enqueue_migrate(self: &Arc<Self>, memory: &[&Memory], flags: u64, order: Order<'_>) -> Result<Enqueued> {
-        let uses: Vec<_> = memory.iter().map(|memory| Use::read(memory)).collect();
+        let access = match flags {
+            _ if flags & CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED != 0 => Some(Access::Discard),
+            // The host gets what it needs when it reads.
+            _ if flags & CL_MIGRATE_MEM_OBJECT_HOST != 0 => None,
+            _ => Some(Access::Read),
+        };
+        let of_all = |access| memory.iter().map(move |&memory| Use { memory, access, span: Span::Whole });
+        let uses: Vec<_> = access.into_iter().flat_map(of_all).collect();
+        if self.context().spans_homes() {
+            memory.iter().try_for_each(|memory| memory.ensure(self.home()))?;
+        }
         let memory = memory.iter().map(|memory| memory.id(self.home())).collect();
         self.enqueue(order, CL_COMMAND_MIGRATE_MEM_OBJECTS, &uses, |command| MigrateMemory { command, memory, flags })
     }

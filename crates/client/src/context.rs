@@ -1,7 +1,7 @@
 //! Contexts.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use ropeway_abi::{CL_INVALID_DEVICE, CL_INVALID_OPERATION};
 use ropeway_protocol::image::ImageFormat;
@@ -22,6 +22,8 @@ pub struct Context {
     pub(crate) svm: Allocations,
     on_destruction: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
     formats: Mutex<Formats>,
+    /// Held from when a command is planned until it is sent.
+    planning: Mutex<()>,
 }
 
 /// The image formats that were asked for, by flags and type of image.
@@ -48,6 +50,7 @@ impl Context {
             svm: Allocations::default(),
             on_destruction: Mutex::default(),
             formats: Mutex::default(),
+            planning: Mutex::default(),
         };
         let mut made = Ok(());
         for home in &context.homes {
@@ -149,6 +152,11 @@ impl Context {
             // A lost server has ended its events already.
             let _ = other.connection().flush();
         }
+    }
+
+    /// Lets one command at a time be planned and sent, where there are several homes.
+    pub(crate) fn plan(&self) -> MutexGuard<'_, ()> {
+        lock(&self.planning)
     }
 
     /// The image formats that are known.

@@ -159,6 +159,11 @@ impl Event {
         self.known_status() <= CL_COMPLETE
     }
 
+    /// Whether it is known here to have ended well.
+    pub(crate) fn is_over(&self) -> bool {
+        self.known_status() == CL_COMPLETE
+    }
+
     /// Whether it is known here to have ended with an error.
     pub fn has_failed(&self) -> bool {
         self.known_status() < 0

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use ropeway_abi::{
     CL_INVALID_ARG_INDEX, CL_INVALID_ARG_SIZE, CL_INVALID_ARG_VALUE, CL_INVALID_KERNEL_NAME,
     CL_INVALID_PROGRAM_EXECUTABLE, CL_KERNEL_ARG_ACCESS_READ_ONLY, CL_KERNEL_ARG_ADDRESS_CONSTANT,
-    CL_KERNEL_ARG_TYPE_CONST,
+    CL_KERNEL_ARG_TYPE_CONST, CL_MEM_READ_ONLY,
 };
 use ropeway_protocol::ids::KernelId;
 use ropeway_protocol::messages::{
@@ -150,7 +150,11 @@ impl Kernel {
         let mut args = lock(&self.args);
         args.send(self.id(home), home)?;
         let used = args.values.iter().enumerate().filter_map(|(index, value)| match value {
-            Some(Value::Memory(Some(memory))) => Some((Arc::clone(memory.held.as_ref()?), self.access(index))),
+            Some(Value::Memory(Some(memory))) => {
+                let held = Arc::clone(memory.held.as_ref()?);
+                let access = if held.flags() & CL_MEM_READ_ONLY != 0 { Access::Read } else { self.access(index) };
+                Some((held, access))
+            }
             _ => None,
         });
         Ok(Used(used.collect()))

@@ -42,6 +42,7 @@ mod prepare;
 pub mod program;
 pub mod queue;
 pub mod region;
+mod relay;
 pub mod residency;
 pub mod sampler;
 pub mod semaphore;

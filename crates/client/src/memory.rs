@@ -14,6 +14,8 @@ use crate::host::{HostRange, HostSource, gather};
 use crate::image::Image;
 use crate::mapping::Mappings;
 use crate::pipe::Pipe;
+use crate::prepare::Mark;
+use crate::residency::Residency;
 
 /// Flags about the application's memory: at the server the object is an ordinary one.
 pub(crate) const HOST_FLAGS: u64 = CL_MEM_USE_HOST_PTR | CL_MEM_COPY_HOST_PTR | CL_MEM_ALLOC_HOST_PTR;
@@ -25,6 +27,8 @@ pub struct Memory {
     made: Made,
     /// Its first contents, packed, until the first home gets them; only where there are several homes.
     first_contents: Mutex<Option<Vec<u8>>>,
+    /// Which homes have its contents, where there are several and it has storage of its own.
+    residency: Option<Mutex<Residency<Mark>>>,
     flags: u64,
     size: usize,
     kind: Kind,
@@ -75,7 +79,7 @@ impl Memory {
         description: Description,
         contents: Option<&dyn HostSource>,
     ) -> Result<Arc<Self>> {
-        let memory = Self::named(new_id(), context, description);
+        let memory = Self::named(new_id(), context, description, contents.is_some());
         match context.only_home() {
             Some(home) => memory.made.ensure(home, || memory.create(home, contents))?,
             None => {
@@ -98,19 +102,24 @@ impl Memory {
     ) -> Result<(Arc<Self>, R)> {
         let id = new_id();
         let created = create(MemoryId(home.name(id)))?;
-        let memory = Self::named(id, context, description);
+        let memory = Self::named(id, context, description, false);
         memory.made.ensure(home, || Ok(()))?;
         Ok((memory, created))
     }
 
     /// The client's side of an object, which is nowhere made yet.
-    fn named(id: u64, context: &Arc<Context>, description: Description) -> Arc<Self> {
+    fn named(id: u64, context: &Arc<Context>, description: Description, has_contents: bool) -> Arc<Self> {
         let Description { flags, size, kind, parent, host } = description;
+        let has_storage = parent.is_none() && !matches!(kind, Kind::Pipe(_));
+        // An image is one thing, which moves whole.
+        let span = if matches!(kind, Kind::Image(_)) { 1 } else { size as u64 };
+        let residency = (context.spans_homes() && has_storage).then(|| Mutex::new(Residency::new(span, has_contents)));
         Arc::new(Self {
             id,
             context: Arc::clone(context),
             made: Made::default(),
             first_contents: Mutex::default(),
+            residency,
             flags,
             size,
             kind,
@@ -131,7 +140,11 @@ impl Memory {
         self.made.ensure(home, || {
             let mut contents = lock(&self.first_contents);
             self.create(home, contents.as_ref().map(|contents| contents as &dyn HostSource))?;
-            *contents = None;
+            if contents.take().is_some()
+                && let Some(residency) = &self.residency
+            {
+                lock(residency).first_contents_at(home.number());
+            }
             Ok(())
         })
     }
@@ -179,6 +192,22 @@ impl Memory {
     /// CL_MEM_OFFSET: where it begins in the buffer that it is part of, in bytes.
     pub fn offset(&self) -> usize {
         if let Kind::SubBuffer { origin } = self.kind { origin } else { 0 }
+    }
+
+    /// The object whose storage it uses, itself or what it is part of, and where it begins there.
+    pub(crate) fn storage(&self) -> (&Self, usize) {
+        match &self.parent {
+            Some(parent) => {
+                let (storage, offset) = parent.storage();
+                (storage, offset.saturating_add(self.offset()))
+            }
+            None => (self, 0),
+        }
+    }
+
+    /// Which homes have its contents.
+    pub(crate) fn residency(&self) -> Option<&Mutex<Residency<Mark>>> {
+        self.residency.as_ref()
     }
 
     /// The same for all objects that share their memory: a buffer and its sub-buffers.

@@ -3,8 +3,6 @@
 //! The sessions of this process are made known to each other when something first goes from one to the other: both get the process's
 //! secret, and one of them is told to connect. Where neither can, the client passes things on.
 
-#![allow(dead_code, reason = "what goes between homes asks it for the way")]
-
 use std::collections::HashMap;
 use std::io::Read as _;
 use std::sync::{Arc, Mutex, OnceLock};

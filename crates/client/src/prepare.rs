@@ -1,16 +1,30 @@
 //! What a command needs in its home before it can be sent there.
 //!
 //! In a context with one home all is there from the beginning. In one with several, the command's memory objects are made in its
-//! home when they are first needed there.
+//! home when they are first needed there, and what it uses of their contents is brought there: the home that has it is told to push it, this one to expect
+//! it, and the command to wait for its arrival. Nothing of this waits for a server.
 
-#![allow(dead_code, reason = "what moves between homes is decided by these")]
+use std::ops::Range;
+use std::sync::{Arc, MutexGuard};
 
+use ropeway_abi::CL_COMMAND_MIGRATE_MEM_OBJECTS;
+use ropeway_protocol::ids::EventId;
 use ropeway_protocol::image::ImagePart;
-use ropeway_protocol::types::{BufferRect, Command};
+use ropeway_protocol::messages::{CreateUserEvent, Expect, Push, SetUserEventStatus};
+use ropeway_protocol::types::{BufferRect, Command, EventList, Moved};
+use smallvec::SmallVec;
 
-use crate::Result;
+use crate::connection::lock;
+use crate::event::Event;
+use crate::home::{Home, new_id};
 use crate::memory::Memory;
+use crate::peers::{Way, way};
 use crate::queue::Queue;
+use crate::residency::{By, Events, Plan, Transfer, Use as Usage};
+use crate::{Result, SERVER_LOST};
+
+/// Rectangles of more rows than this count as all that lies between their first and last byte.
+const MOST_ROWS: u64 = 64;
 
 /// What a command does with a memory object.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +43,8 @@ pub(crate) enum Access {
     Write,
     /// It may read, and may replace some of it.
     ReadWrite,
+    /// It does not need what is there, and nobody does after it.
+    Discard,
 }
 
 /// What it touches.
@@ -64,17 +80,199 @@ impl<'a> Use<'a> {
     pub(crate) fn rect(memory: &'a Memory, access: Access, rect: BufferRect) -> Self {
         Self { memory, access, span: Span::Rect(rect) }
     }
+
+    /// The object whose storage it uses, which parts of it, and how: what replaces only some of these may also keep some.
+    fn of_storage(&self) -> (&'a Memory, SmallVec<[Range<u64>; 1]>, Access) {
+        let (storage, offset) = self.memory.storage();
+        let offset = offset as u64;
+        let some_of = |ranges| (ranges, if self.access == Access::Write { Access::ReadWrite } else { self.access });
+        let whole = |memory: &Memory| std::iter::once(offset..offset.saturating_add(memory.size() as u64)).collect();
+        let (ranges, access) = match (self.span, storage.as_image()) {
+            // Images move whole.
+            (span, Some(image)) => {
+                let covers = match span {
+                    Span::Image(part) => part == image.like.whole(),
+                    Span::Whole => true,
+                    _ => false,
+                };
+                let all = std::iter::once(0..1).collect();
+                if covers { (all, self.access) } else { some_of(all) }
+            }
+            (Span::Whole, None) => (whole(self.memory), self.access),
+            (Span::Bytes(from, size), None) => {
+                let from = offset.saturating_add(from as u64);
+                (std::iter::once(from..from.saturating_add(size as u64)).collect(), self.access)
+            }
+            (Span::Rect(rect), None) => match rows(&rect, offset) {
+                Some((rows, true)) => (rows, self.access),
+                Some((span, false)) => some_of(span),
+                None => some_of(whole(self.memory)),
+            },
+            // An image in a buffer's memory, whose rows may lie apart.
+            (Span::Image(_), None) => some_of(whole(self.memory)),
+        };
+        (storage, ranges, access)
+    }
+}
+
+/// The bytes of a rectangle in a buffer that begins at `offset`, and whether they are just these. `None` for what is no rectangle.
+fn rows(rect: &BufferRect, offset: u64) -> Option<(SmallVec<[Range<u64>; 1]>, bool)> {
+    let (first, span) = rect.bounds()?;
+    let first = first.checked_add(offset)?;
+    let [row, rows, slices] = rect.region;
+    if rect.size() == span {
+        return Some((std::iter::once(first..first.checked_add(span)?).collect(), true));
+    }
+    if rows.saturating_mul(slices) > MOST_ROWS {
+        return Some((std::iter::once(first..first.checked_add(span)?).collect(), false));
+    }
+    let starts = (0..slices).flat_map(|z| (0..rows).map(move |y| first + z * rect.slice_pitch + y * rect.row_pitch));
+    Some((starts.map(|start| start..start + row).collect(), true))
+}
+
+/// An event as the planner has it.
+#[derive(Clone, Debug)]
+pub(crate) struct Mark(Arc<Event>);
+
+impl Mark {
+    /// Its name where it is.
+    pub(crate) fn event_id(&self) -> EventId {
+        self.0.id()
+    }
+}
+
+impl PartialEq for Mark {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+/// What is kept while a command is planned and until it is sent: nobody names its event before.
+pub(crate) struct Prepared<'a> {
+    _planning: MutexGuard<'a, ()>,
+    /// The command's event, which the application may not know.
+    _event: Option<Arc<Event>>,
+}
+
+struct Arrivals<'a>(&'a Arc<Queue>);
+
+impl Events<Mark> for Arrivals<'_> {
+    fn arrival(&mut self) -> Mark {
+        Mark(Event::of_command(self.0, CL_COMMAND_MIGRATE_MEM_OBJECTS, false))
+    }
+
+    fn is_over(&self, mark: &Mark) -> bool {
+        mark.0.is_over()
+    }
 }
 
 impl Queue {
     /// Sees to it that a command, which is about to be sent, finds in its home what it uses. In contexts with several homes only.
+    /// `event` is the application's, if it wants one; `command` its CL_COMMAND_*. What is returned must outlive the command's sending.
     ///
     /// # Errors
-    /// [`crate::SERVER_LOST`]; CL_INVALID_OPERATION for what can only be used in another home.
-    pub(crate) fn prepare(&self, uses: &[Use<'_>], _command: &mut Command) -> Result<()> {
+    /// [`SERVER_LOST`], also where what is needed was lost with another server; CL_INVALID_OPERATION for what can only be used in another
+    /// home.
+    pub(crate) fn prepare<'a>(
+        self: &'a Arc<Self>,
+        uses: &[Use<'_>],
+        command: u32,
+        wire: &mut Command,
+        event: &Option<Arc<Event>>,
+    ) -> Result<Prepared<'a>> {
+        let home = self.home();
         for one in uses {
-            one.memory.ensure(self.home())?;
+            one.memory.ensure(home)?;
         }
-        Ok(())
+        // The order in which commands are planned is the one in which they are sent.
+        let planning = self.context().plan();
+        let uses: SmallVec<[_; 4]> = uses.iter().map(Use::of_storage).collect();
+        let mut event = event.clone();
+        if event.is_none() && uses.iter().any(|(_, _, access)| *access != Access::Read) {
+            let hidden = Event::of_command(self, command, false);
+            wire.event = Some(hidden.id());
+            event = Some(hidden);
+        }
+        let planned: Result<()> = uses.iter().try_for_each(|(memory, ranges, access)| {
+            let plan = self.plan_use(memory, ranges, *access, event.as_ref())?;
+            for transfer in &plan.transfers {
+                self.bring(memory, transfer)?;
+            }
+            for mark in &plan.waits {
+                wire.waits.0.extend(mark.0.waited_for_in(home)?);
+            }
+            Ok(())
+        });
+        planned.inspect_err(|_| event.iter().for_each(|event| event.was_not_sent()))?;
+        Ok(Prepared { _planning: planning, _event: event })
     }
+
+    fn plan_use(
+        self: &Arc<Self>,
+        memory: &Memory,
+        ranges: &[Range<u64>],
+        access: Access,
+        event: Option<&Arc<Event>>,
+    ) -> Result<Plan<Mark>> {
+        let nothing = Plan { first_contents: false, transfers: Vec::new(), waits: Vec::new() };
+        let Some(residency) = memory.residency() else { return Ok(nothing) };
+        let lane = self.is_in_order().then(|| self.id().0);
+        let by = || event.map(|event| By { event: Mark(Arc::clone(event)), lane }).ok_or(SERVER_LOST);
+        let usage = match access {
+            Access::Read => Usage::Read,
+            Access::ReadWrite => Usage::Update(by()?),
+            Access::Write => Usage::Overwrite(by()?),
+            Access::Discard => Usage::Discard(by()?),
+        };
+        let mut residency = lock(residency);
+        for lost in self.context().homes().iter().filter(|home| home.is_lost()) {
+            residency.lose(lost.number(), |mark| mark.0.is_over());
+        }
+        residency.plan(self.home().number(), &usage, ranges, &mut Arrivals(self)).map_err(|_| SERVER_LOST)
+    }
+
+    /// Brings bytes of a memory object to the queue's home.
+    fn bring(self: &Arc<Self>, memory: &Memory, transfer: &Transfer<Mark>) -> Result<()> {
+        let (from, to) = (&self.context().homes()[transfer.from], self.home());
+        let arrival = &transfer.arrival.0;
+        let sent = named_in(from, &transfer.after).and_then(|after| match way(from.connection(), to.connection()) {
+            Way::Direct => push(memory, transfer, (from, to), after),
+            Way::Relay => self.relay(memory, transfer, from, after),
+        });
+        sent.inspect_err(|_| {
+            // Others may be told to wait for it, and must not wait for what does not exist. A lost server has forgotten it.
+            let event = arrival.id();
+            let _ = to.connection().post(&CreateUserEvent { event, context: to.context() });
+            let _ = to.connection().post(&SetUserEventStatus { event, status: SERVER_LOST });
+        })
+    }
+}
+
+/// The names of events in a home; without those that are over.
+fn named_in(home: &Home, marks: &[Mark]) -> Result<EventList> {
+    let mut list = EventList::default();
+    for mark in marks {
+        list.0.extend(mark.0.waited_for_in(home)?);
+    }
+    Ok(list)
+}
+
+/// Has one server push bytes of a memory object to another.
+fn push(memory: &Memory, plan: &Transfer<Mark>, (from, to): (&Home, &Home), after: EventList) -> Result<()> {
+    let what = match memory.as_image() {
+        Some(image) => Moved::Image(image.like.whole()),
+        None => Moved::Ranges(plan.ranges.iter().map(|range| (range.start, range.end - range.start)).collect()),
+    };
+    let transfer = ropeway_protocol::ids::TransferId(new_id());
+    let (ours, theirs) = (to.connection(), from.connection());
+    theirs.post(&Push {
+        memory: memory.id(from),
+        what: what.clone(),
+        after,
+        event: None,
+        peer: ours.session(),
+        transfer,
+    })?;
+    let event = plan.arrival.0.id();
+    ours.post(&Expect { memory: memory.id(to), what, event, peer: theirs.session(), transfer })
 }

@@ -60,7 +60,13 @@ impl<'a> Part<'a> {
     }
 
     /// Writes `size` bytes that follow when they are asked for.
-    fn post_write_transfer(&self, home: &Home, command: Command, size: usize, transfer: TransferId) -> Result<()> {
+    pub(crate) fn post_write_transfer(
+        &self,
+        home: &Home,
+        command: Command,
+        size: usize,
+        transfer: TransferId,
+    ) -> Result<()> {
         let connection = home.connection();
         match *self {
             Self::Bytes(memory, offset) => {
@@ -77,7 +83,7 @@ impl<'a> Part<'a> {
     }
 
     /// Reads `size` bytes.
-    fn post_read(&self, home: &Home, command: Command, size: usize, transfer: TransferId) -> Result<()> {
+    pub(crate) fn post_read(&self, home: &Home, command: Command, size: usize, transfer: TransferId) -> Result<()> {
         let connection = home.connection();
         match *self {
             Self::Bytes(memory, offset) => {
@@ -116,29 +122,36 @@ impl Queue {
         }
         let connection = self.connection();
         let size = source.size();
-        let Ordered { mut wire, event, guard: _guard } =
-            self.order(order, command, false, &[part.touched(Access::Write, size)])?;
+        let uses = [part.touched(Access::Write, size)];
+        let Ordered { mut wire, event, guard: _guard, prepared } = self.order(order, command, false, &uses)?;
         let early = if blocking { connection.early_event(self.live()) } else { None };
-        wire.event = wire.event.or(early);
+        let own = wire.event;
+        wire.event = own.or(early);
+        let sent = |prepared, own: Option<_>, early: Option<_>| -> Result<()> {
+            if let (Some(own), Some(early)) = (own, early) {
+                // Its event may be released at any time; this one stands for it.
+                let waits = std::iter::once(own).collect();
+                connection.post(&Marker { command: Command { queue: self.id(), event: Some(early), waits } })?;
+            }
+            drop(prepared);
+            Ok(())
+        };
         let may_change = connection.has_unset_user_events()
             || self.context().connections().any(|connection| connection.incoming_overlaps(&*source));
         if size <= MAX_EAGER && !may_change {
             part.post_write(self.home(), wire, &gather(&*source, 0, size))?;
+            sent(prepared, own, early)?;
         } else {
             let transfer = TransferId(new_id());
             let ticket = Ticket::new(None, Some(Arc::clone(self.open_transfers())));
             connection.offer_outgoing(transfer, Outgoing::new(source, Arc::clone(&ticket)));
             part.post_write_transfer(self.home(), wire, size, transfer)?;
+            sent(prepared, own, early)?;
             if blocking {
                 self.await_end(&ticket)?;
             }
         }
         if let Some(early) = early {
-            if let Some(event) = &event {
-                // The application may release its own event at any time; this one stands for it.
-                let waits = [event.id()].into_iter().collect();
-                connection.post(&Marker { command: Command { queue: self.id(), event: Some(early), waits } })?;
-            }
             connection.note_early(self.live(), early)?;
         }
         Ok(event)
@@ -159,12 +172,13 @@ impl Queue {
     ) -> Result<Enqueued> {
         let connection = self.connection();
         let size = target.size();
-        let Ordered { wire, event, guard: _guard } =
-            self.order(order, command, true, &[part.touched(Access::Read, size)])?;
+        let uses = [part.touched(Access::Read, size)];
+        let Ordered { wire, event, guard: _guard, prepared } = self.order(order, command, true, &uses)?;
         let transfer = TransferId(new_id());
         let ticket = Ticket::new(event.clone(), Some(Arc::clone(self.open_transfers())));
         connection.expect_incoming(transfer, Incoming::new(target, Arc::clone(&ticket)));
         part.post_read(self.home(), wire, size, transfer)?;
+        drop(prepared);
         if blocking {
             self.await_end(&ticket)?;
         }
