@@ -1,11 +1,10 @@
 """Draws the Mandelbrot set on the first OpenCL device: mandelbrot.py PICTURE.png [WIDTH HEIGHT]"""
 
-import struct
 import sys
-import zlib
 
 import numpy as np
 import pyopencl as cl
+from picture import png
 
 SOURCE = """
 __kernel void mandelbrot(__global uchar4 *pixels, int width, int height, int most) {
@@ -25,23 +24,6 @@ __kernel void mandelbrot(__global uchar4 *pixels, int width, int height, int mos
     pixels[y * width + x] = (uchar4)(9 * u * t * t * t * 255, 15 * u * u * t * t * 255, 8.5f * u * u * u * t * 255, 255);
 }
 """
-
-
-def png(pixels):
-    """The bytes of a PNG file with these RGBA pixels."""
-    height, width, _ = pixels.shape
-
-    def chunk(kind, data):
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    rows = np.hstack([np.zeros((height, 1), np.uint8), pixels.reshape(height, width * 4)])
-    header = struct.pack(">IIBBBBB", width, height, 8, 6, 0, 0, 0)
-    return (
-        b"\x89PNG\r\n\x1a\n"
-        + chunk(b"IHDR", header)
-        + chunk(b"IDAT", zlib.compress(rows.tobytes()))
-        + chunk(b"IEND", b"")
-    )
 
 
 def main():

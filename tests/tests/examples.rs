@@ -1,0 +1,99 @@
+//! The examples run natively and over several servers, at small sizes, and print and draw the same.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use ropeway_tests::program::Program;
+use ropeway_tests::server::Server;
+use ropeway_tests::{places, python};
+
+/// The folder of the C examples, built.
+fn built() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let out = places::kept("examples");
+        let target = out.parent().expect("it is in a folder");
+        let mut make = Command::new("make");
+        make.arg("-C")
+            .arg(places::root().join("examples"))
+            .env("CARGO_TARGET_DIR", target)
+            .env("CFLAGS", "-O1 -Werror");
+        let made = make.output().expect("make is installed");
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        out
+    })
+}
+
+/// Runs an example natively on three devices and on the devices of three servers, with these arguments behind the picture's
+/// name; gives what both have printed.
+fn same(name: &str, sizes: &[&str]) -> String {
+    let (program, script) = match name.strip_suffix(".py") {
+        Some(_) => (python::interpreter(), Some(places::root().join("examples").join(name))),
+        None => (built().join(name), None),
+    };
+    let run = |side: &str, program: Program| {
+        let picture = places::kept("pictures").join(format!("{name}-{side}-{}.png", std::process::id()));
+        let outcome = program.args(&script).args([&picture]).args(sizes).run().success();
+        let drawn = fs::read(&picture).expect("it has drawn a picture");
+        fs::remove_file(&picture).expect("it was just read");
+        (outcome.stdout, drawn)
+    };
+    let (printed, drawn) = run("native", Program::native(&program).env("POCL_DEVICES", "pthread pthread pthread"));
+    assert!(drawn.starts_with(b"\x89PNG"), "{name} draws no PNG");
+    let servers = [Server::start(), Server::start(), Server::start()];
+    let urls = servers.each_ref().map(|server| server.url().to_owned()).join(",");
+    let (remotely_printed, remotely_drawn) = run("servers", Program::remote(&program, &urls));
+    assert_eq!(remotely_printed, printed, "left: through Ropeway, right: native");
+    assert!(remotely_drawn == drawn, "{name} draws something else natively");
+    printed
+}
+
+#[test]
+fn mandelbrot_over_three_servers() {
+    let printed = same("mandelbrot_devices", &["301", "200", "500"]);
+    assert_eq!(printed, "301x200 pixels on 3 devices\n");
+}
+
+#[test]
+#[ignore = "data between servers is being built"]
+fn matrix_product_over_three_servers() {
+    let printed = same("matrix_product", &["192"]);
+    assert_eq!(printed, "192x192 on 3 devices: right\n");
+}
+
+#[test]
+#[ignore = "data between servers is being built"]
+fn pipeline_over_two_servers() {
+    let printed = same("pipeline", &["9"]);
+    assert!(printed.ends_with("9 frames: 5.3 of 37.7 MB count\n"), "{printed}");
+}
+
+#[test]
+#[ignore = "data between servers is being built"]
+fn tomography_over_three_servers() {
+    let printed = same("tomography.py", &["48", "40000", "1"]);
+    assert!(printed.starts_with("40000 events, 48x48 pixels, 8 subsets, on 3 devices\n"), "{printed}");
+}
+
+/// The program that the others are compared with, where MPI is installed.
+#[test]
+fn mandelbrot_with_mpi() {
+    let program = built().join("mandelbrot_mpi");
+    if !program.exists() {
+        eprintln!("SKIPPED: there is no MPI compiler; openmpi-bin and libopenmpi-dev have one");
+        return;
+    }
+    let draw = |command: Program, name: &str, before: &[&str]| {
+        let picture = places::kept("pictures").join(format!("{name}-{}.png", std::process::id()));
+        let command = command.args(before).args([&built().join(name), &picture]);
+        command.args(["301", "200", "500"]).run().success();
+        let drawn = fs::read(&picture).expect("it has drawn a picture");
+        fs::remove_file(&picture).expect("it was just read");
+        drawn
+    };
+    let started = ["--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", "2"];
+    let with_mpi = draw(Program::native("mpirun"), "mandelbrot_mpi", &started);
+    assert!(with_mpi == draw(Program::native("env"), "mandelbrot_devices", &[]), "the pictures differ");
+}
