@@ -14,7 +14,7 @@ use ropeway_protocol::types::{BufferRect, Command};
 
 use crate::Result;
 use crate::command::{Enqueued, Order, Ordered};
-use crate::connection::{Incoming, Outgoing, Ticket};
+use crate::connection::{Connection, Incoming, Outgoing, Ticket};
 use crate::home::{Home, new_id};
 use crate::host::{HostSource, HostTarget, gather};
 use crate::memory::Memory;
@@ -136,15 +136,20 @@ impl Queue {
             drop(prepared);
             Ok(())
         };
-        let may_change = connection.has_unset_user_events()
-            || self.context().connections().any(|connection| connection.incoming_overlaps(&*source));
+        let filling = |connection: &&Arc<Connection>| connection.incoming_overlaps(&*source);
+        let elsewhere: Vec<_> = match self.context().spans_homes() {
+            true => self.context().connections().filter(filling).cloned().collect(),
+            false => Vec::new(),
+        };
+        let may_change =
+            connection.has_unset_user_events() || !elsewhere.is_empty() || connection.incoming_overlaps(&*source);
         if size <= MAX_EAGER && !may_change {
             part.post_write(self.home(), wire, &gather(&*source, 0, size))?;
             sent(prepared, own, early)?;
         } else {
             let transfer = TransferId(new_id());
             let ticket = Ticket::new(None, Some(Arc::clone(self.open_transfers())));
-            connection.offer_outgoing(transfer, Outgoing::new(source, Arc::clone(&ticket)));
+            connection.offer_outgoing(transfer, Outgoing::new(source, Arc::clone(&ticket), elsewhere));
             part.post_write_transfer(self.home(), wire, size, transfer)?;
             sent(prepared, own, early)?;
             if blocking {

@@ -96,7 +96,7 @@ fn run(connection: &Connection) {
             // A post that still saw the link busy left its message to this thread.
             if connection.outbox.is_empty() { sleep_until_roused(connection, expecting) } else { false }
         };
-        let mut busy = readable;
+        let mut busy = readable || connection.transfers.looks_elsewhere();
         if readable && connection.waiting.load(Ordering::SeqCst) == 0 {
             connection.drain();
         }

@@ -71,6 +71,8 @@ pub(crate) struct Incoming {
 pub(crate) struct Outgoing {
     source: Box<dyn HostSource>,
     sent: usize,
+    /// Other servers' links over which reads may be filling the same memory.
+    behind: Vec<Arc<Connection>>,
     ticket: Arc<Ticket>,
 }
 
@@ -81,8 +83,8 @@ impl Incoming {
 }
 
 impl Outgoing {
-    pub(crate) fn new(source: Box<dyn HostSource>, ticket: Arc<Ticket>) -> Self {
-        Self { source, sent: 0, ticket }
+    pub(crate) fn new(source: Box<dyn HostSource>, ticket: Arc<Ticket>, behind: Vec<Arc<Connection>>) -> Self {
+        Self { source, sent: 0, behind, ticket }
     }
 }
 
@@ -141,7 +143,16 @@ impl Transfers {
     /// A read enqueued earlier may still be filling the memory that this write takes its bytes from.
     fn waits_for_incoming(&self, id: TransferId, outgoing: &Outgoing) -> bool {
         let span = outgoing.source.span();
-        lock(&self.incoming).iter().any(|(other, i)| *other < id && overlap(&i.span, &span))
+        let fills = |transfers: &Self| {
+            lock(&transfers.incoming).iter().any(|(other, i)| *other < id && overlap(&i.span, &span))
+        };
+        fills(self) || outgoing.behind.iter().any(|other| fills(&other.transfers))
+    }
+
+    /// Whether something that was asked for waits for reads over other links, whose ends nobody tells here.
+    pub(super) fn looks_elsewhere(&self) -> bool {
+        self.ready_count.load(Ordering::Acquire) > 0
+            && lock(&self.ready).iter().any(|(_, outgoing)| !outgoing.behind.is_empty())
     }
 
     /// Ends everything with [`SERVER_LOST`].

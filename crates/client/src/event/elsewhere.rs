@@ -1,18 +1,20 @@
 //! An event in other homes than its command's, for commands there to wait for.
 //!
-//! There it is a user event of the worker's, under its name in that home. When the event ends, its status is passed on to all of them. A user event of
-//! the application's is made in each home that needs it in the same way.
+//! There it is a user event of the worker's, under its name in that home. The worker of the event's command tells the other worker when it has ended, without the
+//! client; where the two do not reach each other, the client passes the status on. A user event of the application's is made in each home
+//! that needs it, and set in all of them by the client.
 
 use std::sync::Arc;
 
 use ropeway_abi::CL_COMPLETE;
 use ropeway_protocol::ids::EventId;
-use ropeway_protocol::messages::{CreateUserEvent, ReleaseEvent, SetUserEventStatus};
+use ropeway_protocol::messages::{CreateUserEvent, ExpectSignal, ReleaseEvent, SetUserEventStatus, SignalPeer};
 use smallvec::SmallVec;
 
 use super::Event;
 use crate::connection::lock;
 use crate::home::{Home, Made};
+use crate::peers::{self, Way};
 use crate::{Result, Status};
 
 /// Where else an event is, and who is to hear of its end.
@@ -25,8 +27,10 @@ pub(super) struct Elsewhere {
 
 #[derive(Default)]
 struct Relay {
-    /// The numbers of the homes that are to get its status.
+    /// The numbers of the homes that are to get its status from the client.
     homes: SmallVec<[usize; 1]>,
+    /// The numbers of those whose workers get it from its command's worker, as long as that is there.
+    direct: SmallVec<[usize; 1]>,
     /// An event that nobody holds is not heard of: it holds itself until it has ended.
     held: Option<Arc<Event>>,
 }
@@ -50,21 +54,36 @@ impl Event {
         if self.is_of(home) {
             return Ok(event);
         }
-        let connection = home.connection();
-        let mut relay = lock(&self.elsewhere.relay);
-        let status = self.known_status();
+        let (connection, own) = (home.connection(), self.connection());
+        // Before the lock, as the first time it waits.
+        let is_direct = self.queue.is_some() && peers::way(own, connection) == Way::Direct;
+        let mut news_wanted = false;
         self.elsewhere.made.ensure(home, || {
-            connection.post(&CreateUserEvent { event, context: home.context() })?;
-            if status <= CL_COMPLETE { connection.post(&SetUserEventStatus { event, status }) } else { Ok(()) }
-        })?;
-        // Whoever ends the event from here on finds the home in the list.
-        if status > CL_COMPLETE && !relay.homes.contains(&home.number()) {
-            relay.homes.push(home.number());
-            if relay.held.is_none() && self.queue.is_some() {
-                relay.held = self.connection().event(self.id());
+            // Whoever ends the event from here on finds the home in one of the lists.
+            let mut relay = lock(&self.elsewhere.relay);
+            let status = self.known_status();
+            if is_direct && status > CL_COMPLETE {
+                relay.direct.push(home.number());
                 drop(relay);
-                self.subscribe();
+                connection.post(&ExpectSignal { event, context: home.context(), peer: own.session() })?;
+                let peer = connection.session();
+                // Where the event's own server is lost, the event has ended, and that is told by whoever ended it.
+                let _ = own.post(&SignalPeer { event: self.id(), peer, remote: event });
+                return Ok(());
             }
+            connection.post(&CreateUserEvent { event, context: home.context() })?;
+            if status <= CL_COMPLETE {
+                return connection.post(&SetUserEventStatus { event, status });
+            }
+            relay.homes.push(home.number());
+            if self.queue.is_some() && relay.held.is_none() {
+                relay.held = own.event(self.id());
+                news_wanted = true;
+            }
+            Ok(())
+        })?;
+        if news_wanted {
+            self.subscribe();
         }
         Ok(event)
     }
@@ -82,7 +101,10 @@ impl Event {
         if self.queue.is_some() && !self.context.spans_homes() {
             return Ok(());
         }
-        let Relay { homes, held } = std::mem::take(&mut *lock(&self.elsewhere.relay));
+        let Relay { mut homes, direct, held } = std::mem::take(&mut *lock(&self.elsewhere.relay));
+        if self.home().is_lost() {
+            homes.extend(direct);
+        }
         let sent = homes.iter().map(|&number| {
             let home = &self.context.homes()[number];
             let event = EventId(home.name(self.name));
