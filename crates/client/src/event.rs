@@ -10,6 +10,7 @@ use ropeway_abi::{
 };
 use ropeway_protocol::ids::EventId;
 use ropeway_protocol::messages::{ReleaseEvent, Subscribe, WaitForEvents, WatchProgress};
+use ropeway_protocol::types::EventList;
 use smallvec::SmallVec;
 
 use crate::connection::{Connection, lock, run_later};
@@ -174,6 +175,11 @@ impl Event {
     /// Never waits. For a command that has not ended, sends what is pending and takes in what has arrived, so that
     /// asking again and again sees the end.
     pub fn status(&self) -> i32 {
+        if !self.has_ended() && self.queue.is_some() && self.context.spans_homes() {
+            // What is known of another home's command can be the end of one that has waited for this: asked what has ended, its own
+            // server tells of this, too. A lost server ends the event.
+            let _ = self.take_news();
+        }
         if !self.has_ended() && self.queue.is_some() {
             self.subscribe();
             if self.polls.fetch_add(1, Ordering::Relaxed) == PATIENCE {
@@ -260,6 +266,14 @@ impl Event {
             }
         }
         Err(ropeway_abi::CL_PROFILING_INFO_NOT_AVAILABLE)
+    }
+
+    /// Has the server tell of all that has ended by now.
+    fn take_news(&self) -> Result<()> {
+        self.context.flush_others(self.home());
+        let waited = self.connection().call(&WaitForEvents { events: EventList::default() })?;
+        self.connection().complete(&waited.completions);
+        Ok(())
     }
 
     fn ask(&self) -> Result<()> {

@@ -132,7 +132,7 @@ fn relay_part(
     to.post(&CreateUserEvent { event: here, context: target.home().context() })?;
     let transfer = TransferId(new_id());
     let ticket = Ticket::new(None, None);
-    to.offer_outgoing(transfer, Outgoing::new(Box::new(There(size, Arc::clone(&between))), ticket));
+    to.offer_outgoing(transfer, Outgoing::new(Box::new(There(size, Arc::clone(&between))), ticket, Vec::new()));
     let waits = std::iter::once(here).collect();
     let command = Command { queue: target.id(), event: Some(arrival), waits };
     part.post_write_transfer(target.home(), command, size, transfer)?;
