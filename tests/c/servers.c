@@ -255,6 +255,8 @@ static void names(void)
     get_server_info = (clGetServerInfoROPEWAY_fn)function("clGetServerInfoROPEWAY");
     get_server_devices = (clGetServerDevicesROPEWAY_fn)function("clGetServerDevicesROPEWAY");
     set_server_callback = (clSetServerCallbackROPEWAY_fn)function("clSetServerCallbackROPEWAY");
+    /* Without a platform the loader goes by the suffix. */
+    REQUIRE(clGetExtensionFunctionAddress("clConnectServerROPEWAY") == (void *)connect_server);
     connect_server_wwu = (clConnectServerWWU_fn)function("clConnectServerWWU");
     disconnect_server_wwu = (clDisconnectServerWWU_fn)function("clDisconnectServerWWU");
     get_server_info_wwu = (clGetServerInfoWWU_fn)function("clGetServerInfoWWU");

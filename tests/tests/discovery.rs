@@ -92,6 +92,25 @@ fn ones_own_machine_is_trusted_and_other_machines_do_not_hear_of_it() {
 }
 
 #[test]
+fn a_server_that_listens_everywhere_is_found_by_its_networks_address() {
+    let Some(net) = Net::or_skip(2) else { return };
+    let args = ["--listen", "tcp://0.0.0.0:7600", "--announce=everywhere"];
+    let server = Server::start_on(net.host(1), &args, &[]);
+    // One name for each port.
+    let run =
+        Program::native(places::ropeway()).args(["run", "--only", "--discover", "--"]).args([c_program("listing")]);
+    let run =
+        run.env("ROPEWAY_TRUSTED", "everywhere 7600").env("ROPEWAY_DISCOVER_TIME", "3").on(net.host(0)).run().success();
+    assert_eq!(run.stdout, "Ropeway: 1 devices (0)\n1 platforms\n", "{}", run.stderr);
+    assert!(
+        run.stderr.contains(&format!("a server 'everywhere' announces itself at {}", server.url())),
+        "{}",
+        run.stderr
+    );
+    server.expect_log("session begins");
+}
+
+#[test]
 fn a_server_appears_while_a_program_runs() {
     let Some(net) = Net::or_skip(2) else { return };
     let program = Program::remote(c_program("servers"), "auto").env("ROPEWAY_PLATFORMS", "always");

@@ -117,6 +117,10 @@ pub struct RunArgs {
     #[arg(long = "server", value_name = "URL", value_parser = parse_servers)]
     pub servers: Vec<Servers>,
 
+    /// Use also trusted servers that announce themselves on the local network
+    #[arg(long)]
+    pub discover: bool,
+
     /// Hide the machine's other OpenCL platforms from the program
     #[arg(long)]
     pub only: bool,
@@ -162,7 +166,12 @@ pub fn flatten(servers: &[Servers]) -> Vec<Endpoint> {
 }
 
 fn parse_servers(text: &str) -> Result<Servers, String> {
-    let entries = text.split(',').map(|entry| entry.parse().map_err(|error| format!("{error}")));
+    let entries = text.split(',').map(|entry| match entry.trim() {
+        "auto" => {
+            Err("servers of the local network are looked for with --discover, or with ROPEWAY_SERVERS=auto".to_owned())
+        }
+        entry => entry.parse().map_err(|error| format!("{error}")),
+    });
     entries.collect::<Result<_, _>>().map(Servers)
 }
 
@@ -196,6 +205,12 @@ mod tests {
         assert_eq!(parse_size("500M"), Ok(500 << 20));
         assert_eq!(parse_size("7"), Ok(7));
         assert!(parse_size("").is_err() && parse_size("M").is_err() && parse_size("99999999999T").is_err());
+    }
+
+    #[test]
+    fn what_is_found_is_no_address() {
+        assert!(parse_servers("gpu7,auto").unwrap_err().contains("--discover"));
+        assert_eq!(parse_servers("local:,gpu7").unwrap().0.len(), 2);
     }
 
     #[test]

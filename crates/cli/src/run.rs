@@ -13,9 +13,19 @@ use crate::{Failure, places, vendors};
 /// Becomes the program, with Ropeway's devices in its OpenCL.
 pub fn run(args: &RunArgs) -> Result<(), Failure> {
     let asked = flatten(&args.servers);
-    let list = asked.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+    let mut config = Config::load();
+    config.discover |= args.discover;
     // Says so here when there is none; the library itself reads the configuration again.
-    require_servers(&asked, &Config::load())?;
+    require_servers(&asked, &config)?;
+    // The library takes a list in the environment for all there is.
+    let mut list = if asked.is_empty() && args.discover { config.servers } else { asked }
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>();
+    if args.discover {
+        list.push("auto".to_owned());
+    }
+    let list = list.join(",");
     let library = places::library()
         .map_err(|error| Failure::new(format!("cannot find out where this program is: {error}")))?
         .ok_or_else(|| {
