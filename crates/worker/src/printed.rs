@@ -6,10 +6,12 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Mutex;
+use std::thread;
+use std::time::Duration;
 
 use ropeway_protocol::messages::Output;
 use ropeway_protocol::types::OutputStream;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 
@@ -22,6 +24,9 @@ const PIPE: usize = 1 << 20;
 
 /// Most bytes in one note.
 const PIECE: usize = 64 << 10;
+
+/// How long a thread that is printing is given to come to the end of a line.
+const PAUSE: Duration = Duration::from_micros(20);
 
 /// The reading ends of the two pipes.
 pub struct Printed {
@@ -58,7 +63,19 @@ impl Printed {
     /// # Errors
     /// What the socket said.
     pub fn forward(&self, sending: &mut Sending<'_>) -> io::Result<()> {
-        process::flush_stdout();
+        loop {
+            // A thread that prints has the stream to itself, and waits for room in the pipe if that is full: which only this makes.
+            let flushed = has_room()? && process::flush_stdout();
+            self.empty(sending)?;
+            if flushed {
+                return Ok(());
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+
+    /// Adds what is in the pipes.
+    fn empty(&self, sending: &mut Sending<'_>) -> io::Result<()> {
         let mut buffer = lock(&self.buffer);
         for (stream, pipe) in &self.pipes {
             loop {
@@ -89,5 +106,85 @@ impl Printed {
             self.forward(&mut sending)?;
             sending.send()?;
         }
+    }
+}
+
+/// Whether what is flushed finds room in the pipe.
+fn has_room() -> io::Result<bool> {
+    let writer = rustix::stdio::stdout();
+    let mut polled = [PollFd::new(&writer, PollFlags::OUT)];
+    match poll(&mut polled, Some(&Timespec::default())) {
+        Ok(ready) => Ok(ready > 0),
+        Err(Errno::INTR) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+    use std::process::{Command, Stdio};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use ropeway_transport::Link;
+
+    use super::process::exit;
+    use super::*;
+
+    const LINES: usize = 40_000;
+    const LINE: &[u8] = &[b'#'; 100];
+
+    /// The outputs of a process are captured for good, so this does its work in one of its own.
+    #[test]
+    fn more_than_the_pipe_holds_is_printed_while_the_client_does_not_read() {
+        const MARK: &str = "ROPEWAY_PRINTED_TEST";
+        if std::env::var_os(MARK).is_none() {
+            let test = "printed::tests::more_than_the_pipe_holds_is_printed_while_the_client_does_not_read";
+            let mut this = Command::new(std::env::current_exe().unwrap());
+            let this = this.args(["--exact", test, "--nocapture"]).env(MARK, "1").stdout(Stdio::null());
+            let status = this.status().unwrap();
+            // 2 bytes that are missing, 3 for ever.
+            assert_eq!(status.code(), Some(0));
+            return;
+        }
+        thread::spawn(|| {
+            thread::sleep(Duration::from_secs(30));
+            exit(3);
+        });
+        let (mut client, server) = UnixStream::pair().unwrap();
+        let outgoing = Arc::new(Outgoing::new(Arc::new(Link::from_fd(server.into()).unwrap())));
+        let printed = Arc::new(Printed::capture().unwrap());
+        let over = Arc::new(AtomicBool::new(false));
+        let reading = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(300));
+            let (mut count, mut bytes) = (0, vec![0; 4096]);
+            while count < LINES * LINE.len() {
+                let read = client.read(&mut bytes).unwrap();
+                count += bytes[..read].iter().filter(|byte| **byte == LINE[0]).count();
+                if read == 0 {
+                    exit(2);
+                }
+            }
+        });
+        let (forwarding, to) = (printed.clone(), outgoing.clone());
+        thread::spawn(move || forwarding.forward_forever(&to));
+        let printing_over = over.clone();
+        thread::spawn(move || {
+            (0..LINES).for_each(|_| process::print(LINE));
+            printing_over.store(true, Ordering::Release);
+        });
+        loop {
+            let all = over.load(Ordering::Acquire);
+            let mut sending = outgoing.lock();
+            printed.forward(&mut sending).unwrap();
+            sending.send().unwrap();
+            if all {
+                break;
+            }
+        }
+        reading.join().unwrap();
+        exit(0);
     }
 }

@@ -5,6 +5,8 @@ use std::os::fd::{AsFd, OwnedFd};
 unsafe extern "C" {
     /// C's standard output stream.
     static stdout: *mut libc::FILE;
+    fn ftrylockfile(file: *mut libc::FILE) -> libc::c_int;
+    fn funlockfile(file: *mut libc::FILE);
 }
 
 /// Sets an environment variable, for the OpenCL loader and drivers to see.
@@ -19,10 +21,24 @@ pub fn buffer_stdout_by_line() {
     unsafe { libc::setvbuf(stdout, std::ptr::null_mut(), libc::_IOLBF, 4096) };
 }
 
-/// Hands on what is left in C's standard output stream.
-pub fn flush_stdout() {
-    // SAFETY: the stream is open as long as the process lives.
-    unsafe { libc::fflush(stdout) };
+/// Hands on what is left in C's standard output stream; false where that would be to wait for a thread that is printing.
+pub fn flush_stdout() -> bool {
+    // SAFETY: the stream is open as long as the process lives, and unlocked by the thread that has locked it.
+    unsafe {
+        if ftrylockfile(stdout) != 0 {
+            return false;
+        }
+        libc::fflush(stdout);
+        funlockfile(stdout);
+    }
+    true
+}
+
+/// Prints as a driver does.
+#[cfg(test)]
+pub fn print(bytes: &[u8]) {
+    // SAFETY: the bytes are there, the stream is open.
+    unsafe { libc::fwrite(bytes.as_ptr().cast(), 1, bytes.len(), stdout) };
 }
 
 /// Puts `fd` in the place of standard output and `error` in that of standard error.
