@@ -38,7 +38,9 @@ fn threads() {
 
 #[test]
 fn what_a_kernel_prints_comes_out_of_the_program() {
-    assert_eq!(same("kernel_printf").stdout, "kernel says 42 and a text\n");
+    let says = |number: u32| format!("kernel says {number} and a text\n");
+    let expected = format!("{}{}read\n{}read\n", says(42), says(43), says(44));
+    assert_eq!(same("kernel_printf").stdout, expected);
 }
 
 #[test]

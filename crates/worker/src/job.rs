@@ -199,6 +199,7 @@ fn deliver(common: &Common, cell: &Arc<Cell>) -> Result<(), End> {
         let _ = event.wait();
     }
     let mut sending = common.outgoing.lock();
+    common.forward_printed(&mut sending)?;
     Report::gather(common, std::slice::from_ref(cell), &sending).note(common, &mut sending)?;
     Ok(sending.send()?)
 }

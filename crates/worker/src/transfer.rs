@@ -121,6 +121,7 @@ impl Gate {
     /// What comes before this in its queue has ended: the client is to know it when it has the bytes, or is rid of them.
     fn tell_of_all_before(&self, common: &Common) -> Result<(), End> {
         let mut sending = common.outgoing.lock();
+        common.forward_printed(&mut sending)?;
         Report::gather(common, &[], &sending).note(common, &mut sending)?;
         Ok(sending.send()?)
     }
