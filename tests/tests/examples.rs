@@ -57,21 +57,18 @@ fn mandelbrot_over_three_servers() {
 }
 
 #[test]
-#[ignore = "data between servers is being built"]
 fn matrix_product_over_three_servers() {
     let printed = same("matrix_product", &["192"]);
     assert_eq!(printed, "192x192 on 3 devices: right\n");
 }
 
 #[test]
-#[ignore = "data between servers is being built"]
 fn pipeline_over_two_servers() {
     let printed = same("pipeline", &["9"]);
     assert!(printed.ends_with("9 frames: 5.3 of 37.7 MB count\n"), "{printed}");
 }
 
 #[test]
-#[ignore = "data between servers is being built"]
 fn tomography_over_three_servers() {
     let printed = same("tomography.py", &["48", "40000", "1"]);
     assert!(printed.starts_with("40000 events, 48x48 pixels, 8 subsets, on 3 devices\n"), "{printed}");

@@ -69,7 +69,6 @@ fn to_servers(traffic: &[Traffic]) -> u64 {
 }
 
 #[test]
-#[ignore = "contexts over several servers are being built"]
 fn everything_is_as_in_a_native_context_of_three_devices() {
     let Some(cluster) = Cluster::start() else { return };
     let devices = Program::native(c_program("many_servers")).env("POCL_DEVICES", "pthread pthread pthread");
@@ -80,7 +79,6 @@ fn everything_is_as_in_a_native_context_of_three_devices() {
 }
 
 #[test]
-#[ignore = "contexts over several servers are being built"]
 fn data_goes_from_server_to_server() {
     let Some(cluster) = Cluster::start() else { return };
     let (moved, _, _) = cluster.measured(&["exchange", "67108864", "4"]);
@@ -91,7 +89,6 @@ fn data_goes_from_server_to_server() {
 }
 
 #[test]
-#[ignore = "contexts over several servers are being built"]
 fn what_a_server_has_does_not_move_again() {
     let Some(cluster) = Cluster::of(1) else { return };
     // One device, eight kernels in a row on the same data.
@@ -118,7 +115,6 @@ fn ends_of_kernels_go_from_server_to_server() {
 }
 
 #[test]
-#[ignore = "contexts over several servers are being built"]
 fn only_results_cross_a_slow_link() {
     let Some(cluster) = Cluster::start() else { return };
     cluster.net.host(0).limit("100mbit");
@@ -132,7 +128,6 @@ fn only_results_cross_a_slow_link() {
 }
 
 #[test]
-#[ignore = "contexts over several servers are being built"]
 fn servers_that_cannot_reach_each_other_are_served_by_the_client() {
     let Some(cluster) = Cluster::start() else { return };
     cluster.net.host(1).part_from(cluster.net.host(2));
@@ -141,7 +136,7 @@ fn servers_that_cannot_reach_each_other_are_served_by_the_client() {
 }
 
 /// One of three servers is lost in the middle; what the program then says, and how long it took to notice.
-fn lost(lose: impl FnOnce(&mut Cluster)) {
+fn lost(limit: Duration, lose: impl FnOnce(&mut Cluster)) {
     let Some(mut cluster) = Cluster::start() else { return };
     let mut program = cluster.program(&["lost"]).start();
     expect(&mut program, "begin");
@@ -156,7 +151,7 @@ fn lost(lose: impl FnOnce(&mut Cluster)) {
         }
         said.push(line);
     }
-    assert!(since.elapsed() < Duration::from_secs(10), "noticed only after {:?}", since.elapsed());
+    assert!(since.elapsed() < limit, "noticed only after {:?}", since.elapsed());
     let outcome = program.finish().success();
     said.extend(outcome.stdout.lines().map(str::to_owned));
     let expected = [
@@ -175,11 +170,12 @@ fn lost(lose: impl FnOnce(&mut Cluster)) {
 #[test]
 #[ignore = "contexts over several servers are being built"]
 fn a_server_is_killed() {
-    lost(|cluster| cluster.servers[1].kill());
+    lost(Duration::from_secs(2), |cluster| cluster.servers[1].kill());
 }
 
 #[test]
 #[ignore = "contexts over several servers are being built"]
 fn a_server_is_cut_off() {
-    lost(|cluster| cluster.net.host(2).cut());
+    // A silent link is given up after ten seconds.
+    lost(Duration::from_secs(15), |cluster| cluster.net.host(2).cut());
 }
