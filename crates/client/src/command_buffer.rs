@@ -1,5 +1,6 @@
 //! Command buffers (cl_khr_command_buffer).
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use ropeway_abi::{CL_COMMAND_COMMAND_BUFFER_KHR, CL_INVALID_OPERATION};
@@ -15,6 +16,7 @@ use crate::connection::lock;
 use crate::home::{Home, new_id};
 use crate::kernel::Kernel;
 use crate::memory::Memory;
+use crate::prepare::{Access, Use};
 use crate::queue::Queue;
 use crate::svm::Region;
 
@@ -29,7 +31,12 @@ pub struct CommandBuffer {
 struct Recording {
     commands: u32,
     finalized: bool,
+    /// The memory that a replay uses, and whether it writes there; only where there are several homes.
+    uses: HashMap<u64, (Arc<Memory>, bool)>,
 }
+
+/// Memory that a command reads, or writes too.
+type Touched<'a> = (&'a Memory, bool);
 
 impl std::fmt::Debug for CommandBuffer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -75,11 +82,18 @@ impl CommandBuffer {
     ///
     /// # Errors
     /// CL_INVALID_OPERATION once it is finalized, [`crate::SERVER_LOST`].
-    fn record(&self, waits: &[u32], action: Recorded<'_>) -> Result<u32> {
+    fn record(&self, waits: &[u32], action: Recorded<'_>, touched: &[Touched<'_>]) -> Result<u32> {
         // Under the lock, so that the server counts as is counted here.
         let mut recording = lock(&self.recording);
         if recording.finalized {
             return Err(CL_INVALID_OPERATION);
+        }
+        if self.queue.context().spans_homes() {
+            for (memory, writes) in touched {
+                memory.ensure(self.home())?;
+                let Some(held) = memory.hold() else { continue };
+                recording.uses.entry(memory.name()).or_insert((held, false)).1 |= writes;
+            }
         }
         let waits = waits.iter().map(|&point| point.saturating_sub(1)).collect();
         self.queue.connection().post(&Record { commands: self.id, waits, action })?;
@@ -92,7 +106,10 @@ impl CommandBuffer {
     /// # Errors
     /// As all that record: CL_INVALID_OPERATION once it is finalized, [`crate::SERVER_LOST`].
     pub fn record_kernel(&self, kernel: &Kernel, range: NdRange, waits: &[u32]) -> Result<u32> {
-        self.record(waits, Recorded::Kernel { kernel: kernel.id(self.home()), range })
+        let held = kernel.ready_in(self.home())?;
+        let uses = held.uses();
+        let touched: Vec<_> = uses.iter().map(|one| (one.memory, one.access != Access::Read)).collect();
+        self.record(waits, Recorded::Kernel { kernel: kernel.id(self.home()), range }, &touched)
     }
 
     /// Records a copy of `size` bytes between buffers.
@@ -106,9 +123,10 @@ impl CommandBuffer {
         size: usize,
         waits: &[u32],
     ) -> Result<u32> {
+        let touched = [(source, false), (target, true)];
         let (source, target) = (source.id(self.home()), target.id(self.home()));
         let (source_offset, target_offset, size) = (source_offset as u64, target_offset as u64, size as u64);
-        self.record(waits, Recorded::CopyBuffer { source, target, source_offset, target_offset, size })
+        self.record(waits, Recorded::CopyBuffer { source, target, source_offset, target_offset, size }, &touched)
     }
 
     /// Records that `size` bytes at `offset` are filled with a pattern.
@@ -124,7 +142,11 @@ impl CommandBuffer {
         waits: &[u32],
     ) -> Result<u32> {
         let (offset, size) = (offset as u64, size as u64);
-        self.record(waits, Recorded::FillBuffer { buffer: buffer.id(self.home()), pattern, offset, size })
+        self.record(
+            waits,
+            Recorded::FillBuffer { buffer: buffer.id(self.home()), pattern, offset, size },
+            &[(buffer, true)],
+        )
     }
 
     /// Records a copy between regions of buffers, which are of the same size.
@@ -140,6 +162,7 @@ impl CommandBuffer {
         self.record(
             waits,
             Recorded::CopyBufferRect { source: source.id(self.home()), target: target.id(self.home()), from, to },
+            &[(source, false), (target, true)],
         )
     }
 
@@ -157,6 +180,7 @@ impl CommandBuffer {
         self.record(
             waits,
             Recorded::CopyImage { source: source.id(self.home()), target: target.id(self.home()), from, to, region },
+            &[(source, false), (target, true)],
         )
     }
 
@@ -170,8 +194,9 @@ impl CommandBuffer {
         (target, offset): (&Memory, usize),
         waits: &[u32],
     ) -> Result<u32> {
+        let touched = [(source, false), (target, true)];
         let (source, target, offset) = (source.id(self.home()), target.id(self.home()), offset as u64);
-        self.record(waits, Recorded::CopyImageToBuffer { source, part, target, offset })
+        self.record(waits, Recorded::CopyImageToBuffer { source, part, target, offset }, &touched)
     }
 
     /// Records a copy from a buffer into part of an image.
@@ -184,8 +209,9 @@ impl CommandBuffer {
         (target, part): (&Memory, ImagePart),
         waits: &[u32],
     ) -> Result<u32> {
+        let touched = [(source, false), (target, true)];
         let (source, target, offset) = (source.id(self.home()), target.id(self.home()), offset as u64);
-        self.record(waits, Recorded::CopyBufferToImage { source, offset, target, part })
+        self.record(waits, Recorded::CopyBufferToImage { source, offset, target, part }, &touched)
     }
 
     /// Records that part of an image is filled with a color: four numbers of the kind that its format asks for.
@@ -193,7 +219,7 @@ impl CommandBuffer {
     /// # Errors
     /// As [`CommandBuffer::record_kernel`].
     pub fn record_fill_image(&self, image: &Memory, part: ImagePart, color: [u32; 4], waits: &[u32]) -> Result<u32> {
-        self.record(waits, Recorded::FillImage { image: image.id(self.home()), part, color })
+        self.record(waits, Recorded::FillImage { image: image.id(self.home()), part, color }, &[(image, true)])
     }
 
     /// Records a copy within shared virtual memory.
@@ -223,7 +249,7 @@ impl CommandBuffer {
     /// # Errors
     /// As [`CommandBuffer::record_kernel`].
     pub fn record_barrier(&self, waits: &[u32]) -> Result<u32> {
-        self.record(waits, Recorded::Barrier)
+        self.record(waits, Recorded::Barrier, &[])
     }
 }
 
@@ -233,7 +259,12 @@ impl Queue {
     /// # Errors
     /// [`crate::SERVER_LOST`].
     pub fn enqueue_commands(self: &Arc<Self>, commands: &CommandBuffer, order: Order<'_>) -> Result<Enqueued> {
-        self.enqueue(order, CL_COMMAND_COMMAND_BUFFER_KHR, &[], |command| Replay { command, commands: commands.id })
+        let held: Vec<_> = lock(&commands.recording).uses.values().cloned().collect();
+        let uses: Vec<_> = held
+            .iter()
+            .map(|(memory, writes)| if *writes { Use::write_part(memory) } else { Use::read(memory) })
+            .collect();
+        self.enqueue(order, CL_COMMAND_COMMAND_BUFFER_KHR, &uses, |command| Replay { command, commands: commands.id })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Memory objects: what buffers, sub-buffers, images and pipes have in common.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 use ropeway_abi::{CL_MEM_ALLOC_HOST_PTR, CL_MEM_COPY_HOST_PTR, CL_MEM_USE_HOST_PTR};
 use ropeway_protocol::ids::MemoryId;
@@ -23,6 +23,7 @@ pub(crate) const HOST_FLAGS: u64 = CL_MEM_USE_HOST_PTR | CL_MEM_COPY_HOST_PTR | 
 /// A memory object.
 pub struct Memory {
     id: u64,
+    me: Weak<Memory>,
     context: Arc<Context>,
     made: Made,
     /// Its first contents, packed, until the first home gets them; only where there are several homes.
@@ -114,8 +115,9 @@ impl Memory {
         // An image is one thing, which moves whole.
         let span = if matches!(kind, Kind::Image(_)) { 1 } else { size as u64 };
         let residency = (context.spans_homes() && has_storage).then(|| Mutex::new(Residency::new(span, has_contents)));
-        Arc::new(Self {
+        Arc::new_cyclic(|me| Self {
             id,
+            me: Weak::clone(me),
             context: Arc::clone(context),
             made: Made::default(),
             first_contents: Mutex::default(),
@@ -213,6 +215,11 @@ impl Memory {
     /// The same for all objects that share their memory: a buffer and its sub-buffers.
     pub fn storage_id(&self) -> u64 {
         self.parent.as_ref().map_or(self.id, |parent| parent.storage_id())
+    }
+
+    /// To be held beyond a call.
+    pub(crate) fn hold(&self) -> Option<Arc<Self>> {
+        self.me.upgrade()
     }
 
     /// Its name in a home.

@@ -21,6 +21,7 @@ use crate::memory::Memory;
 use crate::peers::{Way, way};
 use crate::queue::Queue;
 use crate::residency::{By, Events, Plan, Transfer, Use as Usage};
+use crate::stats::{STATS, count};
 use crate::{Result, SERVER_LOST};
 
 /// Rectangles of more rows than this count as all that lies between their first and last byte.
@@ -235,9 +236,15 @@ impl Queue {
     fn bring(self: &Arc<Self>, memory: &Memory, transfer: &Transfer<Mark>) -> Result<()> {
         let (from, to) = (&self.context().homes()[transfer.from], self.home());
         let arrival = &transfer.arrival.0;
+        let size = moved_bytes(memory, transfer);
+        count(&STATS.moves, 1);
+        count(&STATS.bytes_moved, size);
         let sent = named_in(from, &transfer.after).and_then(|after| match way(from.connection(), to.connection()) {
             Way::Direct => push(memory, transfer, (from, to), after),
-            Way::Relay => self.relay(memory, transfer, from, after),
+            Way::Relay => {
+                count(&STATS.bytes_relayed, size);
+                self.relay(memory, transfer, from, after)
+            }
         });
         sent.inspect_err(|_| {
             // Others may be told to wait for it, and must not wait for what does not exist. A lost server has forgotten it.
@@ -245,6 +252,14 @@ impl Queue {
             let _ = to.connection().post(&CreateUserEvent { event, context: to.context() });
             let _ = to.connection().post(&SetUserEventStatus { event, status: SERVER_LOST });
         })
+    }
+}
+
+/// How many bytes a transfer moves.
+fn moved_bytes(memory: &Memory, transfer: &Transfer<Mark>) -> usize {
+    match memory.as_image() {
+        Some(image) => image.like.bytes().unwrap_or(0) as usize,
+        None => transfer.ranges.iter().map(|range| (range.end - range.start) as usize).sum(),
     }
 }
 

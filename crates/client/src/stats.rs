@@ -18,6 +18,12 @@ pub struct Stats {
     pub bytes_sent: AtomicU64,
     /// Bytes received.
     pub bytes_received: AtomicU64,
+    /// Moves of a memory object's contents, or of parts of them, from one server or native platform to another.
+    pub moves: AtomicU64,
+    /// Bytes of these.
+    pub bytes_moved: AtomicU64,
+    /// Those of them that went through this process, as the servers do not reach each other.
+    pub bytes_relayed: AtomicU64,
 }
 
 /// The process's counts.
@@ -28,6 +34,9 @@ pub static STATS: Stats = Stats {
     round_trips: AtomicU64::new(0),
     bytes_sent: AtomicU64::new(0),
     bytes_received: AtomicU64::new(0),
+    moves: AtomicU64::new(0),
+    bytes_moved: AtomicU64::new(0),
+    bytes_relayed: AtomicU64::new(0),
 };
 
 /// Adds to a count.
@@ -41,13 +50,17 @@ impl fmt::Display for Stats {
         let get = |c: &AtomicU64| c.load(Ordering::Relaxed);
         write!(
             f,
-            "messages_sent={} messages_received={} batches={} round_trips={} bytes_sent={} bytes_received={}",
+            "messages_sent={} messages_received={} batches={} round_trips={} bytes_sent={} bytes_received={} \
+             moves={} bytes_moved={} bytes_relayed={}",
             get(&self.messages_sent),
             get(&self.messages_received),
             get(&self.batches),
             get(&self.round_trips),
             get(&self.bytes_sent),
             get(&self.bytes_received),
+            get(&self.moves),
+            get(&self.bytes_moved),
+            get(&self.bytes_relayed),
         )
     }
 }

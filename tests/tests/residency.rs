@@ -1,0 +1,144 @@
+//! What devices of several servers have of the memory objects of one context: what moves, and what does not.
+
+use ropeway_tests::places::c_program;
+use ropeway_tests::program::Program;
+use ropeway_tests::server::Server;
+
+/// What a program said, and what it counted.
+struct Seen {
+    said: String,
+    stderr: String,
+}
+
+impl Seen {
+    fn count(&self, name: &str) -> u64 {
+        let pairs = self.stderr.split_whitespace().filter_map(|pair| pair.split_once('='));
+        let found = pairs.filter(|(key, _)| *key == name).find_map(|(_, value)| value.parse().ok());
+        found.unwrap_or_else(|| panic!("no {name} in: {}", self.stderr))
+    }
+
+    /// Bytes over the client's links.
+    fn bytes(&self) -> u64 {
+        self.count("bytes_sent") + self.count("bytes_received")
+    }
+}
+
+struct Servers(Vec<Server>);
+
+impl Servers {
+    fn start(count: usize) -> Self {
+        Self((0..count).map(|_| Server::start()).collect())
+    }
+
+    fn run_with(&self, args: &[&str], env: &[(&str, &str)]) -> Seen {
+        let urls: Vec<_> = self.0.iter().map(Server::url).collect();
+        let mut program = Program::remote(c_program("residency"), &urls.join(",")).args(args).env("ROPEWAY_STATS", "1");
+        for (name, value) in env {
+            program = program.env(name, value);
+        }
+        let outcome = program.run().success();
+        eprintln!("{args:?}: {}", outcome.stderr.trim_end());
+        assert!(outcome.stdout.ends_with("right\n"), "{}", outcome.stdout);
+        Seen { said: outcome.stdout, stderr: outcome.stderr }
+    }
+
+    fn run(&self, args: &[&str]) -> Seen {
+        self.run_with(args, &[])
+    }
+}
+
+const ALL: [&[&str]; 8] = [
+    &["alternate", "20", "4"],
+    &["broadcast", "400000"],
+    &["halves", "300000"],
+    &["never", "10000000"],
+    &["overwrite", "400000"],
+    &["objects"],
+    &["released", "20"],
+    &["random", "7", "300"],
+];
+
+#[test]
+fn everything_is_as_natively() {
+    let servers = Servers::start(3);
+    for args in ALL {
+        let devices = Program::native(c_program("residency")).env("POCL_DEVICES", "pthread pthread pthread");
+        let native = devices.args(args).run().success();
+        assert_eq!(servers.run(args).said, native.stdout, "left: through Ropeway, right: native");
+    }
+}
+
+#[test]
+fn everything_is_the_same_through_the_client() {
+    let servers = Servers::start(3);
+    for args in ALL {
+        let seen = servers.run_with(args, &[("ROPEWAY_PEERS", "off")]);
+        assert_eq!(seen.count("bytes_relayed"), seen.count("bytes_moved"));
+    }
+}
+
+#[test]
+fn a_buffer_in_turn_moves_once_a_turn() {
+    let servers = Servers::start(2);
+    let seen = servers.run(&["alternate", "41", "4"]);
+    // The first turn finds what the client had; what is read is where the last one was.
+    assert_eq!((seen.count("moves"), seen.count("bytes_moved")), (40, 160));
+}
+
+#[test]
+fn large_data_does_not_come_near_the_client() {
+    let servers = Servers::start(2);
+    // 64 turns of 16 MiB: 1 GiB. The first contents go out, what is read at the end comes in.
+    let (few, many) = (servers.run(&["alternate", "2", "16777216"]), servers.run(&["alternate", "66", "16777216"]));
+    assert_eq!(many.count("bytes_moved") - few.count("bytes_moved"), 1 << 30);
+    let more = many.bytes() - few.bytes();
+    assert!(more < 100_000, "{more} bytes over the client's links");
+    assert_eq!(many.count("bytes_relayed"), 0);
+}
+
+#[test]
+fn what_is_only_read_is_copied_once_to_each() {
+    let servers = Servers::start(3);
+    let seen = servers.run(&["broadcast", "4000000"]);
+    assert_eq!((seen.count("moves"), seen.count("bytes_moved")), (2, 8_000_000), "three rounds on three devices");
+    // The client sends it once.
+    assert!((4_000_000..4_100_000).contains(&seen.count("bytes_sent")), "{}", seen.stderr);
+}
+
+#[test]
+fn parts_are_written_at_the_same_time() {
+    let servers = Servers::start(2);
+    let seen = servers.run(&["halves", "2000000"]);
+    // In each of two rounds each device gets the other's half, and none before it writes its own again.
+    let half = 2_000_000 / 2 / 4096 * 4096;
+    assert_eq!((seen.count("moves"), seen.count("bytes_moved")), (4, 4 * half));
+}
+
+#[test]
+fn what_nobody_wrote_does_not_move() {
+    let servers = Servers::start(3);
+    let seen = servers.run(&["never", "100000000"]);
+    assert_eq!((seen.count("moves"), seen.count("bytes_moved")), (2, 2 * 1024));
+    assert!(seen.bytes() < 100_000, "{}", seen.stderr);
+}
+
+#[test]
+fn what_is_replaced_or_not_needed_does_not_move() {
+    let servers = Servers::start(2);
+    assert_eq!(servers.run(&["overwrite", "2000000"]).count("moves"), 0);
+}
+
+#[test]
+fn recorded_commands_find_what_they_use() {
+    let servers = Servers::start(2);
+    // 10 rounds on two devices, the first of which finds what the client had, and a read on the first.
+    assert_eq!(servers.run(&["recorded"]).count("moves"), 20);
+}
+
+#[test]
+fn commands_at_random_see_what_they_should() {
+    let servers = Servers::start(3);
+    for seed in ["11", "12", "13", "14"] {
+        servers.run(&["random", seed, "500"]);
+    }
+}
