@@ -156,6 +156,44 @@ static void hold(cl_server_ropeway server)
     release();
 }
 
+/* One context of two servers' devices, of which the first is disconnected: the second one goes on with what it has. */
+static void both(cl_server_ropeway first, cl_server_ropeway second)
+{
+    cl_device_id two[2];
+    cl_command_queue queues[2];
+    cl_uint count, value = 40;
+    size_t one = 1;
+    CHECK(get_server_devices(first, CL_DEVICE_TYPE_ALL, 1, &two[0], &count));
+    CHECK(get_server_devices(second, CL_DEVICE_TYPE_ALL, 1, &two[1], &count));
+    MAKE(context, clCreateContext(NULL, 2, two, NULL, NULL, &status));
+    for (int i = 0; i < 2; i++)
+        MAKE(queues[i], clCreateCommandQueue(context, two[i], 0, &status));
+    const char *source = "kernel void add(global uint *x) { *x += 1; }";
+    cl_program program;
+    MAKE(program, clCreateProgramWithSource(context, 1, &source, NULL, &status));
+    CHECK(clBuildProgram(program, 2, two, "", NULL, NULL));
+    kernel = kernel_of(program, "add");
+    buffer = buffer_of(CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, sizeof value, &value);
+    set_arg(kernel, 0, sizeof buffer, &buffer);
+    for (int i = 0; i < 2; i++) {
+        CHECK(clEnqueueNDRangeKernel(queues[i], kernel, 1, NULL, &one, NULL, 0, NULL, NULL));
+        CHECK(clFinish(queues[i]));
+    }
+    CHECK(disconnect_server(first));
+    cl_int gone = clEnqueueNDRangeKernel(queues[0], kernel, 1, NULL, &one, NULL, 0, NULL, NULL);
+    if (gone == CL_SUCCESS)
+        gone = clFinish(queues[0]);
+    CHECK(clEnqueueNDRangeKernel(queues[1], kernel, 1, NULL, &one, NULL, 0, NULL, NULL));
+    CHECK(clEnqueueReadBuffer(queues[1], buffer, CL_TRUE, 0, sizeof value, &value, 0, NULL, NULL));
+    printf("gone %d the other %u\n", gone, value);
+    CHECK(clReleaseKernel(kernel));
+    CHECK(clReleaseProgram(program));
+    CHECK(clReleaseMemObject(buffer));
+    for (int i = 0; i < 2; i++)
+        CHECK(clReleaseCommandQueue(queues[i]));
+    CHECK(clReleaseContext(context));
+}
+
 static pthread_mutex_t news_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t news_came = PTHREAD_COND_INITIALIZER;
 static int news_count;
@@ -297,6 +335,8 @@ int main(void)
             puts("released");
         } else if (strcmp(word, "hold") == 0) {
             hold(met[atoi(rest)]);
+        } else if (strcmp(word, "both") == 0) {
+            both(met[rest[0] - '0'], met[rest[1] - '0']);
         } else if (strcmp(word, "watch") == 0) {
             CHECK(set_server_callback(platform, CL_SERVER_EVENT_LOST_ROPEWAY | CL_SERVER_EVENT_FOUND_ROPEWAY, notify,
                                       &news_count));

@@ -42,6 +42,19 @@ fn this_machines_devices_take_part() {
 }
 
 #[test]
+fn one_context_holds_devices_of_this_machine_and_of_others() {
+    let runtime = tempfile::tempdir().unwrap();
+    let native = Program::native(c_program("many_servers")).env("POCL_DEVICES", "pthread pthread").args(["all"]);
+    let server = Server::start();
+    let both =
+        program("many_servers", &format!("local:,{}", server.url()), runtime.path()).args(["all"]).run().success();
+    assert_eq!(both.stdout, native.run().success().stdout, "left: through Ropeway, right: native; {}", both.stderr);
+    assert!(both.stdout.starts_with("2 devices in one context\n"), "{}", both.stdout);
+    assert_eq!(both.stderr, "", "they reach each other");
+    expect_end(runtime.path());
+}
+
+#[test]
 fn it_comes_and_goes_with_the_program() {
     let runtime = tempfile::tempdir().unwrap();
     let mut program = program("servers", "local:", runtime.path()).start();

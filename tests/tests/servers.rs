@@ -82,6 +82,17 @@ fn servers_are_connected_and_disconnected() {
 }
 
 #[test]
+fn a_context_goes_on_with_the_servers_that_are_left() {
+    let (first, second) = (Server::start(), Server::start());
+    let mut program = start(first.url(), &[]);
+    assert_eq!(ask(&mut program, &format!("connect {}", second.url())), "connected 0");
+    assert_eq!(list(&mut program).len(), 3);
+    assert_eq!(ask(&mut program, "both 10"), "gone -2 the other 43");
+    assert_eq!(list(&mut program), [shown(0, &second, 1), "1 servers 1 devices".into()]);
+    program.finish().success();
+}
+
+#[test]
 fn wrong_arguments_are_refused() {
     let server = Server::start();
     let mut program = start(server.url(), &[]);

@@ -182,6 +182,10 @@ impl Queue {
         event: &Option<Arc<Event>>,
     ) -> Result<Prepared<'a>> {
         let home = self.home();
+        // What is refused here must not be planned: it would take the contents from the homes that are left.
+        if home.is_lost() {
+            return Err(SERVER_LOST);
+        }
         for one in uses {
             one.memory.ensure(home)?;
         }
