@@ -43,6 +43,10 @@ pub struct Context {
     pub ring_out: Mutex<Option<native::Ring>>,
     /// The queue that what goes to peers is read over, made when first needed.
     pushes: OnceLock<Result<Arc<native::Queue>, Status>>,
+    /// The queue on which small reads and writes for peers wait, each for itself; an error where the device has no such queues.
+    small_pushes: OnceLock<Result<Arc<native::Queue>, Status>>,
+    /// Small writes that have their bytes and may not have ended.
+    pub landing: Mutex<Vec<native::AwaitedWrite>>,
     /// Pinned memory for data from peers, and for data to them, that nobody uses now.
     spare_rings: [Mutex<Vec<native::Ring>>; 2],
     /// Whether there ever was shared virtual memory.
@@ -71,6 +75,8 @@ impl Context {
             ring_in: Mutex::default(),
             ring_out: Mutex::default(),
             pushes: OnceLock::new(),
+            small_pushes: OnceLock::new(),
+            landing: Mutex::default(),
             spare_rings: Default::default(),
             has_svm: AtomicBool::new(false),
             queue_ends: Mutex::default(),
@@ -92,7 +98,7 @@ impl Context {
     /// # Errors
     /// What making it came to.
     pub fn transfer_queue(&self) -> Result<&Arc<native::Queue>, Status> {
-        self.own_queue(&self.transfers)
+        self.own_queue(&self.transfers, 0)
     }
 
     /// The queue on which frees of shared virtual memory wait.
@@ -100,7 +106,7 @@ impl Context {
     /// # Errors
     /// What making it came to.
     pub fn free_queue(&self) -> Result<&Arc<native::Queue>, Status> {
-        self.own_queue(&self.frees)
+        self.own_queue(&self.frees, 0)
     }
 
     /// The queue that what goes to peers is read over.
@@ -108,7 +114,19 @@ impl Context {
     /// # Errors
     /// What making it came to.
     pub fn push_queue(&self) -> Result<&Arc<native::Queue>, Status> {
-        self.own_queue(&self.pushes)
+        self.own_queue(&self.pushes, 0)
+    }
+
+    /// The queue on which small reads and writes for peers wait, each for itself. Only devices that share the host's memory have one: elsewhere
+    /// such a queue may run its commands in their order all the same, and one that waits would hold up all others.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn small_push_queue(&self) -> Result<&Arc<native::Queue>, Status> {
+        if !self.maps {
+            return Err(cl::CL_INVALID_QUEUE_PROPERTIES);
+        }
+        self.own_queue(&self.small_pushes, cl::CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE)
     }
 
     /// Does something with a ring of pinned memory for data from peers (`Direction::In`) or to them, which is the caller's alone meanwhile.
@@ -137,10 +155,11 @@ impl Context {
     fn own_queue<'a>(
         &self,
         place: &'a OnceLock<Result<Arc<native::Queue>, Status>>,
+        properties: u64,
     ) -> Result<&'a Arc<native::Queue>, Status> {
         let queue = place.get_or_init(|| {
             let (_, device) = *self.devices.first().ok_or(cl::CL_INVALID_CONTEXT)?;
-            native::Queue::new(self.native.as_ref().map_err(|s| *s)?, device, 0).map(Arc::new)
+            native::Queue::new(self.native.as_ref().map_err(|s| *s)?, device, properties).map(Arc::new)
         });
         queue.as_ref().map_err(|status| *status)
     }

@@ -7,6 +7,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use ropeway_protocol::types::Status;
+
 use crate::common::{Common, News};
 use crate::error::End;
 use crate::native::Event;
@@ -42,6 +44,48 @@ impl Common {
         });
         // Where no callback can be had, looking does as well.
         let _ = asked;
+        self.look_at(watched);
+    }
+}
+
+/// Something to be done with the status of an event, by whoever is first to know it.
+type Once = Arc<Mutex<Option<Ended>>>;
+
+/// What is done once an event has ended, with its status.
+pub type Ended = Box<dyn FnOnce(&Arc<Common>, Status) + Send>;
+
+impl Common {
+    /// Does something that takes no time once `event` has ended; where `at_once` is set, right in the native thread that ends it, so that nobody has to
+    /// be woken. That suits implementations for the CPU, whose threads know of an end at once, as others' callbacks do not.
+    pub fn when_ended(self: &Arc<Self>, event: Event, at_once: bool, then: Ended) {
+        if !at_once {
+            let known = event.clone();
+            return self.watch(Some(event), News::Then(Box::new(move |common| then(common, known.status()))));
+        }
+        let once: Once = Arc::new(Mutex::new(Some(then)));
+        let (called, common) = (once.clone(), self.clone());
+        let asked = event.on_end_with(move |status| {
+            let then = lock(&called).take();
+            if let Some(then) = then {
+                then(&common, status);
+            }
+        });
+        let known = event.clone();
+        let late = News::Then(Box::new(move |common| {
+            let then = lock(&once).take();
+            if let Some(then) = then {
+                then(common, known.status());
+            }
+        }));
+        if asked.is_err() {
+            return self.watch(Some(event), late);
+        }
+        // What ends with an error may not be called back for.
+        self.look_at(Arc::new(Watched { event, news: Mutex::new(Some(late)) }));
+    }
+
+    /// Looks at an event now and then.
+    fn look_at(&self, watched: Arc<Watched>) {
         let first = {
             let mut list = lock(&self.watched);
             list.push(watched);

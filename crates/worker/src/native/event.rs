@@ -17,7 +17,7 @@ unsafe impl Send for Event {}
 // SAFETY: as above.
 unsafe impl Sync for Event {}
 
-type Callback = Box<dyn FnOnce() + Send>;
+type Callback = Box<dyn FnOnce(Status) + Send>;
 
 impl Event {
     /// Takes over a handle that an enqueue returned.
@@ -70,12 +70,24 @@ impl Event {
         self.on_status(cl::CL_COMPLETE, then)
     }
 
+    /// As [`Event::on_end`], with the status that it has ended with.
+    ///
+    /// # Errors
+    /// As [`Event::on_end`].
+    pub fn on_end_with(&self, then: impl FnOnce(Status) + Send + 'static) -> Result<(), Status> {
+        self.call_back(cl::CL_COMPLETE, Box::new(then))
+    }
+
     /// As [`Event::on_end`], once it has come as far as `status`: CL_SUBMITTED, CL_RUNNING or CL_COMPLETE.
     ///
     /// # Errors
     /// What the native call returned; `then` is not called in that case.
     pub fn on_status(&self, status: Status, then: impl FnOnce() + Send + 'static) -> Result<(), Status> {
-        let then: *mut Callback = Box::into_raw(Box::new(Box::new(then)));
+        self.call_back(status, Box::new(move |_| then()))
+    }
+
+    fn call_back(&self, status: Status, then: Callback) -> Result<(), Status> {
+        let then: *mut Callback = Box::into_raw(Box::new(then));
         // SAFETY: `then` is what `ended` expects, which frees it: it is called at most once.
         let status = unsafe { (api().clSetEventCallback)(self.0, status, Some(ended), then.cast()) };
         check(status).inspect_err(|_| {
@@ -112,11 +124,11 @@ impl Drop for Event {
     }
 }
 
-unsafe extern "C" fn ended(_: cl::cl_event, _: i32, then: *mut c_void) {
-    // SAFETY: it is the box made in `on_status`, and this is the only call with it.
+unsafe extern "C" fn ended(_: cl::cl_event, status: i32, then: *mut c_void) {
+    // SAFETY: it is the box made in `call_back`, and this is the only call with it.
     let then = unsafe { Box::from_raw(then.cast::<Callback>()) };
     // A panic must not reach the native implementation; what it was to tell is lost, and its panic printed.
-    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(then));
+    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| then(status)));
 }
 
 /// A native user event.

@@ -9,7 +9,7 @@ use ropeway_protocol::limits;
 use ropeway_protocol::types::Status;
 
 use super::pinned::{PinnedPiece, PinnedPool};
-use super::{Event, Memory, Part, Queue, Waits};
+use super::{Event, Memory, Part, Queue, UserEvent, Waits};
 
 /// Bytes of one arena. Pages that are never written take no memory.
 const ARENA: usize = 2 * limits::MAX_EAGER;
@@ -98,6 +98,62 @@ impl Drop for Staging {
             if !done.ended() {
                 std::mem::forget(arena);
             }
+        }
+    }
+}
+
+/// A small write that waits for its bytes: enqueued before they are there, so that the device goes on by itself once they are.
+#[derive(Debug)]
+pub struct AwaitedWrite {
+    /// `None` only while it is dropped.
+    bytes: Option<Vec<u8>>,
+    /// What the write waits for; `None` once it was set.
+    gate: Option<UserEvent>,
+    end: Event,
+}
+
+impl AwaitedWrite {
+    /// Enqueues a write of part of `memory`, on a queue on which it holds up no other command, that waits for `gate`.
+    ///
+    /// # Errors
+    /// What the native call returned; CL_INVALID_VALUE when the part leaves the object.
+    pub fn enqueue(queue: &Queue, (memory, part): (&Memory, &Part), gate: UserEvent) -> Result<Self, Status> {
+        let size = usize::try_from(part.size()).map_err(|_| cl::CL_INVALID_VALUE)?;
+        let bytes = vec![0; size];
+        // SAFETY: the bytes are neither moved nor freed before the event has ended (`drop` leaks them rather), and only written while the gate is
+        // not set.
+        let end = unsafe { queue.write(memory, part, bytes.as_ptr(), &Waits::one(gate.event()), true) }?;
+        let end = end.ok_or(cl::CL_OUT_OF_RESOURCES)?;
+        queue.flush()?;
+        Ok(Self { bytes: Some(bytes), gate: Some(gate), end })
+    }
+
+    /// How many bytes it writes.
+    pub fn size(&self) -> usize {
+        self.bytes.as_ref().map_or(0, Vec::len)
+    }
+
+    /// The bytes, as long as the write waits for them.
+    pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
+        self.gate.as_ref()?;
+        self.bytes.as_deref_mut()
+    }
+
+    /// What it waits for, which is to be set; from now on the bytes are the device's.
+    pub fn open(&mut self) -> Option<UserEvent> {
+        self.gate.take()
+    }
+
+    /// The end of the write.
+    pub fn end(&self) -> &Event {
+        &self.end
+    }
+}
+
+impl Drop for AwaitedWrite {
+    fn drop(&mut self) {
+        if !self.end.ended() {
+            std::mem::forget(self.bytes.take());
         }
     }
 }

@@ -11,9 +11,12 @@ use ropeway_protocol::types::Status;
 use ropeway_protocol::{Tail, TailError};
 
 use crate::common::{Common, News};
-use crate::native::{ImageWriter, Ranges, Scattered, UserEvent, Waits};
-use crate::objects::{Memory, lock};
+use crate::native::{self, AwaitedWrite, ImageWriter, Ranges, Scattered, UserEvent, Waits};
+use crate::objects::{Cell, Memory, lock};
 use crate::transfer::Direction;
+
+/// Pushes up to this size go by the connection of the signals, which they hold up little.
+pub const SMALL: u64 = 64 << 10;
 
 /// Which part of a memory object moves. The session has found that it is in it.
 #[derive(Clone, Debug)]
@@ -25,6 +28,15 @@ pub enum Part {
 }
 
 impl Part {
+    /// The bytes of a buffer that it is, if they lie together and are few.
+    pub fn small(&self) -> Option<native::Part> {
+        let Self::Ranges(ranges) = self else { return None };
+        match *ranges.list() {
+            [(offset, size)] if size <= SMALL => Some(native::Part::Bytes { offset, size }),
+            _ => None,
+        }
+    }
+
     /// How many bytes it has; at least one.
     pub fn size(&self) -> u64 {
         match self {
@@ -57,6 +69,8 @@ enum Sink {
     Ring,
     /// Into an image, band by band.
     Image(Mutex<ImageWriter>),
+    /// Into the memory of a write that is enqueued already, and its event's cell.
+    Awaited(Mutex<Option<AwaitedWrite>>, Arc<Cell>),
     /// Nowhere: the object could not be made, or cannot be written to.
     Nowhere,
 }
@@ -101,6 +115,20 @@ impl Arrival {
         }
     }
 
+    /// One of so few bytes that they go into the memory of a write that is enqueued already, and waits for them; `cell` has its end.
+    pub fn awaited(
+        transfer: TransferId,
+        memory: Arc<Memory>,
+        part: Part,
+        write: AwaitedWrite,
+        cell: Arc<Cell>,
+    ) -> Self {
+        let arrival = Self::new(transfer, memory, part, None);
+        // It is the first.
+        let _ = arrival.sink.set(Sink::Awaited(Mutex::new(Some(write)), cell));
+        arrival
+    }
+
     /// Receives the bytes at `offset`; says whether all have come with them.
     ///
     /// # Errors
@@ -123,6 +151,11 @@ impl Arrival {
             Sink::Image(writer) => {
                 if let Err(status) = lock(writer).receive(tail)? {
                     self.fail(status);
+                }
+            }
+            Sink::Awaited(write, _) => {
+                if let Some(bytes) = lock(write).as_mut().and_then(AwaitedWrite::bytes_mut) {
+                    tail.read_exact(bytes)?;
                 }
             }
             // Whoever reads frames passes over them.
@@ -235,7 +268,7 @@ impl Arrival {
                     arrival.end(common, status);
                 }));
             }
-            Some(Sink::Nowhere) | None => self.end(common, cl::CL_COMPLETE),
+            Some(Sink::Awaited(..) | Sink::Nowhere) | None => self.end(common, cl::CL_COMPLETE),
         }
     }
 
@@ -250,6 +283,22 @@ impl Arrival {
         };
         if let Some(event) = &self.event {
             common.peers.settle(event, status);
+        }
+        if let Some(Sink::Awaited(write, cell)) = self.sink.get()
+            && let Some(mut write) = lock(write).take()
+        {
+            common.staged_reads.fetch_sub(write.size(), Ordering::Relaxed);
+            let gate = write.open();
+            let mut landing = lock(&self.memory.context.landing);
+            landing.retain(|write| !write.end().ended());
+            landing.push(write);
+            drop(landing);
+            if status != cl::CL_COMPLETE {
+                cell.fail(status);
+            }
+            if let Some(gate) = gate {
+                common.peers.settle(&gate, status);
+            }
         }
     }
 }

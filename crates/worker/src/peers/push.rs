@@ -14,16 +14,14 @@ use ropeway_protocol::types::Status;
 use ropeway_protocol::{Tail, TailError};
 
 use super::PEER_LOST;
-use super::arrival::Part;
+use super::arrival::{Part, SMALL};
 use super::links::{Links, PeerLink};
 use super::peer::{Outlet, Peer};
 use crate::common::{Common, News};
 use crate::native::{ImageReader, Part as NativePart, Ranges, Scattered, StagedRead, UserEvent, Waits};
 use crate::objects::{Cells, Memory};
 use crate::transfer::Direction;
-
-/// Pushes up to this size go by the connection of the signals, which they hold up little.
-const SMALL: u64 = 64 << 10;
+use crate::watch::Ended;
 
 /// Pushes from this size on go by several connections.
 const LARGE: u64 = 8 << 20;
@@ -104,23 +102,22 @@ impl Tail for Chain<'_, '_> {
     }
 }
 
-/// Calls `then` once all of these have ended, with 0 or the first error that was found.
-pub fn when_all_have_ended(
-    common: &Arc<Common>,
-    mut cells: Cells,
-    status: Status,
-    then: Box<dyn FnOnce(&Arc<Common>, Status) + Send>,
-) {
+/// Calls `then` once all of these have ended, with 0 or the first error that was found. `at_once` is as for [`Common::when_ended`].
+pub fn when_all_have_ended(common: &Arc<Common>, mut cells: Cells, status: Status, at_once: bool, then: Ended) {
     let mut worst = status;
-    while let Some(cell) = cells.last() {
-        let status = cell.status();
-        if status > cl::CL_COMPLETE {
-            let event = cell.native.clone();
-            let next = move |common: &Arc<Common>| when_all_have_ended(common, cells, worst, then);
-            return common.watch(event, News::Then(Box::new(next)));
+    while let Some(cell) = cells.pop() {
+        let mut status = cell.status();
+        if let Some(event) = cell.native.clone().filter(|_| status > cl::CL_COMPLETE) {
+            let next = move |common: &Arc<Common>, status: Status| {
+                // An error that the worker has found outweighs what the native event says.
+                let status = if cell.failure() < 0 { cell.failure() } else { status };
+                let worst = if worst == cl::CL_COMPLETE { status.min(cl::CL_COMPLETE) } else { worst };
+                when_all_have_ended(common, cells, worst, at_once, then);
+            };
+            return common.when_ended(event, at_once, Box::new(next));
         }
+        status = status.min(cl::CL_COMPLETE);
         worst = if worst == cl::CL_COMPLETE { status } else { worst };
-        cells.pop();
     }
     then(common, worst);
 }
@@ -153,10 +150,41 @@ impl Push {
             peer.when_connected(common, Box::new(move |common, outlet| self.begin(common, outlet, status)));
         };
         if ready {
-            common.in_a_mover(Box::new(move |common| when_all_have_ended(common, after, 0, Box::new(go))));
+            common.in_a_mover(Box::new(move |common| when_all_have_ended(common, after, 0, false, Box::new(go))));
         } else {
-            when_all_have_ended(common, after, 0, Box::new(go));
+            when_all_have_ended(common, after, 0, false, Box::new(go));
         }
+    }
+
+    /// Sends it once `read`, which is enqueued already and waits for what it has to, has ended.
+    pub fn start_with(self, common: &Arc<Common>, read: StagedRead) {
+        let event = read.event().clone();
+        // To the session itself it takes native calls.
+        let at_once = self.peer.id != common.peers.own;
+        let send = move |common: &Arc<Common>, _: Status| {
+            let peer = self.peer.clone();
+            peer.when_connected(common, Box::new(move |common, outlet| self.send_read(common, outlet, &read)));
+        };
+        common.when_ended(event, at_once, Box::new(send));
+    }
+
+    fn send_read(self, common: &Arc<Common>, outlet: Result<Outlet, Status>, read: &StagedRead) {
+        common.staged_reads.fetch_sub(read.size(), Ordering::Relaxed);
+        let outlet = match outlet {
+            Ok(outlet) => outlet,
+            Err(status) => return self.end(common, status),
+        };
+        let message = PushData { transfer: self.transfer, offset: 0 };
+        let sent = match (read.bytes(), &outlet) {
+            // Implementations differ in what a command ends with that waited for one that failed; and that is all that a read can fail with.
+            (Err(_), _) => Err(Stop::Native(cl::CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST)),
+            (Ok(bytes), Outlet::Own) => self.peer.send(common, &message, &[bytes]),
+            (Ok(bytes), Outlet::Links(links)) => match links.control() {
+                Some(link) => link.send(common, &message, &[bytes]),
+                None => Err(Stop::Native(PEER_LOST)),
+            },
+        };
+        self.conclude(common, &outlet, sent);
     }
 
     fn begin(self, common: &Arc<Common>, outlet: Result<Outlet, Status>, status: Status) {
@@ -178,6 +206,10 @@ impl Push {
             (cl::CL_COMPLETE, Outlet::Links(links)) => self.send_by(common, links),
             (status, _) => Err(Stop::Native(status)),
         };
+        self.conclude(common, outlet, sent);
+    }
+
+    fn conclude(&self, common: &Arc<Common>, outlet: &Outlet, sent: Result<(), Stop>) {
         let status = match sent {
             Ok(()) => cl::CL_COMPLETE,
             Err(Stop::Native(status)) => {

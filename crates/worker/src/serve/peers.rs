@@ -1,20 +1,22 @@
 //! Other sessions of the same client, with which this one shares memory and events.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use ropeway_protocol::CallId;
 use ropeway_protocol::ids::{ContextId, EventId, MemoryId};
+use ropeway_protocol::limits::MAX_STAGED;
 use ropeway_protocol::messages::{ConnectPeer, Expect, ExpectSignal, OpenPeers, Push, Signal, SignalPeer};
-use ropeway_protocol::types::{Moved, Status};
+use ropeway_protocol::types::{EventList, Moved, Status};
 
 use crate::common::Common;
 use crate::error::End;
 use crate::job::Job;
-use crate::native::{self, Ranges, UserEvent};
+use crate::native::{self, AwaitedWrite, Ranges, StagedRead, UserEvent};
 use crate::objects::{Cell, Context, Memory};
 use crate::peers::{self, Arrival, Part};
 use crate::semaphore;
-use crate::session::{Session, unknown};
+use crate::session::{Session, gather, unknown};
 
 impl Session {
     pub(super) fn join_group(&mut self, m: &OpenPeers) -> Result<(), End> {
@@ -29,19 +31,76 @@ impl Session {
         let (memory, part) = self.moved(m.memory, m.what)?;
         let peer = self.common.peers.peer(m.peer)?;
         let after = self.lanes.cells(&m.after)?;
+        let read = self.read_small(&memory, &part, &m.after)?;
         let event = match m.event {
             Some(id) => self.make_peer_event(id, &memory.context)?.ok(),
             None => None,
         };
-        peers::Push { transfer: m.transfer, memory, part, event, peer }.start(&self.common, after);
+        let push = peers::Push { transfer: m.transfer, memory, part, event, peer };
+        match read {
+            Some(read) => push.start_with(&self.common, read),
+            None => push.start(&self.common, after),
+        }
         Ok(())
+    }
+
+    /// Enqueues the read of a few bytes behind what it waits for, where no other command is held up by that: nobody has to be woken in between.
+    fn read_small(&self, memory: &Memory, part: &Part, after: &EventList) -> Result<Option<StagedRead>, End> {
+        let (Some(part), Ok(native), Ok(queue)) = (part.small(), &memory.native, memory.context.small_push_queue())
+        else {
+            return Ok(None);
+        };
+        let Ok(waits) = gather(&self.lanes.events, after, self.lanes.may_have_failed())? else { return Ok(None) };
+        if self.stage(part.size()).is_none() {
+            return Ok(None);
+        }
+        let read = StagedRead::enqueue(queue, (native, &part), &waits, None);
+        let read = read.and_then(|read| queue.flush().map(|()| read));
+        if read.is_err() {
+            self.common.staged_reads.fetch_sub(part.size() as usize, Ordering::Relaxed);
+        }
+        Ok(read.ok())
+    }
+
+    /// Takes note of bytes that are held until a command has ended; `None` if they would be too many.
+    fn stage(&self, size: u64) -> Option<()> {
+        let size = size as usize;
+        let held = self.common.staged_reads.fetch_add(size, Ordering::Relaxed);
+        if held + size <= MAX_STAGED {
+            return Some(());
+        }
+        self.common.staged_reads.fetch_sub(size, Ordering::Relaxed);
+        None
     }
 
     pub(super) fn expect_push(&mut self, m: Expect) -> Result<(), End> {
         let (memory, part) = self.moved(m.memory, m.what)?;
         let peer = self.common.peers.peer(m.peer)?;
+        if let Some(write) = self.write_small(&memory, &part) {
+            // The command that takes the bytes is enqueued already: its end is what others wait for.
+            let cell = Arc::new(Cell::new(Some(m.event), Some(write.end().clone()), None, None));
+            Self::claim(self.objects(), &mut self.lanes.events, m.event, cell.clone())?;
+            let arrival = Arrival::awaited(m.transfer, memory, part, write, cell);
+            return peer.expect(&self.common, Arc::new(arrival));
+        }
         let event = self.make_peer_event(m.event, &memory.context)?.ok();
         peer.expect(&self.common, Arc::new(Arrival::new(m.transfer, memory, part, event)))
+    }
+
+    /// Enqueues the write of a few bytes that are still to come, where no other command is held up by that.
+    fn write_small(&self, memory: &Memory, part: &Part) -> Option<AwaitedWrite> {
+        let (part, native) = (part.small()?, memory.native.as_ref().ok()?);
+        let (queue, context) = (memory.context.small_push_queue().ok()?, memory.context.native.as_ref().ok()?);
+        self.stage(part.size())?;
+        let gate = semaphore::hold(context).ok();
+        let write = gate.and_then(|gate| {
+            let write = AwaitedWrite::enqueue(queue, (native, &part), gate.clone());
+            write.inspect_err(|_| semaphore::set(&gate, 0)).ok()
+        });
+        if write.is_none() {
+            self.common.staged_reads.fetch_sub(part.size() as usize, Ordering::Relaxed);
+        }
+        write
     }
 
     pub(super) fn expect_signal_of(&mut self, m: &ExpectSignal) -> Result<(), End> {
@@ -60,13 +119,16 @@ impl Session {
         let send =
             move |common: &Arc<Common>, status: Status| peers::signal(common, &peer, Signal { event: remote, status });
         let ready = cell.status() <= 0;
+        // To the session itself it takes native calls.
+        let maps = cell.queue.as_ref().is_some_and(|queue| queue.context.maps);
+        let at_once = maps && m.peer != self.common.peers.own;
         let cells = std::iter::once(cell).collect();
         if ready {
             // Never in the thread that carries out commands.
-            let later = move |common: &Arc<Common>| peers::when_all_have_ended(common, cells, 0, Box::new(send));
+            let later = move |common: &Arc<Common>| peers::when_all_have_ended(common, cells, 0, false, Box::new(send));
             self.common.in_a_mover(Box::new(later));
         } else {
-            peers::when_all_have_ended(&self.common, cells, 0, Box::new(send));
+            peers::when_all_have_ended(&self.common, cells, 0, at_once, Box::new(send));
         }
         Ok(())
     }
