@@ -85,6 +85,11 @@ static void print_server(cl_server_ropeway server)
         REQUIRE(strcmp(host, again) == 0);
         CHECK(clGetDeviceInfo(devices[i], 0x4504 /* CL_DEVICE_REMOTE_SERVER_PORT_POCL */, sizeof port, &port, NULL));
         REQUIRE(port == device_port);
+        cl_ulong traffic[6], now_sent, now_received;
+        CHECK(clGetDeviceInfo(devices[i], 0x4501 /* CL_DEVICE_REMOTE_TRAFFIC_STATS_POCL */, sizeof traffic, traffic, NULL));
+        CHECK(clGetDeviceInfo(devices[i], CL_DEVICE_SERVER_BYTES_SENT_ROPEWAY, sizeof sent, &now_sent, NULL));
+        CHECK(clGetDeviceInfo(devices[i], CL_DEVICE_SERVER_BYTES_RECEIVED_ROPEWAY, sizeof received, &now_received, NULL));
+        REQUIRE(sent <= traffic[5] && traffic[5] <= now_sent && received <= traffic[3] && traffic[3] <= now_received);
     }
     printf("server %d %s port %u state %u devices %u\n", number_of(server), address, port, state, count);
 }
@@ -136,6 +141,27 @@ static int run(void)
     cl_int enqueued = clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &one, NULL, 0, NULL, NULL);
     cl_int read = clEnqueueReadBuffer(queue, buffer, CL_TRUE, 0, 4, &value, 0, NULL, NULL);
     return enqueued ? enqueued : read ? read : value;
+}
+
+/* What a write and a read of a MiB add to the counts of the server of `device`. */
+static void traffic(void)
+{
+    enum { MIB = 1 << 20 };
+    static char bytes[MIB];
+    cl_ulong sent[3], received[3];
+    cl_mem large = buffer_of(CL_MEM_READ_WRITE, MIB, NULL);
+    for (int i = 0; i < 3; i++) {
+        if (i == 1)
+            CHECK(clEnqueueWriteBuffer(queue, large, CL_TRUE, 0, MIB, bytes, 0, NULL, NULL));
+        if (i == 2)
+            CHECK(clEnqueueReadBuffer(queue, large, CL_TRUE, 0, MIB, bytes, 0, NULL, NULL));
+        CHECK(clFinish(queue));
+        CHECK(clGetDeviceInfo(device, CL_DEVICE_SERVER_BYTES_SENT_ROPEWAY, sizeof sent[i], &sent[i], NULL));
+        CHECK(clGetDeviceInfo(device, CL_DEVICE_SERVER_BYTES_RECEIVED_ROPEWAY, sizeof received[i], &received[i], NULL));
+    }
+    CHECK(clReleaseMemObject(large));
+    printf("traffic %u %u\n", (unsigned)((sent[1] - sent[0]) / MIB), (unsigned)((received[2] - received[1]) / MIB));
+    REQUIRE(received[1] - received[0] < 4096 && sent[2] - sent[1] < 4096);
 }
 
 /* A user event that holds up a command, and the end of its server. */
@@ -335,6 +361,8 @@ int main(void)
             puts("released");
         } else if (strcmp(word, "hold") == 0) {
             hold(met[atoi(rest)]);
+        } else if (strcmp(word, "traffic") == 0) {
+            traffic();
         } else if (strcmp(word, "both") == 0) {
             both(met[rest[0] - '0'], met[rest[1] - '0']);
         } else if (strcmp(word, "watch") == 0) {

@@ -50,6 +50,7 @@ fn servers_are_connected_and_disconnected() {
     assert_eq!(list(&mut program), [shown(0, &first, 1), "1 servers 1 devices".into()]);
     assert_eq!(ask(&mut program, "open 0"), "open");
     assert_eq!(ask(&mut program, "run"), "run 42");
+    assert_eq!(ask(&mut program, "traffic"), "traffic 1 1");
     assert_eq!(ask(&mut program, "release"), "released");
     assert_eq!(ask(&mut program, &format!("connect {}", second.url())), "connected 1");
     assert_eq!(ask(&mut program, &format!("connect-wwu {}", second.url())), "connected 1", "it is connected already");

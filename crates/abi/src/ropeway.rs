@@ -29,6 +29,10 @@ pub const CL_DEVICE_SERVER_BYTES_RECEIVED_ROPEWAY: cl_device_info = 0x5257_0105;
 /// clGetDeviceInfo → `cl_server_ropeway`: the device's server.
 pub const CL_DEVICE_SERVER_ROPEWAY: cl_device_info = 0x5257_0106;
 
+/// PoCL's own name for the traffic with a remote device's server → six 64-bit numbers: seconds and nanoseconds of the host's clock,
+/// bytes asked for and received, bytes handed over and sent.
+pub const CL_DEVICE_REMOTE_TRAFFIC_STATS_POCL: cl_device_info = 0x4501;
+
 /// PoCL's own name for the address of a remote device's server → `char[]`.
 pub const CL_DEVICE_REMOTE_SERVER_IP_POCL: cl_device_info = 0x4503;
 

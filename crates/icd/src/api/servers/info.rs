@@ -6,6 +6,7 @@ use ropeway_abi::ropeway::*;
 use ropeway_abi::{CL_INVALID_VALUE, cl_device_info, cl_int, cl_uint};
 use ropeway_client::connection::Connection;
 use ropeway_client::servers::State;
+use ropeway_client::system::host_timer;
 
 use crate::handle::Handle;
 use crate::info::{Answered, Info};
@@ -22,6 +23,8 @@ pub enum Asked {
     HostName,
     BytesSent,
     BytesReceived,
+    /// The time and both counts, each twice.
+    Traffic,
     /// The server itself, of a device.
     Server,
 }
@@ -36,6 +39,7 @@ impl Asked {
             CL_DEVICE_SERVER_HOST_NAME_ROPEWAY => Self::HostName,
             CL_DEVICE_SERVER_BYTES_SENT_ROPEWAY => Self::BytesSent,
             CL_DEVICE_SERVER_BYTES_RECEIVED_ROPEWAY => Self::BytesReceived,
+            CL_DEVICE_REMOTE_TRAFFIC_STATS_POCL => Self::Traffic,
             CL_DEVICE_SERVER_ROPEWAY => Self::Server,
             _ => return None,
         })
@@ -63,6 +67,12 @@ impl Asked {
             Self::HostName => info.string(&connection.welcome().host.replace('\0', " ")),
             Self::BytesSent => info.value(connection.traffic().0),
             Self::BytesReceived => info.value(connection.traffic().1),
+            Self::Traffic => {
+                const SECOND: u64 = 1_000_000_000;
+                let (now, (sent, received)) = (host_timer(), connection.traffic());
+                // A read or a write counts when it is done.
+                info.slice(&[now / SECOND, now % SECOND, received, received, sent, sent])
+            }
             Self::Server => {
                 let server = registry::server_of(connection);
                 info.value(server.map_or(std::ptr::null_mut(), |server| server.raw()))
