@@ -1,10 +1,11 @@
 //! Builds, compilations and links: what is asked of the server, and what came of it.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ropeway_abi::{
-    CL_BUILD_ERROR, CL_BUILD_SUCCESS, CL_INVALID_OPERATION, CL_OUT_OF_RESOURCES,
+    CL_BUILD_ERROR, CL_BUILD_SUCCESS, CL_DEVICE_VERSION, CL_INVALID_OPERATION, CL_OUT_OF_RESOURCES,
     CL_PROGRAM_BINARY_TYPE_COMPILED_OBJECT, CL_PROGRAM_BINARY_TYPE_LIBRARY, CL_PROGRAM_BINARY_TYPE_NONE,
 };
 use ropeway_protocol::content::ContentHash;
@@ -19,6 +20,9 @@ use crate::home::{Home, in_each};
 use crate::includes;
 use crate::system::Device;
 use crate::{Result, SERVER_LOST, Status};
+
+/// Has the implementation tell how a kernel's arguments are declared.
+const ARG_INFO: &str = "-cl-kernel-arg-info";
 
 /// What came of a program's builds.
 #[derive(Debug)]
@@ -192,11 +196,28 @@ impl Pending {
         Err(CL_OUT_OF_RESOURCES)
     }
 
+    /// The application's options. With several homes, what kernels only read is worth knowing: it stays where else it is.
+    fn options_in(&self, home: &Home) -> Cow<'_, str> {
+        let is_compiled = self.text.is_some() && !matches!(self.step, Step::Link(_));
+        let knows_option = |device: &Arc<Device>| {
+            let version = device.property(CL_DEVICE_VERSION).and_then(std::result::Result::ok).unwrap_or_default();
+            !version.starts_with(b"OpenCL 1.0") && !version.starts_with(b"OpenCL 1.1")
+        };
+        if self.program.context.spans_homes()
+            && is_compiled
+            && !self.options.contains(ARG_INFO)
+            && home.devices().iter().all(knows_option)
+        {
+            return Cow::Owned(format!("{} {ARG_INFO}", self.options));
+        }
+        Cow::Borrowed(&self.options)
+    }
+
     fn ask(&self, home: &Home, places: &[usize], sent: &Sent) -> Result<BuildReply> {
         let (connection, program) = (home.connection(), ProgramId(home.name(sent.name)));
         let devices = places.iter().map(|&at| self.devices[at].index()).collect();
         let named = places.iter().filter(|&&at| at < self.named).count() as u32;
-        let options = self.options.as_str();
+        let options = &*self.options_in(home);
         match &self.step {
             Step::Build => connection.call(&BuildProgram { program, devices, named, options }),
             Step::Compile(_) => connection.call(&CompileProgram { program, devices, named, options }),
