@@ -134,6 +134,29 @@ static void separately(void)
     for (int i = 0; i < 3; i++)
         CHECK(clReleaseProgram(parts[i]));
     CHECK(clReleaseProgram(linked));
+    /* One with a kernel of a very long name, and one with a kernel of a short one. */
+    enum { LONG = 600 };
+    static char long_name[LONG + 1], text[LONG + 100];
+    memset(long_name, 'k', LONG);
+    snprintf(text, sizeof text, "__kernel void %s(__global int *x) { x[0] = 1; }\n", long_name);
+    const char *two[] = {text, "__kernel void brief(__global int *x) { x[0] = 2; }\n"};
+    for (int i = 0; i < 2; i++) {
+        MAKE(parts[i], clCreateProgramWithSource(context, 1, &two[i], NULL, &status));
+        CHECK(clCompileProgram(parts[i], 0, NULL, "", 0, NULL, NULL, NULL, NULL));
+    }
+    MAKE(linked, clLinkProgram(context, 1, &device, NULL, 2, parts, NULL, NULL, &status));
+    size_t kernels = 0;
+    CHECK(clGetProgramInfo(linked, CL_PROGRAM_NUM_KERNELS, sizeof kernels, &kernels, NULL));
+    printf("long and short: %zu kernels", kernels);
+    for (int i = 0; i < 2; i++) {
+        cl_kernel kernel = clCreateKernel(linked, i == 0 ? long_name : "brief", &status);
+        printf(" %d", status);
+        if (kernel)
+            CHECK(clReleaseKernel(kernel));
+        CHECK(clReleaseProgram(parts[i]));
+    }
+    puts("");
+    CHECK(clReleaseProgram(linked));
     const char *broken = "int f(void) { return missing; }\n";
     MAKE(parts[0], clCreateProgramWithSource(context, 1, &broken, NULL, &status));
     printf("does not compile: %d\n", clCompileProgram(parts[0], 1, &device, "", 0, NULL, NULL, NULL, NULL));

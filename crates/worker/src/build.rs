@@ -7,12 +7,12 @@ use ropeway_abi as cl;
 use ropeway_protocol::ids::TransferId;
 use ropeway_protocol::limits::CHUNK;
 use ropeway_protocol::messages::ReadData;
-use ropeway_protocol::types::{BinaryFor, BinaryReply, BuildReply, Built, KernelInfo, Status};
+use ropeway_protocol::types::{BinaryFor, BinaryReply, BuildReply, Built, DeviceBuild, KernelInfo, Status};
 use ropeway_protocol::{CallId, content::ContentHash};
 
 use crate::common::Common;
 use crate::error::End;
-use crate::names::candidates;
+use crate::names::{all, candidates};
 use crate::native::{self, Device};
 use crate::objects::{Program, ProgramState, lock};
 
@@ -51,6 +51,7 @@ pub fn build(
             common.may_print.store(true, Ordering::Relaxed);
         }
         let context = program.context.native.as_ref().map_err(|status| *status)?;
+        state.texts = vec![source];
         state.names = candidates([source_text.as_slice()]).map(Arc::from);
         state.native = Some(native::Program::from_source(context, &source_text));
     }
@@ -98,6 +99,7 @@ pub fn load_il(common: &Common, program: &Program, il: ContentHash) -> Result<Bi
 /// # Errors
 /// There is no native program to describe.
 pub fn link(
+    common: &Common,
     program: &Program,
     (devices, named): (&[(u32, Device)], usize),
     inputs: &[Arc<Program>],
@@ -118,10 +120,17 @@ pub fn link(
     }
     let (native, status) = native::Program::link(context, &native_devices, &natives, options)?;
     drop(natives);
-    let names: Vec<_> = states.iter().filter_map(|state| state.names.as_deref()).flatten().cloned().collect();
+    let texts: Vec<_> = states.iter().flat_map(|state| state.texts.iter().copied()).collect();
+    let mut names: Vec<_> = states.iter().filter_map(|state| state.names.as_deref()).flatten().cloned().collect();
     drop(states);
+    if !names.is_empty() {
+        // Where one input has a long name, those of the others cannot be asked for, either.
+        let contents: Vec<_> = texts.iter().filter_map(|text| common.cache.get(text)).collect();
+        names = all(names, contents.iter().map(Vec::as_slice));
+    }
     let mut state = lock(&program.state);
     state.names = (!names.is_empty()).then(|| names.into());
+    state.texts = texts;
     state.native = Some(Ok(native));
     describe(&mut state, devices, status)
 }
@@ -136,12 +145,19 @@ fn describe(state: &mut ProgramState, devices: &[(u32, Device)], status: Status)
     if status == cl::CL_SUCCESS {
         built.has_constructors = native.flag(cl::CL_PROGRAM_SCOPE_GLOBAL_CTORS_PRESENT);
         built.has_destructors = native.flag(cl::CL_PROGRAM_SCOPE_GLOBAL_DTORS_PRESENT);
-        built.kernels = describe_kernels(native, names.as_deref(), devices);
+        if built.devices.iter().any(is_executable) {
+            built.kernels = describe_kernels(native, names.as_deref(), devices);
+        }
         // Those that were built before for other devices stay.
         let described = built.kernels.iter();
         kernels.extend(described.map(|kernel| (kernel.name.clone(), kernel.args.iter().map(|arg| arg.kind).collect())));
     }
     Ok(BuildReply::Built(built))
+}
+
+/// Whether there are kernels to ask for. What has no type may be built in, or come from an implementation that is too old to say.
+fn is_executable(built: &DeviceBuild) -> bool {
+    !matches!(built.binary_type, cl::CL_PROGRAM_BINARY_TYPE_COMPILED_OBJECT | cl::CL_PROGRAM_BINARY_TYPE_LIBRARY)
 }
 
 /// What can be asked about each kernel of a program; `candidates` are what they may be called, where the program must not be asked.
@@ -153,7 +169,6 @@ fn describe_kernels(
     candidates: Option<&[String]>,
     devices: &[(u32, Device)],
 ) -> Vec<KernelInfo> {
-    // A library has no kernels to name, and says so with an error.
     let names = candidates.map_or_else(|| program.kernel_names().unwrap_or_default(), <[String]>::to_vec);
     names.iter().filter_map(|name| program.kernel(name).ok()).map(|kernel| kernel.describe(devices)).collect()
 }
@@ -175,6 +190,7 @@ pub fn load(common: &Common, program: &Program, binaries: &[(BinaryFor, Device)]
     let context = program.context.native.as_ref().map_err(|status| *status)?;
     let pairs: Vec<_> =
         binaries.iter().zip(&contents).filter_map(|((_, d), c)| c.as_ref().map(|c| (*d, c.as_slice()))).collect();
+    state.texts = binaries.iter().map(|(binary, _)| binary.hash).collect();
     state.names = candidates(pairs.iter().map(|(_, content)| *content)).map(Arc::from);
     let (status, each) = match native::Program::from_binaries(context, &pairs) {
         Ok((native, each)) => {

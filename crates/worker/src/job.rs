@@ -77,7 +77,7 @@ impl Job {
                 answer_build(common, &reply, &call)?;
             }
             Self::Link(program, (devices, named), inputs, options, call) => {
-                let reply = build::link(&program, (&devices, named), &inputs, &options);
+                let reply = build::link(common, &program, (&devices, named), &inputs, &options);
                 answer_build(common, &reply, &call)?;
             }
             Self::Load(program, binaries, call) => {

@@ -12,17 +12,27 @@ const MOST: usize = 10_000;
 /// All identifiers in these texts, sources or binaries, where one of them is so long that the driver cannot be asked which kernels there
 /// are; making a kernel of each tells.
 pub fn candidates<'a>(texts: impl IntoIterator<Item = &'a [u8]>) -> Option<Vec<String>> {
-    let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
-    let (mut names, mut too_long) = (BTreeSet::new(), false);
-    for text in texts {
-        let words = text.split(|byte| !is_part(byte)).filter(|word| word.first().is_some_and(|b| !b.is_ascii_digit()));
-        if words.clone().all(|word| word.len() < TOO_LONG) {
-            continue;
+    let texts: Vec<_> = texts.into_iter().collect();
+    let too_long = texts.iter().any(|text| words(text).any(|word| word.len() >= TOO_LONG));
+    too_long.then(|| all(Vec::new(), texts))
+}
+
+/// These names, and all identifiers in these texts.
+pub fn all<'a>(names: Vec<String>, texts: impl IntoIterator<Item = &'a [u8]>) -> Vec<String> {
+    let in_texts = texts.into_iter().flat_map(words).map(|word| String::from_utf8_lossy(word).into_owned());
+    let mut all: BTreeSet<_> = names.into_iter().collect();
+    for name in in_texts {
+        if all.len() >= MOST {
+            break;
         }
-        too_long = true;
-        names.extend(words.map(|word| String::from_utf8_lossy(word).into_owned()).take(MOST));
+        all.insert(name);
     }
-    too_long.then(|| names.into_iter().take(MOST).collect())
+    all.into_iter().collect()
+}
+
+fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+    text.split(move |byte| !is_part(byte)).filter(|word| word.first().is_some_and(|byte| !byte.is_ascii_digit()))
 }
 
 #[cfg(test)]
@@ -35,6 +45,6 @@ mod tests {
         assert_eq!(candidates([b"kernel void a(int b) {}".as_slice()]), None);
         let text = format!("kernel void {long}(int b2) {{ 2b; }}");
         let names = candidates([b"x".as_slice(), text.as_bytes()]).unwrap();
-        assert_eq!(names, ["b2", "int", "kernel", &long, "void"].map(str::to_owned));
+        assert_eq!(names, ["b2", "int", "kernel", &long, "void", "x"].map(str::to_owned));
     }
 }

@@ -457,6 +457,8 @@ pub struct ProgramState {
     pub native: Option<Result<native::Program, Status>>,
     /// Its source, by name.
     pub source: Option<ropeway_protocol::content::ContentHash>,
+    /// The texts that it was made of, sources or binaries, by name; those of its inputs, where it was linked.
+    pub texts: Vec<ropeway_protocol::content::ContentHash>,
     /// What its kernels may be called, where the driver must not be asked ([`crate::names`]).
     pub names: Option<Arc<[String]>>,
     /// What the arguments of each kernel take.
