@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use ropeway_protocol::VERSION;
-use ropeway_protocol::handshake::{Opening, Preamble};
+use ropeway_protocol::handshake::{DeviceInfo, Opening, PlatformInfo, Preamble, Welcome, encode_opening};
+use ropeway_protocol::ids::SessionId;
 use ropeway_tests::fake;
 use ropeway_tests::places::c_program;
 use ropeway_tests::program::{Outcome, Program};
@@ -59,6 +60,23 @@ fn another_version_of_the_protocol() {
     let preamble = Preamble { version: VERSION + 1, opening: Opening::Welcome, len: 8 };
     let answer = [&preamble.to_bytes()[..], &[0; 8]].concat();
     gives_nothing(&fake::answering(answer), &format!("version {} of the protocol", VERSION + 1));
+}
+
+#[test]
+fn a_server_of_the_other_byte_order() {
+    let welcome = |little_endian, properties| Welcome {
+        features: 0,
+        session: SessionId(1),
+        release: "0".into(),
+        host: "there".into(),
+        little_endian,
+        peer_address: None,
+        platforms: vec![PlatformInfo { properties: vec![], devices: vec![DeviceInfo { properties }] }],
+    };
+    // The machine is; one of its devices is (CL_DEVICE_ENDIAN_LITTLE is CL_FALSE).
+    for welcome in [welcome(false, vec![]), welcome(true, vec![(0x1026, Ok(vec![0; 4]))])] {
+        gives_nothing(&fake::answering(encode_opening(Opening::Welcome, &welcome)), "big-endian");
+    }
 }
 
 #[test]

@@ -61,6 +61,8 @@ pub enum HandshakeError {
     },
     /// The body does not decode, or is not the one expected.
     Malformed,
+    /// The server's machine, or one of its devices, is big-endian.
+    BigEndian,
     /// The server refused, and says why.
     Refused(String),
 }
@@ -77,6 +79,10 @@ impl fmt::Display for HandshakeError {
                 write!(f, "it announced {len} bytes of handshake, over the limit of {limit}")
             }
             Self::Malformed => write!(f, "its handshake does not decode"),
+            Self::BigEndian => write!(
+                f,
+                "it, or one of its devices, is big-endian; memory travels as it is, so that all machines have to be little-endian"
+            ),
             Self::Refused(text) => write!(f, "it refused: {text}"),
         }
     }
@@ -277,10 +283,23 @@ pub fn decode_joined(preamble: Preamble, body: &[u8]) -> Result<Joined, Handshak
 /// Reads a server's answer, whose preamble has been read.
 ///
 /// # Errors
-/// [`HandshakeError::Refused`] with the server's words, [`HandshakeError::Version`] or [`HandshakeError::Malformed`].
+/// [`HandshakeError::Refused`] with the server's words, [`HandshakeError::Version`], [`HandshakeError::Malformed`] or
+/// [`HandshakeError::BigEndian`].
 pub fn decode_welcome(preamble: Preamble, body: &[u8]) -> Result<Welcome, HandshakeError> {
-    decode_answer(preamble, Opening::Welcome, body)
+    let welcome: Welcome = decode_answer(preamble, Opening::Welcome, body)?;
+    let devices = || welcome.platforms.iter().flat_map(|platform| &platform.devices);
+    let big = |(name, answer): &Property| *name == ENDIAN_LITTLE && answer.as_deref() == Ok(&FALSE);
+    if !welcome.little_endian || devices().any(|device| device.properties.iter().any(big)) {
+        return Err(HandshakeError::BigEndian);
+    }
+    Ok(welcome)
 }
+
+/// CL_DEVICE_ENDIAN_LITTLE.
+const ENDIAN_LITTLE: u32 = 0x1026;
+
+/// CL_FALSE.
+const FALSE: [u8; 4] = [0; 4];
 
 fn decode_answer<'a, T: Deserialize<'a>>(
     preamble: Preamble,
