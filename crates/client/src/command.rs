@@ -58,12 +58,21 @@ impl Queue {
         awaits_data: bool,
         uses: &[Use<'_>],
     ) -> Result<Ordered<'_>> {
-        let (mut wire, event) = self.bare_order(order, command, awaits_data)?;
-        let mut prepared = None;
-        if self.context().spans_homes() {
-            let outcome = self.prepare(uses, command, &mut wire, &event);
-            prepared = Some(outcome.inspect_err(|_| event.iter().for_each(|event| event.was_not_sent()))?);
+        if !self.context().spans_homes() {
+            let (mut wire, event) = self.bare_order(order, command, awaits_data)?;
+            let guard = self.connection().heed_early(self.live(), &mut wire.waits);
+            return Ok(Ordered { wire, event, guard, prepared: None });
         }
+        let event = order.wants_event.then(|| Event::of_command(self, command, awaits_data));
+        let mut wire =
+            Command { queue: self.id(), event: event.as_ref().map(|event| event.id()), waits: EventList::default() };
+        let outcome = self.prepare(uses, command, &mut wire, &event).and_then(|prepared| {
+            for waited in order.waits.iter().filter(|waited| !prepared.implies(waited)) {
+                wire.waits.0.extend(waited.waited_for_in(self.home())?);
+            }
+            Ok(prepared)
+        });
+        let prepared = Some(outcome.inspect_err(|_| event.iter().for_each(|event| event.was_not_sent()))?);
         let guard = self.connection().heed_early(self.live(), &mut wire.waits);
         Ok(Ordered { wire, event, guard, prepared })
     }

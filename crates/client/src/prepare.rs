@@ -153,6 +153,15 @@ pub(crate) struct Prepared<'a> {
     _planning: MutexGuard<'a, ()>,
     /// The command's event, which the application may not know.
     _event: Option<Arc<Event>>,
+    /// Events of other homes that have ended when all that is brought has arrived.
+    implied: SmallVec<[Mark; 2]>,
+}
+
+impl Prepared<'_> {
+    /// Whether the command waits for an event without being told to.
+    pub(crate) fn implies(&self, event: &Event) -> bool {
+        self.implied.iter().any(|mark| std::ptr::eq(&*mark.0, event))
+    }
 }
 
 struct Arrivals<'a>(&'a Arc<Queue>);
@@ -198,10 +207,12 @@ impl Queue {
             wire.event = Some(hidden.id());
             event = Some(hidden);
         }
+        let mut implied = SmallVec::new();
         let planned: Result<()> = uses.iter().try_for_each(|(memory, ranges, access)| {
             let plan = self.plan_use(memory, ranges, *access, event.as_ref())?;
             for transfer in &plan.transfers {
                 self.bring(memory, transfer)?;
+                implied.extend(transfer.after.iter().cloned());
             }
             for mark in &plan.waits {
                 wire.waits.0.extend(mark.0.waited_for_in(home)?);
@@ -209,7 +220,7 @@ impl Queue {
             Ok(())
         });
         planned.inspect_err(|_| event.iter().for_each(|event| event.was_not_sent()))?;
-        Ok(Prepared { _planning: planning, _event: event })
+        Ok(Prepared { _planning: planning, _event: event, implied })
     }
 
     fn plan_use(

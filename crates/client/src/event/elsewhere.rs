@@ -56,7 +56,9 @@ impl Event {
         }
         let (connection, own) = (home.connection(), self.connection());
         // Before the lock, as the first time it waits.
-        let is_direct = self.queue.is_some() && peers::way(own, connection) == Way::Direct;
+        // What is read has ended only when it is here.
+        let is_of_server = self.queue.is_some() && !self.awaits_data.load(std::sync::atomic::Ordering::Acquire);
+        let is_direct = is_of_server && peers::way(own, connection) == Way::Direct;
         let mut news_wanted = false;
         self.elsewhere.made.ensure(home, || {
             // Whoever ends the event from here on finds the home in one of the lists.
