@@ -9,7 +9,7 @@ use mdns_sd::{ResolvedService, ServiceDaemon, ServiceEvent};
 use crate::{DiscoveryError, HOST, RELEASE, SERVICE, end};
 
 /// More servers than this are not taken in: a network that has so many is a flood.
-const MOST: usize = 1024;
+const MOST: usize = 256;
 
 /// Longer texts than this are cut.
 const MOST_LETTERS: usize = 200;
