@@ -1,4 +1,5 @@
-/* Programs whose round trips are counted: "enqueues" makes 1,000 of them, "build" builds a source, "idle" does nothing. */
+/* Programs whose round trips are counted: "enqueues" makes 1,000 of them, "build" builds a source, "images N" uses N small
+ * images one after the other, "idle" does nothing. */
 #include "common.h"
 
 static const char *SOURCE = "__kernel void add(__global int *x, int n) { x[0] += n; }\n";
@@ -23,9 +24,33 @@ static void enqueues(void)
     CHECK(clReleaseCommandQueue(queue));
 }
 
+/* Nothing but an image's last release follows the last answer. */
+static void images(int count)
+{
+    enum { WIDTH = 16, HEIGHT = 8 };
+    static const cl_image_format RGBA = {CL_RGBA, CL_UNSIGNED_INT8};
+    const cl_image_desc desc = {.image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = WIDTH, .image_height = HEIGHT};
+    const size_t zero[3] = {0, 0, 0}, whole[3] = {WIDTH, HEIGHT, 1}, row[3] = {WIDTH, 1, 1}, first[3] = {1, 1, 1};
+    const cl_uint color[4] = {7, 7, 7, 7};
+    cl_command_queue queue = open_queue(0);
+    unsigned char wrote[WIDTH * HEIGHT * 4], read[WIDTH * 4];
+    cl_mem target, image;
+    MAKE(target, clCreateImage(context, 0, &RGBA, &desc, NULL, &status));
+    for (int i = 0; i < count; i++) {
+        memset(wrote, i, sizeof wrote);
+        MAKE(image, clCreateImage(context, 0, &RGBA, &desc, NULL, &status));
+        CHECK(clEnqueueWriteImage(queue, image, CL_TRUE, zero, whole, 0, 0, wrote, 0, NULL, NULL));
+        CHECK(clEnqueueCopyImage(queue, image, target, zero, zero, whole, 0, NULL, NULL));
+        CHECK(clEnqueueFillImage(queue, target, color, zero, first, 0, NULL, NULL));
+        CHECK(clEnqueueReadImage(queue, target, CL_TRUE, zero, row, 0, 0, read, 0, NULL, NULL));
+        REQUIRE(read[0] == 7 && read[4] == wrote[4] && read[WIDTH * 4 - 1] == wrote[0]);
+        CHECK(clReleaseMemObject(image));
+    }
+}
+
 int main(int argc, char **argv)
 {
-    REQUIRE(argc == 2);
+    REQUIRE(argc >= 2);
     open_device();
     if (strcmp(argv[1], "enqueues") == 0)
         enqueues();
@@ -35,6 +60,10 @@ int main(int argc, char **argv)
         strcpy(source, SOURCE);
         memset(source + strlen(SOURCE), ' ', sizeof source - strlen(SOURCE) - 1);
         CHECK(clReleaseProgram(build(source, NULL)));
+    } else if (strcmp(argv[1], "images") == 0) {
+        REQUIRE(argc == 3);
+        images(atoi(argv[2]));
+        return 0;
     } else
         REQUIRE(strcmp(argv[1], "idle") == 0);
     CHECK(clReleaseContext(context));

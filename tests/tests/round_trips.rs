@@ -61,3 +61,15 @@ fn a_source_known_to_another_server_of_the_same_cache_is_not_sent_again() {
     let later = Server::start_with(&["--listen", "tcp://127.0.0.1:0"], &[("XDG_CACHE_HOME", &cache)]);
     assert_eq!(count(&later, "counted", &["build"]).round_trips, CONNECT + 1);
 }
+
+#[test]
+fn a_small_image_made_written_copied_filled_and_read_takes_one() {
+    let server = Server::start();
+    let (few, many) = (count(&server, "counted", &["images", "10"]), count(&server, "counted", &["images", "110"]));
+    assert_eq!(many.messages_received - few.messages_received, 100);
+    // What is there before anybody waits for it is not counted.
+    assert!((95..=105).contains(&(many.round_trips - few.round_trips)), "{few:?}\n{many:?}");
+    // All six calls are messages; the first may go out by itself, the others go with the one that waits.
+    assert_eq!(many.messages_sent - few.messages_sent, 600);
+    assert!(many.batches - few.batches <= 200, "{few:?}\n{many:?}");
+}
