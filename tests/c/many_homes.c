@@ -2,6 +2,7 @@
  *
  * The devices compute in buffers of their own here; what they share is tested elsewhere. Its output does not depend on where the devices are. */
 #include "common.h"
+#include <pthread.h>
 
 enum { N = 4096, MOST = 64 };
 
@@ -398,6 +399,95 @@ static void failures(void)
     }
 }
 
+/* Parts of the first device beside the others, in a context of their own. */
+static void parts(void)
+{
+    const cl_device_partition_property equally[] = {CL_DEVICE_PARTITION_EQUALLY, 1, 0};
+    cl_device_id all[MOST];
+    cl_uint made, right = 0;
+    if (clCreateSubDevices(devices[0], equally, MOST, all, &made) != CL_SUCCESS)
+        all[0] = devices[0];
+    made = 1;
+    for (cl_uint i = 1; i < count; i++)
+        all[made++] = devices[i];
+    cl_context of_parts;
+    cl_program program;
+    MAKE(of_parts, clCreateContext(NULL, made, all, NULL, NULL, &status));
+    MAKE(program, clCreateProgramWithSource(of_parts, 1, &SOURCE, NULL, &status));
+    CHECK(clBuildProgram(program, 0, NULL, NULL, NULL, NULL));
+    cl_kernel kernel = kernel_of(program, "scale");
+    int x = 1, by = 2, plus = 3;
+    cl_mem buffer;
+    MAKE(buffer, clCreateBuffer(of_parts, CL_MEM_COPY_HOST_PTR, sizeof x, &x, &status));
+    set_arg(kernel, 0, sizeof buffer, &buffer);
+    set_arg(kernel, 1, sizeof by, &by);
+    set_arg(kernel, 2, sizeof plus, &plus);
+    for (cl_uint i = 0; i < made; i++) {
+        cl_command_queue queue;
+        MAKE(queue, clCreateCommandQueue(of_parts, all[i], 0, &status));
+        launch(queue, kernel, 1, 0, NULL, NULL);
+        int got = 0;
+        CHECK(clEnqueueReadBuffer(queue, buffer, CL_TRUE, 0, sizeof got, &got, 0, NULL, NULL));
+        x = x * by + plus;
+        right += got == x;
+        CHECK(clReleaseCommandQueue(queue));
+    }
+    printf("part of a device, and others: %s\n", right == made ? "right" : "WRONG");
+    CHECK(clReleaseMemObject(buffer));
+    CHECK(clReleaseKernel(kernel));
+    CHECK(clReleaseProgram(program));
+    CHECK(clReleaseContext(of_parts));
+}
+
+struct turn {
+    cl_program program;
+    cl_uint first;
+    int result;
+};
+
+/* One buffer that goes from queue to queue, each command waiting for the one before. */
+static void *take_turns(void *argument)
+{
+    struct turn *turn = argument;
+    static int zeros[N];
+    int got[N], by = 1, plus = 1;
+    cl_kernel kernel = kernel_of(turn->program, "scale");
+    cl_mem buffer = buffer_of(CL_MEM_COPY_HOST_PTR, sizeof zeros, zeros);
+    set_arg(kernel, 0, sizeof buffer, &buffer);
+    set_arg(kernel, 1, sizeof by, &by);
+    set_arg(kernel, 2, sizeof plus, &plus);
+    cl_event before = NULL, next;
+    for (cl_uint at = 0; at < 50; at++) {
+        launch(queues[(turn->first + at) % count], kernel, N, before != NULL, before != NULL ? &before : NULL, &next);
+        if (before != NULL)
+            CHECK(clReleaseEvent(before));
+        before = next;
+    }
+    CHECK(clEnqueueReadBuffer(queues[turn->first], buffer, CL_TRUE, 0, sizeof got, got, 1, &before, NULL));
+    CHECK(clReleaseEvent(before));
+    CHECK(clReleaseMemObject(buffer));
+    CHECK(clReleaseKernel(kernel));
+    turn->result = got[0] == 50 && got[N - 1] == 50;
+    return NULL;
+}
+
+static void threads(cl_program program)
+{
+    enum { THREADS = 6 };
+    pthread_t thread[THREADS];
+    struct turn turns[THREADS];
+    int right = 0;
+    for (cl_uint i = 0; i < THREADS; i++) {
+        turns[i] = (struct turn){program, i % count, 0};
+        REQUIRE(pthread_create(&thread[i], NULL, take_turns, &turns[i]) == 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        REQUIRE(pthread_join(thread[i], NULL) == 0);
+        right += turns[i].result;
+    }
+    printf("threads: %s\n", right == THREADS ? "right" : "WRONG");
+}
+
 int main(int argc, char **argv)
 {
     (void)argv;
@@ -412,6 +502,8 @@ int main(int argc, char **argv)
     images(program);
     events(program);
     failures();
+    parts();
+    threads(program);
     for (cl_uint i = 0; i < count; i++)
         CHECK(clReleaseCommandQueue(queues[i]));
     CHECK(clReleaseProgram(program));

@@ -43,7 +43,7 @@ fn expected(devices: usize) -> String {
         each(&|i| format!("failed on {i}: 1 1 1")),
         "after: -14\nboth: 1 -14\n".to_owned(),
         each(&|i| format!("on {i} all goes on: 1")),
-        "done\n".to_owned(),
+        "part of a device, and others: right\nthreads: right\ndone\n".to_owned(),
     ]
     .concat()
 }
@@ -56,6 +56,14 @@ fn one_context_of_two_servers_and_of_three() {
     servers.push(Server::start());
     let outcome = run("many_homes", &servers);
     assert_eq!(outcome.stdout, expected(3), "{}", outcome.stderr);
+}
+
+#[test]
+fn servers_that_do_not_reach_each_other_are_served_by_the_client() {
+    let servers = [Server::start(), Server::start()];
+    let program = Program::remote(c_program("many_homes"), &urls(&servers)).env("ROPEWAY_PEERS", "off");
+    let outcome = program.run().success();
+    assert_eq!(outcome.stdout, expected(2), "{}", outcome.stderr);
 }
 
 #[test]

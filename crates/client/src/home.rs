@@ -150,6 +150,11 @@ impl Made {
         self.ensure_unless(home, elsewhere, make)
     }
 
+    /// Whether it has been made in a home.
+    pub(crate) fn is_in(&self, home: &Home) -> bool {
+        !self.among(std::slice::from_ref(home)).is_empty()
+    }
+
     /// Those of `homes` in which it has been made.
     pub(crate) fn among<'a>(&self, homes: &'a [Home]) -> SmallVec<[&'a Home; 1]> {
         let made = lock(&self.0);

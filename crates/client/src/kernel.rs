@@ -131,8 +131,11 @@ impl Kernel {
         Ok(copy)
     }
 
-    /// Has it made in a home where it was not yet.
+    /// Has it made in a home where it was not yet, and its program is.
     fn ensure(&self, home: &Home) -> Result<()> {
+        if !self.program.is_in(home) {
+            return Err(CL_INVALID_PROGRAM_EXECUTABLE);
+        }
         let create =
             CreateKernel { kernel: self.id(home), program: self.program.id(home), name: self.info().name.as_str() };
         self.made.ensure(home, || home.connection().post(&create))

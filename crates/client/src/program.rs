@@ -278,6 +278,11 @@ impl Program {
         ProgramId(home.name(lock(&self.sent).name))
     }
 
+    /// Whether it has been made in a home: in one that has none of its devices it has not.
+    pub(crate) fn is_in(&self, home: &Home) -> bool {
+        self.made.is_in(home)
+    }
+
     /// Has a program of `text` made in all homes.
     fn create(&self, text: Arc<[u8]>) -> Result<Sent> {
         let (name, source) = (new_id(), ContentHash::of(&text));
@@ -296,7 +301,7 @@ impl Program {
     /// # Errors
     /// What the native call returned, [`crate::SERVER_LOST`].
     pub fn set_specialization_constant(&self, id: u32, value: &[u8]) -> Result<()> {
-        let set = in_each(self.context.all_homes(), |home| {
+        let set = in_each(self.made.among(self.context.homes()), |home| {
             home.connection().call(&SetSpecializationConstant { program: self.id(home), id, value })
         });
         set.into_iter().collect()

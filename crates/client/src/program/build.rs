@@ -222,6 +222,10 @@ impl Pending {
             Step::Build => connection.call(&BuildProgram { program, devices, named, options }),
             Step::Compile(_) => connection.call(&CompileProgram { program, devices, named, options }),
             Step::Link(inputs) => {
+                // An input needs to have been compiled for every device.
+                if !inputs.iter().all(|input| input.is_in(home)) {
+                    return Err(CL_INVALID_OPERATION);
+                }
                 let inputs = inputs.iter().map(|input| input.id(home)).collect();
                 // From here on the server has a program of this name.
                 self.program.made.ensure(home, || Ok(()))?;
