@@ -9,7 +9,7 @@ use ropeway_abi::{
     cl_device_id, cl_device_info, cl_device_type, cl_int, cl_platform_id, cl_uint,
 };
 
-use super::{command_buffer, enumerate, semaphore, servers};
+use super::{check_enumeration, command_buffer, enumerate, semaphore, servers};
 use crate::guard;
 use crate::handle::Handle;
 use crate::info::{Answered, Info};
@@ -62,10 +62,7 @@ pub unsafe extern "C" fn clGetDeviceIDs(
 ) -> cl_int {
     guard::status("clGetDeviceIDs", || {
         let platform = Handle::<Platform>::find(platform)?;
-        // CL_INVALID_VALUE if num_entries is 0 and devices is not NULL, or if both num_devices and devices are NULL.
-        if num_entries == 0 && !devices.is_null() || num_devices.is_null() && devices.is_null() {
-            return Err(CL_INVALID_VALUE);
-        }
+        check_enumeration(num_entries, devices, num_devices)?;
         let found = of_type(&platform, device_type);
         let all: Vec<_> = found.iter().flatten().map(Handle::raw).collect();
         // SAFETY: the caller's promise.

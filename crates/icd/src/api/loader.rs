@@ -5,7 +5,7 @@ use std::ptr;
 
 use ropeway_abi::{CL_INVALID_PLATFORM, CL_INVALID_VALUE, CL_PLATFORM_NOT_FOUND_KHR, cl_int, cl_platform_id, cl_uint};
 
-use super::{command_buffer, enumerate, semaphore, servers};
+use super::{check_enumeration, command_buffer, enumerate, semaphore, servers};
 use crate::handle::Handle;
 use crate::objects::Platform;
 use crate::registry::platforms;
@@ -18,10 +18,7 @@ pub unsafe extern "C" fn clIcdGetPlatformIDsKHR(
     num_platforms: *mut cl_uint,
 ) -> cl_int {
     guard::status("clIcdGetPlatformIDsKHR", || {
-        // CL_INVALID_VALUE if num_entries is 0 and platforms is not NULL, or if both num_platforms and platforms are NULL.
-        if num_entries == 0 && !list.is_null() || num_platforms.is_null() && list.is_null() {
-            return Err(CL_INVALID_VALUE);
-        }
+        check_enumeration(num_entries, list, num_platforms)?;
         let all: Vec<_> = platforms().iter().map(Handle::raw).collect();
         // SAFETY: the caller's promise.
         unsafe { enumerate(&all, num_entries, list, num_platforms) };

@@ -100,6 +100,19 @@ pub(crate) unsafe fn put<T>(target: *mut T, value: T) {
     }
 }
 
+/// Checks the arguments of an enumeration (`num_entries`, `list`, `num_ret`).
+///
+/// # Errors
+/// CL_INVALID_VALUE if num_entries is 0 and the list is not NULL, or if both num_ret and the list are NULL.
+pub(crate) fn check_enumeration(
+    room: cl_uint,
+    list: *const *mut c_void,
+    num_ret: *const cl_uint,
+) -> Result<(), cl_int> {
+    let wrong = if list.is_null() { num_ret.is_null() } else { room == 0 };
+    if wrong { Err(CL_INVALID_VALUE) } else { Ok(()) }
+}
+
 /// Answers an enumeration (`num_entries`, `list`, `num_ret`): as many of `all` as fit, and their number.
 ///
 /// # Safety

@@ -16,7 +16,7 @@ use ropeway_client::servers::{self, Change, System};
 use ropeway_client::watch::Listener;
 
 use crate::api::loader::text;
-use crate::api::{Callback, device, enumerate};
+use crate::api::{Callback, check_enumeration, device, enumerate};
 use crate::handle::Handle;
 use crate::objects::{Platform, Server};
 use crate::{guard, registry};
@@ -98,10 +98,7 @@ pub unsafe extern "C" fn clGetServersROPEWAY(
 ) -> cl_int {
     guard::status("clGetServersROPEWAY", || {
         system(platform)?;
-        // CL_INVALID_VALUE if num_entries is 0 and servers is not NULL, or if both num_servers and servers are NULL.
-        if num_entries == 0 && !servers.is_null() || num_servers.is_null() && servers.is_null() {
-            return Err(CL_INVALID_VALUE);
-        }
+        check_enumeration(num_entries, servers, num_servers)?;
         let all = registry::servers();
         let listed: Vec<_> = all.iter().filter(|one| !one.client.connection().is_closed()).map(Handle::raw).collect();
         // SAFETY: the caller's promise.
@@ -121,10 +118,7 @@ pub unsafe extern "C" fn clGetServerDevicesROPEWAY(
     guard::status("clGetServerDevicesROPEWAY", || {
         // CL_INVALID_SERVER_ROPEWAY if server is not a valid server.
         let server = Handle::<Server>::find(server)?;
-        // CL_INVALID_VALUE if num_entries is 0 and devices is not NULL, or if both num_devices and devices are NULL.
-        if num_entries == 0 && !devices.is_null() || num_devices.is_null() && devices.is_null() {
-            return Err(CL_INVALID_VALUE);
-        }
+        check_enumeration(num_entries, devices, num_devices)?;
         // CL_INVALID_DEVICE_TYPE and CL_DEVICE_NOT_FOUND as for clGetDeviceIDs.
         let found = device::among(registry::devices_of(&server), device_type);
         let all: Vec<_> = found.iter().flatten().map(Handle::raw).collect();
