@@ -107,4 +107,9 @@ typedef cl_int(CL_API_CALL *clGetServerInfoWWU_fn)(cl_server_WWU server, cl_serv
 }
 #endif
 
+/***************************************************************
+ * cl_ropeway_collectives: collective operations on buffers
+ ***************************************************************/
+#include "cl_ropeway_collectives.h"
+
 #endif /* CL_EXT_ROPEWAY_H_ */

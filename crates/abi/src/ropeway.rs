@@ -3,6 +3,8 @@
 //! Systems of this kind have each taken numbers that the Khronos headers later gave to something else. Khronos assigns query
 //! numbers below 0x10000 and vendor ids just above; Ropeway's are 0x5257_xxxx ("RW" in ASCII), far from both.
 
+pub mod collectives;
+
 use std::ffi::c_void;
 
 use opencl_sys::{cl_bitfield, cl_device_info, cl_int, cl_platform_info, cl_uint};

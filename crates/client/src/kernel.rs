@@ -232,6 +232,11 @@ impl Kernel {
         self.unset.load(Ordering::Acquire) == 0
     }
 
+    /// Whether every argument from this one on has a value.
+    pub fn all_args_set_from(&self, first: usize) -> bool {
+        lock(&self.args).values.iter().skip(first).all(Option::is_some)
+    }
+
     /// How an argument was declared, or `None` where there is no such argument.
     pub fn arg_kind(&self, index: u32) -> Option<ArgKind> {
         Some(self.info().args.get(index as usize)?.kind)

@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 mod buffer;
+pub mod collectives;
 pub mod command;
 pub mod command_buffer;
 pub mod config;

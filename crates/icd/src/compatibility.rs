@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::api::{command_buffer, loader, semaphore, servers};
+use crate::api::{collectives, command_buffer, loader, semaphore, servers};
 use crate::{dispatch, offered};
 
 /// What is to be said of functions that do not simply work.
@@ -134,7 +134,13 @@ fn by_name_only() -> BTreeSet<String> {
     let names = sources.iter().flat_map(|(_, text)| names_behind(text, "b\"")).filter(|name| name.starts_with("cl"));
     let found = names.filter(|name| !table.contains(name) && loader::function(name.as_bytes()).is_some());
     let found = found.map(str::to_owned);
-    let lists = [command_buffer::FUNCTIONS, semaphore::FUNCTIONS, servers::FUNCTIONS, servers::wwu::FUNCTIONS];
+    let lists = [
+        command_buffer::FUNCTIONS,
+        semaphore::FUNCTIONS,
+        servers::FUNCTIONS,
+        servers::wwu::FUNCTIONS,
+        collectives::FUNCTIONS,
+    ];
     found.chain(lists.concat().iter().map(|name| (*name).to_owned())).collect()
 }
 
@@ -187,6 +193,7 @@ fn extensions() -> String {
         command_buffer::NAME,
         "on every device of OpenCL 2.1 and later: it is made of ordinary commands".to_owned(),
     ));
+    rows.push((collectives::NAME, "on every platform: [its page](extensions/cl_ropeway_collectives.md)".to_owned()));
     rows.push((semaphore::NAME, "on every device: it is made of ordinary commands and events".to_owned()));
     rows.push((servers::NAME, "always: [servers that come and go](extensions/cl_ropeway_servers.md)".to_owned()));
     rows.sort_unstable();

@@ -15,7 +15,7 @@ use ropeway_abi::{
     CL_INVALID_SEMAPHORE_KHR, CL_PLATFORM_NAME, cl_int,
 };
 use ropeway_client::{
-    command_buffer, context, event, kernel, memory, program, queue, sampler, semaphore, servers, system,
+    collectives, command_buffer, context, event, kernel, memory, program, queue, sampler, semaphore, servers, system,
 };
 
 use crate::api::Raw;
@@ -75,6 +75,8 @@ pub struct Context {
     pub devices: Vec<Handle<Device>>,
     /// As they were given, with the final 0; empty if there were none.
     pub properties: Vec<isize>,
+    /// What collective operations have built. Not the client's, whose context the programs keep.
+    pub operators: collectives::Operators,
 }
 
 /// `cl_command_queue`.

@@ -5,7 +5,7 @@ use std::ptr;
 
 use ropeway_abi::{CL_INVALID_PLATFORM, CL_INVALID_VALUE, CL_PLATFORM_NOT_FOUND_KHR, cl_int, cl_platform_id, cl_uint};
 
-use super::{check_enumeration, command_buffer, enumerate, semaphore, servers};
+use super::{check_enumeration, collectives, command_buffer, enumerate, semaphore, servers};
 use crate::handle::Handle;
 use crate::objects::Platform;
 use crate::registry::platforms;
@@ -66,9 +66,16 @@ pub fn function(name: &[u8]) -> Option<*mut c_void> {
         // cl_khr_il_program and cl_khr_suggested_local_work_size: the same.
         b"clCreateProgramWithILKHR" => dispatch::by_name(b"clCreateProgramWithIL"),
         b"clGetKernelSuggestedLocalWorkSizeKHR" => dispatch::by_name(b"clGetKernelSuggestedLocalWorkSize"),
-        _ => [dispatch::by_name, command_buffer::by_name, semaphore::by_name, servers::by_name, servers::wwu::by_name]
-            .iter()
-            .find_map(|by_name| by_name(name)),
+        _ => [
+            dispatch::by_name,
+            command_buffer::by_name,
+            semaphore::by_name,
+            servers::by_name,
+            servers::wwu::by_name,
+            collectives::by_name,
+        ]
+        .iter()
+        .find_map(|by_name| by_name(name)),
     }
 }
 

@@ -24,6 +24,7 @@ macro_rules! functions {
 use functions;
 
 pub mod build;
+pub mod collectives;
 pub mod command;
 pub mod command_buffer;
 pub mod context;

@@ -13,7 +13,7 @@ use ropeway_abi::{
 
 use super::loader::{function, text};
 use super::timer::platform_resolution;
-use super::{semaphore, servers};
+use super::{collectives, semaphore, servers};
 use crate::handle::Handle;
 use crate::info::{Answered, Info};
 use crate::objects::Platform;
@@ -45,11 +45,17 @@ fn answer(platform: &Platform, name: cl_platform_info, info: Info) -> Result<Ans
             Some(native) => info.bytes(native),
             None => info.value(offered::version(3, 0, 0)),
         },
-        CL_PLATFORM_EXTENSIONS => info.string(&format!("cl_khr_icd {} {}", semaphore::NAME, servers::NAME)),
+        CL_PLATFORM_EXTENSIONS => {
+            info.string(&format!("cl_khr_icd {} {} {}", semaphore::NAME, collectives::NAME, servers::NAME))
+        }
         CL_PLATFORM_EXTENSIONS_WITH_VERSION => {
-            let icd = offered::name_version("cl_khr_icd", offered::version(2, 0, 0));
-            let semaphore = offered::name_version(semaphore::NAME, semaphore::VERSION);
-            info.bytes(&[icd, semaphore, offered::name_version(servers::NAME, servers::VERSION)].concat())
+            let extensions = [
+                ("cl_khr_icd", offered::version(2, 0, 0)),
+                (semaphore::NAME, semaphore::VERSION),
+                (collectives::NAME, collectives::VERSION),
+                (servers::NAME, servers::VERSION),
+            ];
+            info.bytes(&extensions.map(|(name, version)| offered::name_version(name, version)).concat())
         }
         CL_PLATFORM_SEMAPHORE_TYPES_KHR => info.slice(&semaphore::TYPES),
         CL_PLATFORM_ICD_SUFFIX_KHR => info.string("ROPEWAY"),

@@ -1,0 +1,312 @@
+//! A collective operation on queues: its schedule, carried out with copies and kernels that wait for each other's events.
+
+use std::sync::Arc;
+
+use ropeway_abi::{CL_MEM_HOST_NO_ACCESS, CL_MEM_READ_WRITE, CL_OUT_OF_RESOURCES};
+
+use super::hazards::{Hazards, Touch};
+use super::operators::{Operator, Operators, Ready};
+use super::schedule::{At, Job, Operation, Place, Schedule, Step, Tuning};
+use crate::Result;
+use crate::command::{Enqueued, Order};
+use crate::event::Event;
+use crate::memory::Memory;
+use crate::queue::Queue;
+
+/// A rank's memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Piece<'a> {
+    /// The buffer.
+    pub memory: &'a Memory,
+    /// Where it begins there, in bytes.
+    pub offset: usize,
+}
+
+/// A collective operation with all that it is about.
+#[derive(Debug)]
+pub struct Call<'a> {
+    /// What is done.
+    pub operation: Operation,
+    /// A queue for each rank, all of one context.
+    pub queues: &'a [Arc<Queue>],
+    /// What each rank gives; `None` for ranks that give nothing.
+    pub sources: &'a [Option<Piece<'a>>],
+    /// Where what it gets goes; `None` for ranks that get nothing.
+    pub targets: &'a [Option<Piece<'a>>],
+    /// Bytes, as [`Job::size`].
+    pub size: u64,
+    /// What combines data, where it is combined.
+    pub operator: Option<Operator<'a>>,
+}
+
+/// Memory that does not overlap with memory of another name.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Space {
+    /// A buffer with its sub-buffers.
+    Storage(u64),
+    Scratch(usize, usize),
+}
+
+impl Piece<'_> {
+    /// The storage, and where it begins there.
+    fn place(&self) -> (u64, u64) {
+        (self.memory.storage_id(), self.memory.offset() as u64 + self.offset as u64)
+    }
+}
+
+impl<'a> Call<'a> {
+    fn job(&self) -> Job {
+        Job {
+            operation: self.operation,
+            ranks: self.queues.len(),
+            size: self.size,
+            element: self.operator.map_or(1, |operator| operator.element() as u64),
+            ordered: self.operator.is_some_and(|operator| operator.is_ordered()),
+        }
+    }
+
+    /// Whether a target lies over another one, or over a source otherwise than in place.
+    pub fn overlaps(&self) -> bool {
+        let job = self.job();
+        let list = |pieces: &[Option<Piece<'_>>], size: &dyn Fn(usize) -> u64| {
+            let known =
+                pieces.iter().enumerate().filter_map(|(rank, piece)| Some((rank, piece.as_ref()?.place(), size(rank))));
+            known.collect::<Vec<_>>()
+        };
+        let sources = list(self.sources, &|rank| job.source_size(rank));
+        let targets = list(self.targets, &|rank| job.target_size(rank));
+        let meet = |((one, begin), size): ((u64, u64), u64), ((other, from), bytes): ((u64, u64), u64)| {
+            one == other && begin < from + bytes && from < begin + size
+        };
+        targets.iter().any(|&(to, target, size)| {
+            let others = targets.iter().any(|&(rank, other, bytes)| rank != to && meet((target, size), (other, bytes)));
+            let over = |&(from, source, bytes): &(usize, (u64, u64), u64)| {
+                let apart = i128::from(target.1) - i128::from(source.1);
+                meet((target, size), (source, bytes)) && job.in_place(from, to) != Some(apart)
+            };
+            others || sources.iter().any(over)
+        })
+    }
+
+    fn piece(&self, at: At) -> Option<Piece<'a>> {
+        match at.place {
+            Place::Source => self.sources.get(at.rank).copied().flatten(),
+            Place::Target => self.targets.get(at.rank).copied().flatten(),
+            Place::Scratch(_) => None,
+        }
+    }
+
+    /// Whether memory is kept equal by native implementations that know of whole objects only: where a home has several of the devices,
+    /// what one of them writes must not be used by another one at the same time, whichever bytes that is about.
+    fn is_coarse(&self) -> bool {
+        let same_home = |one: &Queue, other: &Queue| one.device().native_platform() == other.device().native_platform();
+        let apart = |one: &Queue, other: &Queue| !Arc::ptr_eq(one.device(), other.device()) && same_home(one, other);
+        self.queues.iter().enumerate().any(|(index, one)| self.queues[..index].iter().any(|other| apart(one, other)))
+    }
+
+    fn touch(&self, at: At, size: u64, writes: bool) -> Touch<Space> {
+        let (memory, begin) = match (at.place, self.piece(at)) {
+            (Place::Scratch(slot), _) => (Space::Scratch(at.rank, slot), at.offset),
+            (_, Some(piece)) => (Space::Storage(piece.place().0), piece.place().1 + at.offset),
+            // Ranks that have no such memory do nothing with it.
+            (_, None) => (Space::Storage(0), 0),
+        };
+        Touch { memory, range: begin..begin + size, writes }
+    }
+
+    fn touches(&self, step: &Step) -> Vec<Touch<Space>> {
+        let slot = |rank, slot| At { rank, place: Place::Scratch(slot), offset: 0 };
+        match *step {
+            Step::Copy { from, to, size } => vec![self.touch(from, size, false), self.touch(to, size, true)],
+            Step::Combine { rank, left, right, out, size } => vec![
+                self.touch(slot(rank, left), size, false),
+                self.touch(slot(rank, right), size, false),
+                self.touch(slot(rank, out), size, true),
+            ],
+            Step::Identity { to, size } => vec![self.touch(to, size, true)],
+        }
+    }
+
+    /// Whether a step copies something to where it already is.
+    fn is_in_place(&self, step: &Step) -> bool {
+        let Step::Copy { from, to, .. } = *step else { return false };
+        let place = |at: At| self.piece(at).map(|piece| (piece.place().0, piece.place().1 + at.offset));
+        place(from).is_some() && place(from) == place(to)
+    }
+}
+
+/// What is enqueued.
+#[derive(Debug)]
+enum What {
+    /// What a queue had before, and what the application waits for, is over.
+    Begin,
+    Step(Step),
+    /// Nobody needs a queue's memory any more.
+    End,
+}
+
+#[derive(Debug)]
+struct Command {
+    /// Whose queue.
+    rank: usize,
+    what: What,
+    /// Other commands, by their indices.
+    waits: Vec<usize>,
+}
+
+/// All commands of a call, in an order in which each waits only for those before it.
+struct Commands {
+    all: Vec<Command>,
+    /// Those after whose ends the whole is over, but for what the first rank's queue does before in its order.
+    last: Vec<usize>,
+}
+
+impl Commands {
+    fn new(call: &Call<'_>, job: &Job, schedule: &Schedule, waits: bool) -> Self {
+        let queues = call.queues;
+        // Ranks may share a queue.
+        let first = |rank: usize| queues.iter().position(|queue| Arc::ptr_eq(queue, &queues[rank])).unwrap_or(rank);
+        let own: Vec<usize> = (0..queues.len()).map(first).collect();
+        let in_order = |rank: usize| queues[rank].is_in_order().then_some(own[rank]);
+        let distinct: Vec<usize> = (0..queues.len()).filter(|&rank| own[rank] == rank).collect();
+        let memory_of = |queue: usize| {
+            let touches = (0..queues.len()).filter(|&rank| own[rank] == queue).flat_map(|rank| {
+                let at = |place| At { rank, place, offset: 0 };
+                [(at(Place::Source), job.source_size(rank)), (at(Place::Target), job.target_size(rank))]
+            });
+            touches.map(|(at, size)| call.touch(at, size, true)).collect::<Vec<_>>()
+        };
+        let coarse = call.is_coarse();
+        let widened = |mut touches: Vec<Touch<Space>>| {
+            touches
+                .iter_mut()
+                .filter(|touch| coarse && !touch.range.is_empty())
+                .for_each(|touch| touch.range = 0..u64::MAX);
+            touches
+        };
+        let (mut hazards, mut all) = (Hazards::default(), Vec::new());
+        for &rank in &distinct {
+            // Nothing holds up an out-of-order queue's commands but what they are told to wait for.
+            let touches = if in_order(rank).is_some() || waits { widened(memory_of(rank)) } else { Vec::new() };
+            hazards.first(in_order(rank), touches);
+            all.push(Command { rank, what: What::Begin, waits: Vec::new() });
+        }
+        for step in schedule.steps.iter().filter(|step| !call.is_in_place(step)) {
+            let rank = step.rank();
+            let waits = hazards.next(in_order(rank), &widened(call.touches(step)));
+            all.push(Command { rank, what: What::Step(*step), waits });
+        }
+        let mut last = Vec::new();
+        for &rank in &distinct {
+            let before = hazards.waits(in_order(rank), &widened(memory_of(rank)));
+            let index = all.len();
+            match in_order(rank) {
+                None => last.extend(&before),
+                Some(_) if before.is_empty() => {
+                    let is_here = |command: &Command| own[command.rank] == rank;
+                    last.extend(all.iter().rposition(is_here).filter(|_| rank != 0));
+                }
+                Some(_) => last.extend((rank != 0).then_some(index)),
+            }
+            let waits = if in_order(rank).is_some() { before } else { Vec::new() };
+            all.push(Command { rank, what: What::End, waits });
+        }
+        Self { all, last }
+    }
+}
+
+/// What a call needs while it is enqueued.
+struct Run<'a, 'b> {
+    call: &'a Call<'b>,
+    scratch: Vec<Vec<Arc<Memory>>>,
+    operator: Option<Ready<'a>>,
+}
+
+/// Enqueues a collective operation. Nothing is waited for but, where data of a type is first combined, a compiler. The event is of
+/// the first rank's queue, and `command` its CL_COMMAND_*.
+///
+/// # Errors
+/// CL_INVALID_OPERATION where a device does not have the type, what comes of building kernels, [`crate::SERVER_LOST`].
+pub fn enqueue(call: &Call<'_>, operators: &Operators, command: u32, order: Order<'_>) -> Result<Enqueued> {
+    let job = call.job();
+    let schedule = job.schedule(&Tuning::default());
+    let operator = call.operator.map(|operator| operators.ready(&operator, call.queues)).transpose()?;
+    let Commands { all, last } = Commands::new(call, &job, &schedule, !order.waits.is_empty());
+    let mut needed = vec![false; all.len()];
+    let awaited = all.iter().flat_map(|command| &command.waits).chain(last.iter().filter(|_| order.wants_event));
+    awaited.for_each(|&at| needed[at] = true);
+    let run = Run { call, scratch: scratch(call, &schedule)?, operator };
+    let mut events: Vec<Enqueued> = vec![None; all.len()];
+    for (index, Command { rank, what, waits }) in all.iter().enumerate() {
+        let queue = &call.queues[*rank];
+        let waits: Vec<&Event> = waits.iter().filter_map(|&wait| events[wait].as_deref()).collect();
+        let step = Order { waits: &waits, wants_event: needed[index] };
+        events[index] = match what {
+            What::Begin if needed[index] || !order.waits.is_empty() => {
+                queue.enqueue_marker(Order { waits: order.waits, wants_event: needed[index] })?
+            }
+            What::End if !waits.is_empty() => queue.enqueue_marker(step)?,
+            What::Begin | What::End => None,
+            What::Step(what) => run.step(queue, what, step)?,
+        };
+    }
+    let event = match order.wants_event {
+        true => {
+            let waits: Vec<&Event> = last.iter().filter_map(|&at| events[at].as_deref()).collect();
+            call.queues[0].enqueue_marker_as(Order { waits: &waits, wants_event: true }, command)?
+        }
+        false => None,
+    };
+    // They wait for each other: whichever of them somebody waits for, all must run.
+    if call.queues.iter().any(|queue| !Arc::ptr_eq(queue, &call.queues[0])) {
+        call.queues.iter().try_for_each(|queue| queue.flush())?;
+    }
+    Ok(event)
+}
+
+/// The ranks' scratch memory, which goes when the commands that use it have ended.
+fn scratch(call: &Call<'_>, schedule: &Schedule) -> Result<Vec<Vec<Arc<Memory>>>> {
+    let context = call.queues[0].context();
+    let flags = CL_MEM_READ_WRITE | CL_MEM_HOST_NO_ACCESS;
+    let make = |&size: &u64| {
+        let size = usize::try_from(size).map_err(|_| CL_OUT_OF_RESOURCES)?;
+        Memory::buffer(context, flags, size, None, None)
+    };
+    schedule.scratch.iter().map(|slots| slots.iter().map(make).collect()).collect()
+}
+
+impl Run<'_, '_> {
+    fn slot(&self, rank: usize, slot: usize) -> Result<&Arc<Memory>> {
+        let memory = self.scratch.get(rank).and_then(|slots| slots.get(slot));
+        memory.ok_or(CL_OUT_OF_RESOURCES)
+    }
+
+    fn memory(&self, at: At) -> Result<(&Memory, usize)> {
+        let offset = usize::try_from(at.offset).map_err(|_| CL_OUT_OF_RESOURCES)?;
+        match at.place {
+            Place::Scratch(slot) => Ok((self.slot(at.rank, slot)?, offset)),
+            _ => self.call.piece(at).map(|piece| (piece.memory, piece.offset + offset)).ok_or(CL_OUT_OF_RESOURCES),
+        }
+    }
+
+    fn step(&self, queue: &Arc<Queue>, step: &Step, order: Order<'_>) -> Result<Enqueued> {
+        match *step {
+            Step::Copy { from, to, size } => {
+                queue.enqueue_copy(self.memory(from)?, self.memory(to)?, size as usize, order)
+            }
+            Step::Combine { rank, left, right, out, size } => {
+                let operator = self.operator.as_ref().ok_or(CL_OUT_OF_RESOURCES)?;
+                let memory = (self.slot(rank, left)?, self.slot(rank, right)?, self.slot(rank, out)?);
+                operator.launch((rank, queue), memory, size, order)
+            }
+            Step::Identity { to, size } => {
+                let (memory, offset) = self.memory(to)?;
+                match self.operator.as_ref().and_then(Ready::identity) {
+                    Some(value) => queue.enqueue_fill(memory, &value, offset, size as usize, order),
+                    None if order.wants_event => queue.enqueue_marker(order),
+                    None => Ok(None),
+                }
+            }
+        }
+    }
+}

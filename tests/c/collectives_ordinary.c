@@ -1,0 +1,3 @@
+/* As collectives.c, with ordinary calls everywhere. */
+#define CL_ROPEWAY_COLLECTIVES_ORDINARY
+#include "collectives.c"
