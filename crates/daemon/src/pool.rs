@@ -60,7 +60,7 @@ pub(crate) struct Client {
     /// The peer's address.
     pub(crate) peer: String,
     /// What it says of itself.
-    pub(crate) hello: Hello,
+    pub(crate) hello: Box<Hello>,
 }
 
 impl Pool {

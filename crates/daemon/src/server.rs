@@ -244,7 +244,7 @@ impl Server {
             Step::Wait => {}
             Step::Drop(reason) => warn!(%peer, "connection dropped: {reason}"),
             Step::Refuse(text) => self.refuse(link, &peer, &text),
-            Step::Hello(hello) => self.admit(Client { link, peer, hello }),
+            Step::Hello(hello) => self.admit(Client { link, peer, hello: Box::new(hello) }),
         }
     }
 

@@ -29,8 +29,12 @@ fn high_water() -> usize {
 fn a_list_that_announces_2_to_the_60_entries_takes_no_memory() {
     let before = high_water();
     // The announced length in place of every byte of every message: some of these are lists and strings.
-    let tables: [(_, fn(&[u8]) -> _); 3] =
-        [(MESSAGES, Echo::at_server), (NOTES, Echo::at_client), (PEER_MESSAGES, Echo::at_peer)];
+    type Decoder = fn(&[u8]) -> Result<(Vec<u8>, usize), EchoError>;
+    let tables = [
+        (MESSAGES, Echo::at_server as Decoder),
+        (NOTES, Echo::at_client as Decoder),
+        (PEER_MESSAGES, Echo::at_peer as Decoder),
+    ];
     for (generators, echo) in tables {
         for generator in generators {
             let mut whole = Vec::new();

@@ -12,9 +12,19 @@ use crate::common::{Common, News};
 use crate::job::pass_on;
 use crate::native::Event;
 use crate::objects::lock;
+use crate::watch::Watched;
 
 /// Most threads that wait.
 const MOST: usize = 12;
+
+/// What is left to callbacks is looked through when it is so much.
+const LEFT: usize = 64;
+
+/// What a thread waits for next.
+enum Next {
+    Asked(Event, News),
+    Left(Arc<Watched>),
+}
 
 /// What is waited for, and by how many.
 #[derive(Default)]
@@ -27,6 +37,10 @@ pub struct Waiters {
 struct State {
     /// What no thread has taken yet; never more than there are idle threads.
     queue: VecDeque<(Event, News)>,
+    /// What was left to callbacks, in order: a thread that becomes free waits for the next of them all the same, as it is likely to be sooner.
+    left: VecDeque<Arc<Watched>>,
+    /// How many of them there are when those that are over are dropped.
+    look_at: usize,
     idle: usize,
     threads: usize,
 }
@@ -57,21 +71,43 @@ impl Common {
         }
     }
 
+    /// Lets the next thread that is free wait for something that was left to a callback.
+    pub fn leave_to_waiters(&self, watched: Arc<Watched>) {
+        let mut state = lock(&self.waiters.state);
+        state.left.push_back(watched);
+        if state.left.len() > state.look_at {
+            state.left.retain(|watched| !watched.is_over());
+            // So that each is looked at a few times at the most.
+            state.look_at = LEFT.max(2 * state.left.len());
+        }
+        drop(state);
+        self.waiters.more.notify_one();
+    }
+
     fn wait_for_ever(self: Arc<Self>) {
         loop {
             let mut state = lock(&self.waiters.state);
-            let (event, news) = loop {
-                if let Some(next) = state.queue.pop_front() {
-                    break next;
+            let next = loop {
+                if let Some((event, news)) = state.queue.pop_front() {
+                    break Next::Asked(event, news);
+                }
+                // What comes now is to find a thread that is idle.
+                if let Some(watched) = state.left.pop_front() {
+                    break Next::Left(watched);
                 }
                 state = self.waiters.more.wait(state).unwrap_or_else(PoisonError::into_inner);
             };
             state.idle -= 1;
             drop(state);
             // How it ended is looked up by whoever passes it on.
-            let _ = event.wait();
-            drop(event);
-            if let Err(end) = pass_on(&self, news) {
+            let news = match next {
+                Next::Asked(event, news) => {
+                    let _ = event.wait();
+                    Some(news)
+                }
+                Next::Left(watched) => watched.wait(),
+            };
+            if let Some(Err(end)) = news.map(|news| pass_on(&self, news)) {
                 self.tell(News::Over(end));
             }
             lock(&self.waiters.state).idle += 1;

@@ -27,6 +27,19 @@ impl Watched {
     fn take(&self) -> Option<News> {
         lock(&self.news).take()
     }
+
+    /// Whether somebody has passed the news on already.
+    pub fn is_over(&self) -> bool {
+        lock(&self.news).is_none()
+    }
+
+    /// Waits for the event, if nobody has passed the news on; gives what is to be passed on.
+    pub fn wait(&self) -> Option<News> {
+        if !self.is_over() {
+            let _ = self.event.wait();
+        }
+        self.take()
+    }
 }
 
 impl Common {
@@ -44,6 +57,7 @@ impl Common {
         });
         // Where no callback can be had, looking does as well.
         let _ = asked;
+        self.leave_to_waiters(watched.clone());
         self.look_at(watched);
     }
 }

@@ -175,7 +175,7 @@ impl Arrival {
             return Err(wrong());
         }
         match self.part {
-            Part::Ranges(_) if offset % chunk != 0 || len != chunk.min(size - offset) => Err(wrong()),
+            Part::Ranges(_) if !offset.is_multiple_of(chunk) || len != chunk.min(size - offset) => Err(wrong()),
             Part::Ranges(_) => {
                 let index = (offset / chunk) as usize;
                 let taken = self.chunks.get(index).ok_or_else(wrong)?;
