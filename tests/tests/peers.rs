@@ -136,10 +136,9 @@ fn images_arrive() {
     assert!(b.notes.data[&transfer] == contents);
 }
 
-#[test]
-fn a_number_goes_to_and_fro() {
+fn a_number_goes_to_and_fro(args: &[&str]) {
     const ROUNDS: u64 = 20;
-    let mut pair = Pair::connected(&[]);
+    let mut pair = Pair::connected(args);
     let Pair { a, b, .. } = &mut pair;
     for client in [&mut *a, &mut *b] {
         client.buffer(1, &[0; 4]).kernel(1, INCREMENT, "increment", 1);
@@ -163,6 +162,42 @@ fn a_number_goes_to_and_fro() {
         "only the one end that was asked for is told"
     );
     assert_eq!(a.read(1, 4, &[last]), (2 * ROUNDS as u32).to_le_bytes());
+}
+
+#[test]
+fn a_number_goes_to_and_fro_natively() {
+    a_number_goes_to_and_fro(&[]);
+}
+
+#[test]
+fn a_number_goes_to_and_fro_through_pinned_memory() {
+    a_number_goes_to_and_fro(&["--force-pinned"]);
+}
+
+#[test]
+fn more_is_waited_for_than_there_are_threads() {
+    const MANY: u64 = 200;
+    let mut pair = Pair::connected(&[]);
+    let Pair { a, b, .. } = &mut pair;
+    let (context, size) = (ContextId(1), 100_000);
+    a.buffer(1, &vec![1; size * MANY as usize]);
+    b.buffer(1, &vec![0; size * MANY as usize]);
+    let part = |n: u64| Moved::Ranges(vec![(n * size as u64, size as u64)]);
+    for n in 0..MANY {
+        a.post(&CreateUserEvent { event: EventId(1000 + n), context });
+        b.post(&ExpectSignal { event: EventId(2000 + n), context, peer: a.id() });
+        a.post(&SignalPeer { event: EventId(1000 + n), peer: b.id(), remote: EventId(2000 + n) });
+        push(a, b, 1, &part(n), &[1000 + n], n, 3000 + n);
+    }
+    // The last first.
+    for n in (0..MANY).rev() {
+        a.post(&SetUserEventStatus { event: EventId(1000 + n), status: 0 }).send();
+        if n % 50 == 0 {
+            assert_eq!((b.end_of(2000 + n), b.end_of(3000 + n)), (0, 0));
+        }
+    }
+    let all: Vec<_> = (0..MANY).flat_map(|n| [2000 + n, 3000 + n]).collect();
+    assert!(b.read(1, size * MANY as usize, &all) == vec![1; size * MANY as usize]);
 }
 
 #[test]
