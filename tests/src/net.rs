@@ -119,6 +119,22 @@ impl Net {
         shell(&script).map(|_| net)
     }
 
+    /// Gives some machines, from the second on, a further network between them, which the first one is not on: 10.0.1.2, 10.0.1.3 and so on.
+    pub fn add_inner(&self) {
+        let switch = &self.switch;
+        let mut script = format!("ip -n {switch} link add inner type bridge\nip -n {switch} link set inner up\n");
+        for (number, host) in self.hosts.iter().enumerate().skip(1) {
+            let (namespace, address) = (&host.namespace, host.inner_address());
+            let _ = write!(
+                script,
+                "ip -n {switch} link add inner{number} type veth peer name net1 netns {namespace}\n\
+                 ip -n {switch} link set inner{number} master inner up\n\
+                 ip -n {namespace} address add {address}/24 dev net1\nip -n {namespace} link set net1 up\n"
+            );
+        }
+        shell(&script).unwrap_or_else(|why| panic!("no inner network: {why}"));
+    }
+
     /// Makes them, or says on standard error that the test is skipped.
     ///
     /// # Panics
@@ -162,6 +178,12 @@ impl Host {
     /// Its address.
     pub fn address(&self) -> Ipv4Addr {
         self.address
+    }
+
+    /// Its address in the inner network, where there is one.
+    pub fn inner_address(&self) -> Ipv4Addr {
+        let [a, b, _, d] = self.address.octets();
+        Ipv4Addr::new(a, b, 1, d)
     }
 
     /// A command that runs `program` on it. Its process id is the program's own.
@@ -217,8 +239,17 @@ impl Host {
 
     /// What has gone over its link.
     pub fn traffic(&self) -> Traffic {
+        self.traffic_of("net0")
+    }
+
+    /// What has gone over its link to the inner network.
+    pub fn inner_traffic(&self) -> Traffic {
+        self.traffic_of("net1")
+    }
+
+    fn traffic_of(&self, link: &str) -> Traffic {
         let read = ["rx_bytes", "tx_bytes", "rx_packets", "tx_packets"]
-            .map(|what| format!("/sys/class/net/net0/statistics/{what}"))
+            .map(|what| format!("/sys/class/net/{link}/statistics/{what}"))
             .join(" ");
         let text = self.order(&format!("ip netns exec {} cat {read}", self.namespace));
         let mut numbers = text.lines().map(|line| line.parse().expect("the kernel prints numbers"));

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use ropeway_tests::net::{Net, Traffic};
+use ropeway_tests::net::{Host, Net, Traffic};
 use ropeway_tests::places::c_program;
 use ropeway_tests::program::{Outcome, Program, Running};
 use ropeway_tests::server::Server;
@@ -30,6 +30,18 @@ impl Cluster {
         Some(Self { servers, net })
     }
 
+    /// Two servers that have a network between them, besides the one that the client is on.
+    fn with_inner_network() -> Option<Self> {
+        let net = Net::or_skip(3)?;
+        net.add_inner();
+        let start = |host: &Host| {
+            let inner = format!("tcp://{}:7590", host.inner_address());
+            Server::start_on(host, &["--listen", &inner, "--peer-address", &inner], &[])
+        };
+        let servers = net.hosts().iter().skip(1).map(start).collect();
+        Some(Self { servers, net })
+    }
+
     fn program(&self, args: &[&str]) -> Program {
         let urls: Vec<_> = self.servers.iter().map(Server::url).collect();
         let program = Program::remote(c_program("many_servers"), &urls.join(",")).args(args);
@@ -38,7 +50,7 @@ impl Cluster {
 
     /// What has gone over the links of all machines, the client's first.
     fn traffic(&self) -> Vec<Traffic> {
-        self.net.hosts().iter().map(ropeway_tests::net::Host::traffic).collect()
+        self.net.hosts().iter().map(Host::traffic).collect()
     }
 
     /// Runs a program that says where its measured part begins and ends; gives the links' traffic in between.
@@ -86,6 +98,16 @@ fn data_goes_from_server_to_server() {
     let between = to_servers(&moved);
     assert!(between >= 4 * 64 * MIB, "only {between} bytes went between the servers");
     assert!(between < 4 * 64 * MIB * 108 / 100, "{between} bytes went between the servers: something twice");
+}
+
+#[test]
+fn servers_use_a_network_of_their_own() {
+    let Some(cluster) = Cluster::with_inner_network() else { return };
+    let (moved, _, _) = cluster.measured(&["exchange", "33554432", "4"]);
+    let outer: u64 = moved.iter().map(Traffic::bytes).sum();
+    assert!(outer < 100_000, "the client's network carried {moved:?}");
+    let inner = cluster.net.host(1).inner_traffic();
+    assert!(inner.bytes() >= 4 * 32 * MIB, "the servers' own network carried {inner:?}");
 }
 
 #[test]
