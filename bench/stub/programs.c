@@ -73,7 +73,9 @@ static void parameter(struct argument *argument, const char *text, size_t size)
             argument->address = CL_KERNEL_ARG_ADDRESS_LOCAL;
         else if (strcmp(bare, "constant") == 0)
             argument->address = CL_KERNEL_ARG_ADDRESS_CONSTANT;
-        else if (strcmp(bare, "const") == 0 || strcmp(bare, "restrict") == 0 || strcmp(bare, "volatile") == 0)
+        else if (strcmp(bare, "const") == 0)
+            argument->is_const = pointer;
+        else if (strcmp(bare, "restrict") == 0 || strcmp(bare, "volatile") == 0)
             continue;
         else if (argument->type[0] == 0)
             snprintf(argument->type, NAME, "%.*s", NAME - 2, word);
@@ -261,7 +263,7 @@ static cl_int CL_API_CALL argument_info(cl_kernel kernel, cl_uint index, cl_kern
     switch (what) {
     case CL_KERNEL_ARG_ADDRESS_QUALIFIER: VALUE(cl_kernel_arg_address_qualifier, is->address);
     case CL_KERNEL_ARG_ACCESS_QUALIFIER: VALUE(cl_kernel_arg_access_qualifier, CL_KERNEL_ARG_ACCESS_NONE);
-    case CL_KERNEL_ARG_TYPE_QUALIFIER: VALUE(cl_kernel_arg_type_qualifier, CL_KERNEL_ARG_TYPE_NONE);
+    case CL_KERNEL_ARG_TYPE_QUALIFIER: VALUE(cl_kernel_arg_type_qualifier, is->is_const ? CL_KERNEL_ARG_TYPE_CONST : CL_KERNEL_ARG_TYPE_NONE);
     case CL_KERNEL_ARG_TYPE_NAME: return TEXT(is->type);
     case CL_KERNEL_ARG_NAME: return TEXT(is->name);
     default: return CL_INVALID_VALUE;

@@ -48,6 +48,7 @@ enum { NAME = 64, MOST_ARGS = 16, MOST_KERNELS = 32 };
 struct argument {
     char type[NAME], name[NAME];
     cl_uint address;
+    int is_const; /* what it points to */
     size_t size; /* of one that is no memory */
 };
 
