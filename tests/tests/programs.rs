@@ -16,6 +16,11 @@ fn events() {
 }
 
 #[test]
+fn more_reads_wait_than_a_session_has_threads() {
+    same("held_reads");
+}
+
+#[test]
 fn mapping() {
     same("mapping");
 }

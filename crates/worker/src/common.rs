@@ -83,6 +83,8 @@ pub struct Common {
     pub peers: Peers,
     /// Threads that move bytes to peers.
     pub movers: Movers,
+    /// Threads that wait for what no call of the client's waits for.
+    pub unasked: AtomicUsize,
     /// Bytes held for small reads that are not finished.
     pub staged_reads: AtomicUsize,
 }

@@ -1,6 +1,7 @@
 //! How a large transfer is put into its queue; [`crate::transfer`] says what becomes of it.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use ropeway_abi as cl;
 use ropeway_protocol::ids::{MemoryId, TransferId};
@@ -47,6 +48,7 @@ impl Session {
         }
         if gate.may_begin.as_ref().is_none_or(|event| event.ended()) {
             self.demote(|_| false);
+            self.common.unasked.fetch_add(1, Ordering::AcqRel);
             self.job = Some(Job::Begin(gate));
         } else {
             self.defer(Deferred::Gate(gate));

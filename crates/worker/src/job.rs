@@ -69,8 +69,8 @@ impl Job {
         match self {
             Self::Finish(queue, call) => finish(common, &queue, &call)?,
             Self::Wait(cells, call) => wait(common, &cells, &call)?,
-            Self::Deliver(cell) => deliver(common, &cell)?,
-            Self::Begin(gate) => gate.begin(common)?,
+            Self::Deliver(cell) => unasked(common, deliver(common, &cell))?,
+            Self::Begin(gate) => unasked(common, gate.begin(common))?,
             Self::Land(gate) => gate.land(common)?,
             Self::Build(program, (devices, named), step, options, call) => {
                 let reply = build::build(common, &program, (&devices, named), step, &options);
@@ -130,6 +130,12 @@ pub fn answer_build(common: &Common, reply: &Result<BuildReply, Status>, call: &
     common.printed.forward(&mut sending)?;
     sending.reply(call, reply);
     Ok(sending.send()?)
+}
+
+/// A thread has done what no call waited for.
+fn unasked(common: &Common, outcome: Result<(), End>) -> Result<(), End> {
+    common.unasked.fetch_sub(1, Ordering::AcqRel);
+    outcome
 }
 
 fn finish(common: &Common, queue: &Arc<Queue>, call: &CallId<Waited>) -> Result<(), End> {

@@ -118,6 +118,7 @@ fn serve(mut warm: Warm, (socket, control): (OwnedFd, OwnedFd), hello: &Hello, o
         peers: Peers::new(warm.session, control),
         movers: Movers::default(),
         log: log.clone(),
+        unasked: AtomicUsize::new(0),
         staged_reads: AtomicUsize::new(0),
     });
     log.line(&format!("{name} begins"));

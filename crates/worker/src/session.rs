@@ -107,6 +107,9 @@ pub struct Session {
     pub deferred: SmallVec<[Deferred; 4]>,
 }
 
+/// Threads that wait where no call of the client's does, at the most: calls that wait need some, too. Callbacks tell of what is more than that.
+const MOST_UNASKED: usize = 8;
+
 /// A name that the client uses and the session does not know.
 pub fn unknown(what: impl std::fmt::Display) -> End {
     End::refused(format_args!("{what} does not exist"))
@@ -213,7 +216,10 @@ impl Session {
 
     /// What to do when no command is left to read: what somebody may be waiting for.
     pub fn idle_job(&mut self) -> Option<Job> {
-        let job = match self.deferred.pop() {
+        let spare = self.common.unasked.load(Ordering::Acquire) < MOST_UNASKED;
+        let deferred = if spare { self.deferred.pop() } else { None };
+        self.common.unasked.fetch_add(deferred.is_some().into(), Ordering::AcqRel);
+        let job = match deferred {
             Some(Deferred::Read(cell)) => Some(Job::Deliver(cell)),
             Some(Deferred::Gate(gate)) => Some(Job::Begin(gate)),
             None => self.common.outgoing.any_left().then_some(Job::SendNotes),
