@@ -2,7 +2,7 @@
    Works on every platform, by the extension cl_ropeway_collectives or by ordinary calls. Arguments: how many ranks, then
    "turns" with how many times how many numbers are added up on all ranks, to count messages; or
    "unordered" for queues that keep no order, "small" for little data only, "events" for what is said of events, and with it "failing" for
-   what comes of those that fail. */
+   what comes of those that fail; "lost" for what becomes of them when somebody ends the server of the second of three ranks. */
 #define CL_ROPEWAY_COLLECTIVES_ANYWHERE
 #include "common.h"
 #include "../../include/CL/cl_ropeway_collectives.h"
@@ -353,6 +353,61 @@ static void run_events(int failing)
     printf("fails with what it waits for\n");
 }
 
+/* Waits for an event, which must end with an error soon. */
+static void end_badly(cl_event event)
+{
+    cl_int ended = CL_QUEUED;
+    double begin = seconds();
+    while (ended > CL_COMPLETE && seconds() - begin < 20) {
+        CHECK(clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof ended, &ended, NULL));
+        usleep(1000);
+    }
+    REQUIRE(ended < 0);
+    CHECK(clReleaseEvent(event));
+}
+
+/* The second rank's server is lost before an operation begins, and then there are two. */
+static void run_lost(void)
+{
+    enum { COUNT = 200000 };
+    static cl_int numbers[COUNT];
+    cl_mem sources[3], targets[3];
+    size_t offsets[3] = {0};
+    cl_event gate, small, large, done;
+    struct test test = {ALL_REDUCE, 4, 0, COUNT, 0, SEPARATE}, little = {BROADCAST, 4, 0, 10, 1, SEPARATE};
+    REQUIRE(ranks == 3 && devices == 3);
+    for (cl_uint rank = 0; rank < ranks; rank++) {
+        cl_int value = (cl_int)rank + 1;
+        sources[rank] = buffer_of(CL_MEM_READ_WRITE, COUNT * 4, NULL);
+        targets[rank] = buffer_of(CL_MEM_READ_WRITE, COUNT * 4, NULL);
+        CHECK(clEnqueueFillBuffer(queues[rank], sources[rank], &value, 4, 0, COUNT * 4, 0, NULL, NULL));
+        CHECK(clFinish(queues[rank]));
+    }
+    MAKE(gate, clCreateUserEvent(context, &status));
+    CHECK(enqueue(&little, sources, offsets, targets, offsets, 1, &gate, &small));
+    CHECK(enqueue(&test, sources, offsets, targets, offsets, 1, &gate, &large));
+    printf("ready\n");
+    fflush(stdout);
+    getchar();
+    CHECK(clSetUserEventStatus(gate, CL_COMPLETE));
+    end_badly(small);
+    end_badly(large);
+    printf("both have failed\n");
+    clFinish(queues[0]);
+    clFinish(queues[2]);
+    REQUIRE(enqueue(&test, sources, offsets, targets, offsets, 0, NULL, NULL) == CL_DEVICE_NOT_AVAILABLE);
+    /* The others go on. */
+    ranks = 2, queues[1] = queues[2], sources[1] = sources[2];
+    for (int rank = 0; rank < 2; rank++)
+        targets[rank] = buffer_of(CL_MEM_READ_WRITE, COUNT * 4, NULL);
+    CHECK(enqueue(&test, sources, offsets, targets, offsets, 0, NULL, &done));
+    for (int rank = 0; rank < 2; rank++) {
+        CHECK(clEnqueueReadBuffer(queues[rank], targets[rank], CL_TRUE, 0, sizeof numbers, numbers, 1, &done, NULL));
+        REQUIRE(numbers[0] == 4 && numbers[COUNT - 1] == 4);
+    }
+    printf("the others go on\n");
+}
+
 /* Sums over all ranks, nothing of which the host sees but one number of the last. */
 static void run_turns(int turns, size_t count)
 {
@@ -382,9 +437,10 @@ int main(int argc, char **argv)
     cl_command_queue_properties properties = 0;
     cl_uint unused = 0;
     size_t count = 0;
-    int small = 0, events = 0, failing = 0, turns = 0, has_double = 1;
+    int small = 0, events = 0, failing = 0, turns = 0, lost = 0, has_double = 1;
     for (int i = 1; i < argc; i++) {
         small |= strcmp(argv[i], "small") == 0;
+        lost |= strcmp(argv[i], "lost") == 0;
         failing |= strcmp(argv[i], "failing") == 0;
         events |= strcmp(argv[i], "events") == 0;
         if (strcmp(argv[i], "unordered") == 0)
@@ -409,6 +465,10 @@ int main(int argc, char **argv)
         queues[rank] = open_queue(properties);
         clGetDeviceInfo(device, CL_DEVICE_DOUBLE_FP_CONFIG, sizeof config, &config, NULL);
         has_double &= config != 0;
+    }
+    if (lost) {
+        run_lost();
+        return 0;
     }
     if (turns > 0) {
         run_turns(turns, count);

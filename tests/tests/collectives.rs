@@ -1,6 +1,7 @@
 //! Collective operations: what they compute, on one server and over several, beside ordinary calls; what they cost.
 
 use ropeway_tests::places::c_program;
+use ropeway_tests::process;
 use ropeway_tests::program::Program;
 use ropeway_tests::server::Server;
 use ropeway_tests::stats::Stats;
@@ -40,6 +41,26 @@ fn over_three_servers_they_do_the_same() {
     let (args, program) = (["3", "small"], c_program("collectives_ordinary"));
     let remote = Program::remote(program, &urls).args(args).run().success();
     assert_eq!(remote.stdout, native(&args), "left: ordinary calls through Ropeway, right: native; {}", remote.stderr);
+}
+
+#[test]
+fn devices_of_one_platform_do_the_same() {
+    let server = Server::start_with(&["--listen", "tcp://127.0.0.1:0"], &[("POCL_DEVICES", "pthread pthread")]);
+    for args in [["4", "small", ""], ["3", "small", "unordered"]] {
+        let remote = Program::remote(c_program("collectives"), server.url()).args(args).run().success();
+        assert_eq!(remote.stdout, native(&args), "left: through Ropeway, right: native; {}", remote.stderr);
+    }
+}
+
+#[test]
+fn when_a_server_is_lost_they_fail_and_the_other_ranks_go_on() {
+    let (servers, urls) = three_servers();
+    let mut program = Program::remote(c_program("collectives"), &urls).args(["3", "lost"]).start();
+    assert_eq!(program.line(), "ready");
+    process::kill(servers[1].worker_of(program.pid()));
+    program.say("");
+    let outcome = program.finish().success();
+    assert_eq!(outcome.stdout, "both have failed\nthe others go on\n", "{}", outcome.stderr);
 }
 
 /// PoCL ends the program when a command fails, so that what fails is not compared with it.

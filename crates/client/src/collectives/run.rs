@@ -39,6 +39,16 @@ pub struct Call<'a> {
     pub operator: Option<Operator<'a>>,
 }
 
+/// The ranks of a call in another order.
+struct Reordered<'a> {
+    operation: Operation,
+    queues: Vec<Arc<Queue>>,
+    sources: Vec<Option<Piece<'a>>>,
+    targets: Vec<Option<Piece<'a>>>,
+    /// Where the first rank is now.
+    first: usize,
+}
+
 /// Memory that does not overlap with memory of another name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Space {
@@ -127,6 +137,35 @@ impl<'a> Call<'a> {
         }
     }
 
+    /// The ranks in an order in which those of one home are next to each other, so that a ring or chain goes from server to server no
+    /// more often than it must. `None` where they are so already, or where it matters who is which.
+    fn by_home(&self) -> Option<Reordered<'a>> {
+        if self.operator.is_some_and(|operator| operator.is_ordered()) {
+            return None;
+        }
+        let home = |rank: usize| self.queues[rank].home().number();
+        let mut order: Vec<usize> = (0..self.queues.len()).collect();
+        order.sort_by_key(|&rank| home(rank));
+        if order.is_sorted() {
+            return None;
+        }
+        let now = |rank: usize| order.iter().position(|&old| old == rank).unwrap_or(rank);
+        let operation = match self.operation {
+            Operation::Broadcast { root } => Operation::Broadcast { root: now(root) },
+            Operation::Reduce { root } => Operation::Reduce { root: now(root) },
+            Operation::AllReduce => Operation::AllReduce,
+            _ => return None,
+        };
+        let reordered = |pieces: &[Option<Piece<'a>>]| order.iter().map(|&rank| pieces[rank]).collect();
+        Some(Reordered {
+            operation,
+            queues: order.iter().map(|&rank| Arc::clone(&self.queues[rank])).collect(),
+            sources: reordered(self.sources),
+            targets: reordered(self.targets),
+            first: now(0),
+        })
+    }
+
     /// Whether a step copies something to where it already is.
     fn is_in_place(&self, step: &Step) -> bool {
         let Step::Copy { from, to, .. } = *step else { return false };
@@ -157,12 +196,13 @@ struct Command {
 /// All commands of a call, in an order in which each waits only for those before it.
 struct Commands {
     all: Vec<Command>,
-    /// Those after whose ends the whole is over, but for what the first rank's queue does before in its order.
+    /// Those after whose ends the whole is over, but for what the event's queue does before in its order.
     last: Vec<usize>,
 }
 
 impl Commands {
-    fn new(call: &Call<'_>, job: &Job, schedule: &Schedule, waits: bool) -> Self {
+    /// The event is of the queue of the rank `teller`.
+    fn new(call: &Call<'_>, job: &Job, schedule: &Schedule, waits: bool, teller: usize) -> Self {
         let queues = call.queues;
         // Ranks may share a queue.
         let first = |rank: usize| queues.iter().position(|queue| Arc::ptr_eq(queue, &queues[rank])).unwrap_or(rank);
@@ -204,9 +244,9 @@ impl Commands {
                 None => last.extend(&before),
                 Some(_) if before.is_empty() => {
                     let is_here = |command: &Command| own[command.rank] == rank;
-                    last.extend(all.iter().rposition(is_here).filter(|_| rank != 0));
+                    last.extend(all.iter().rposition(is_here).filter(|_| rank != own[teller]));
                 }
-                Some(_) => last.extend((rank != 0).then_some(index)),
+                Some(_) => last.extend((rank != own[teller]).then_some(index)),
             }
             let waits = if in_order(rank).is_some() { before } else { Vec::new() };
             all.push(Command { rank, what: What::End, waits });
@@ -228,10 +268,24 @@ struct Run<'a, 'b> {
 /// # Errors
 /// CL_INVALID_OPERATION where a device does not have the type, what comes of building kernels, [`crate::SERVER_LOST`].
 pub fn enqueue(call: &Call<'_>, operators: &Operators, command: u32, order: Order<'_>) -> Result<Enqueued> {
+    let Some(by_home) = call.by_home() else { return enqueue_for(call, 0, operators, command, order) };
+    let Reordered { operation, queues, sources, targets, first } = &by_home;
+    let call = Call { operation: *operation, queues, sources, targets, ..*call };
+    enqueue_for(&call, *first, operators, command, order)
+}
+
+/// As [`enqueue`], with the event on the queue of the rank `teller`.
+fn enqueue_for(
+    call: &Call<'_>,
+    teller: usize,
+    operators: &Operators,
+    command: u32,
+    order: Order<'_>,
+) -> Result<Enqueued> {
     let job = call.job();
     let schedule = job.schedule(&Tuning::default());
     let operator = call.operator.map(|operator| operators.ready(&operator, call.queues)).transpose()?;
-    let Commands { all, last } = Commands::new(call, &job, &schedule, !order.waits.is_empty());
+    let Commands { all, last } = Commands::new(call, &job, &schedule, !order.waits.is_empty(), teller);
     let mut needed = vec![false; all.len()];
     let awaited = all.iter().flat_map(|command| &command.waits).chain(last.iter().filter(|_| order.wants_event));
     awaited.for_each(|&at| needed[at] = true);
@@ -253,7 +307,7 @@ pub fn enqueue(call: &Call<'_>, operators: &Operators, command: u32, order: Orde
     let event = match order.wants_event {
         true => {
             let waits: Vec<&Event> = last.iter().filter_map(|&at| events[at].as_deref()).collect();
-            call.queues[0].enqueue_marker_as(Order { waits: &waits, wants_event: true }, command)?
+            call.queues[teller].enqueue_marker_as(Order { waits: &waits, wants_event: true }, command)?
         }
         false => None,
     };
