@@ -72,6 +72,10 @@ impl Receive for Notes {
     fn context_error(&mut self, _: ContextError) -> Result<(), DecodeError> {
         Ok(())
     }
+    fn read_ends(&mut self, _: ReadEnds) -> Result<(), DecodeError> {
+        Ok(())
+    }
+
     fn peer_state(&mut self, m: PeerState) -> Result<(), DecodeError> {
         self.peers.push(m);
         Ok(())

@@ -34,6 +34,8 @@ pub struct Memory {
     size: usize,
     kind: Kind,
     parent: Option<Arc<Memory>>,
+    /// What says how many of its bytes mean something (clSetContentSizeBufferPoCL).
+    content_size: Mutex<Option<Arc<Memory>>>,
     pub(crate) mappings: Mappings,
     on_destruction: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
 }
@@ -122,6 +124,7 @@ impl Memory {
             made: Made::default(),
             first_contents: Mutex::default(),
             residency,
+            content_size: Mutex::default(),
             flags,
             size,
             kind,
@@ -210,6 +213,17 @@ impl Memory {
     /// Which homes have its contents.
     pub(crate) fn residency(&self) -> Option<&Mutex<Residency<Mark>>> {
         self.residency.as_ref()
+    }
+
+    /// From now on, only as many of the buffer's first bytes mean something as the first 8 bytes of `size` say, little-endian: no others need to
+    /// travel.
+    pub fn set_content_size(&self, size: &Arc<Self>) {
+        *lock(&self.content_size) = Some(Arc::clone(size));
+    }
+
+    /// What says how many of the buffer's bytes mean something.
+    pub(crate) fn content_size(&self) -> Option<Arc<Self>> {
+        lock(&self.content_size).clone()
     }
 
     /// The same for all objects that share their memory: a buffer and its sub-buffers.

@@ -8,9 +8,10 @@ use std::ops::Range;
 use std::sync::{Arc, MutexGuard};
 
 use ropeway_abi::CL_COMMAND_MIGRATE_MEM_OBJECTS;
-use ropeway_protocol::ids::EventId;
+use ropeway_protocol::ids::{EventId, MemoryId, TransferId};
 use ropeway_protocol::image::ImagePart;
-use ropeway_protocol::messages::{CreateUserEvent, Expect, Push, SetUserEventStatus};
+use ropeway_protocol::limits::MAX_EAGER;
+use ropeway_protocol::messages::{CreateUserEvent, Expect, ExpectContent, Push, PushContent, SetUserEventStatus};
 use ropeway_protocol::types::{BufferRect, Command, EventList, Moved};
 use smallvec::SmallVec;
 
@@ -26,6 +27,9 @@ use crate::{Result, SERVER_LOST};
 
 /// Rectangles of more rows than this count as all that lies between their first and last byte.
 const MOST_ROWS: u64 = 64;
+
+/// Bytes of a buffer that say how many of another mean something.
+pub(crate) const CONTENT_SIZE: u64 = 8;
 
 /// What a command does with a memory object.
 #[derive(Clone, Copy, Debug)]
@@ -270,6 +274,45 @@ impl Queue {
     }
 }
 
+/// The same, of a buffer of which only as many bytes mean something as `content` says.
+fn push_content(
+    memory: &Memory,
+    content: MemoryId,
+    plan: &Transfer<Mark>,
+    (from, to): (&Home, &Home),
+    (mut after, ready): (EventList, &[Mark]),
+) -> Result<()> {
+    after.0.extend(named_in(from, ready)?.0);
+    after.0.sort_unstable();
+    after.0.dedup();
+    let ranges: Vec<_> = plan.ranges.iter().map(|range| (range.start, range.end - range.start)).collect();
+    let transfer = TransferId(new_id());
+    let (ours, theirs) = (to.connection(), from.connection());
+    let memory_there = memory.id(from);
+    let push =
+        PushContent { memory: memory_there, ranges: ranges.clone(), content, after, peer: ours.session(), transfer };
+    theirs.post(&push)?;
+    let (memory, event) = (memory.id(to), plan.arrival.0.id());
+    ours.post(&ExpectContent { memory, ranges, event, peer: theirs.session(), transfer })
+}
+
+impl Memory {
+    /// After what a home has the 8 bytes that say how many bytes of another buffer mean something; `None` where it does not have them.
+    fn content_ready(&self, home: &Home) -> Option<Vec<Mark>> {
+        let (storage, offset) = self.storage();
+        let offset = offset as u64;
+        let ready = lock(storage.residency()?).ready_at(home.number(), offset..offset.saturating_add(CONTENT_SIZE))?;
+        self.ensure(home).ok().map(|()| ready)
+    }
+
+    /// What a read of `size` bytes at `offset` is limited by, where that may save something.
+    pub(crate) fn content_limit(&self, home: &Home, size: usize) -> Option<Arc<Self>> {
+        let limit = self.content_size().filter(|_| size > MAX_EAGER)?;
+        let is_there = !self.context().spans_homes() || limit.content_ready(home).is_some();
+        is_there.then_some(limit)
+    }
+}
+
 /// How many bytes a transfer moves.
 fn moved_bytes(memory: &Memory, transfer: &Transfer<Mark>) -> usize {
     match memory.as_image() {
@@ -289,11 +332,16 @@ fn named_in(home: &Home, marks: &[Mark]) -> Result<EventList> {
 
 /// Has one server push bytes of a memory object to another.
 fn push(memory: &Memory, plan: &Transfer<Mark>, (from, to): (&Home, &Home), after: EventList) -> Result<()> {
+    if let Some((content, ready)) =
+        memory.content_size().and_then(|size| Some((size.id(from), size.content_ready(from)?)))
+    {
+        return push_content(memory, content, plan, (from, to), (after, &ready));
+    }
     let what = match memory.as_image() {
         Some(image) => Moved::Image(image.like.whole()),
         None => Moved::Ranges(plan.ranges.iter().map(|range| (range.start, range.end - range.start)).collect()),
     };
-    let transfer = ropeway_protocol::ids::TransferId(new_id());
+    let transfer = TransferId(new_id());
     let (ours, theirs) = (to.connection(), from.connection());
     theirs.post(&Push {
         memory: memory.id(from),

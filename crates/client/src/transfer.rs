@@ -7,10 +7,12 @@ use ropeway_protocol::ids::TransferId;
 use ropeway_protocol::image::ImagePart;
 use ropeway_protocol::limits::MAX_EAGER;
 use ropeway_protocol::messages::{
-    Marker, ReadBuffer, ReadBufferRect, ReadImage, WriteBuffer, WriteBufferRect, WriteBufferRectTransfer,
+    Marker, ReadBuffer, ReadBufferRect, ReadContent, ReadImage, WriteBuffer, WriteBufferRect, WriteBufferRectTransfer,
     WriteBufferTransfer, WriteImage, WriteImageTransfer,
 };
 use ropeway_protocol::types::{BufferRect, Command};
+
+use smallvec::SmallVec;
 
 use crate::Result;
 use crate::command::{Enqueued, Order, Ordered};
@@ -18,7 +20,7 @@ use crate::connection::{Connection, Incoming, Outgoing, Ticket};
 use crate::home::{Home, new_id};
 use crate::host::{HostSource, HostTarget, gather};
 use crate::memory::Memory;
-use crate::prepare::{Access, Span, Use};
+use crate::prepare::{Access, CONTENT_SIZE, Span, Use};
 use crate::queue::Queue;
 
 /// The part of a memory object that is read or written.
@@ -177,12 +179,25 @@ impl Queue {
     ) -> Result<Enqueued> {
         let connection = self.connection();
         let size = target.size();
-        let uses = [part.touched(Access::Read, size)];
+        let limit = match part {
+            Part::Bytes(memory, offset) => memory.content_limit(self.home(), size).map(|limit| (memory, offset, limit)),
+            _ => None,
+        };
+        let mut uses: SmallVec<[_; 2]> = std::iter::once(part.touched(Access::Read, size)).collect();
+        // What says how much there is must be there before.
+        uses.extend(limit.as_ref().map(|(_, _, limit)| Use::bytes(limit, Access::Read, 0, CONTENT_SIZE as usize)));
         let Ordered { wire, event, guard: _guard, prepared } = self.order(order, command, true, &uses)?;
         let transfer = TransferId(new_id());
         let ticket = Ticket::new(event.clone(), Some(Arc::clone(self.open_transfers())));
         connection.expect_incoming(transfer, Incoming::new(target, Arc::clone(&ticket)));
-        part.post_read(self.home(), wire, size, transfer)?;
+        match &limit {
+            Some((memory, offset, limit)) => {
+                let (buffer, content) = (memory.id(self.home()), limit.id(self.home()));
+                let (offset, size) = (*offset as u64, size as u64);
+                connection.post(&ReadContent { command: wire, buffer, offset, size, content, transfer })?;
+            }
+            None => part.post_read(self.home(), wire, size, transfer)?,
+        }
         drop(prepared);
         if blocking {
             self.await_end(&ticket)?;

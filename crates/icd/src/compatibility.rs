@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::api::{collectives, command_buffer, loader, semaphore, servers};
+use crate::api::{collectives, command_buffer, content_size, loader, semaphore, servers};
 use crate::{dispatch, offered};
 
 /// What is to be said of functions that do not simply work.
@@ -64,7 +64,6 @@ const HIDDEN: &[(&str, &str)] = &[
     ("cl_nv_d3d10_sharing", GRAPHICS),
     ("cl_nv_d3d11_sharing", GRAPHICS),
     ("cl_nv_d3d9_sharing", GRAPHICS),
-    ("cl_pocl_content_size", NOT_YET),
 ];
 const GRAPHICS: &str = "graphics objects are on the application's machine";
 const LOCAL: &str = "its handles are those of one machine";
@@ -136,6 +135,7 @@ fn by_name_only() -> BTreeSet<String> {
     let found = found.map(str::to_owned);
     let lists = [
         command_buffer::FUNCTIONS,
+        content_size::FUNCTIONS,
         semaphore::FUNCTIONS,
         servers::FUNCTIONS,
         servers::wwu::FUNCTIONS,
@@ -194,6 +194,7 @@ fn extensions() -> String {
         "on every device of OpenCL 2.1 and later: it is made of ordinary commands".to_owned(),
     ));
     rows.push((collectives::NAME, "on every platform: [its page](extensions/cl_ropeway_collectives.md)".to_owned()));
+    rows.push((content_size::NAME, "always: reads of large buffers, and what goes from server to server".to_owned()));
     rows.push((semaphore::NAME, "on every device: it is made of ordinary commands and events".to_owned()));
     rows.push((servers::NAME, "always: [servers that come and go](extensions/cl_ropeway_servers.md)".to_owned()));
     rows.sort_unstable();

@@ -310,6 +310,22 @@ messages! {
     /// Bytes that this session has received from its client and sent to it, received from its peers and sent to them.
     call 196 traffic: Traffic {} -> [u64; 4];
 
+    // Contents of which only the first bytes mean something: as many as the first 8 bytes of another buffer say, `content`, when the command's
+    // turn has come.
+
+    /// As `Push`, of ranges, no further than the contents go; the peer was told with `ExpectContent`. `PushEnds` says where they end.
+    post 210 push_content: PushContent {
+        memory: MemoryId, ranges: Vec<(u64, u64)>, content: MemoryId, after: EventList, peer: SessionId, transfer: TransferId,
+    };
+    /// As `Expect`, of ranges of which only the first bytes may come.
+    post 211 expect_content: ExpectContent {
+        memory: MemoryId, ranges: Vec<(u64, u64)>, event: EventId, peer: SessionId, transfer: TransferId,
+    };
+    /// As `ReadBuffer`, no further than the contents go; where not all is sent, `ReadEnds` says so.
+    post 212 read_content: ReadContent {
+        command: Command, buffer: MemoryId, offset: u64, size: u64, content: MemoryId, transfer: TransferId,
+    };
+
     // The link.
 
     /// Answered at once, with as many bytes of tail as asked for: measures latency and bandwidth.
@@ -345,6 +361,8 @@ messages! {
     note 66 progressed: Progressed { event: EventId, status: Status };
     /// Whether a peer can be reached. Sent once for each `ConnectPeer`, and again when a connection is lost; `text` says why not, for a person.
     note 8 peer_state: PeerState { peer: SessionId, connected: bool, text: String };
+    /// No more bytes will come of a read than these.
+    note 213 read_ends: ReadEnds { transfer: TransferId, size: u64 };
     /// The server ends the session, and why: one sentence for a person.
     note 7 closing: Closing { reason: String };
 }
@@ -365,6 +383,8 @@ messages! {
     post 1 push_data: PushData { transfer: TransferId, offset: u64 } + tail;
     /// A push came to nothing: what it should wait for ended with this status.
     post 2 push_failed: PushFailed { transfer: TransferId, status: Status };
+    /// A push, of which only the first bytes were expected for certain, has so many.
+    post 4 push_ends: PushEnds { transfer: TransferId, size: u64 };
     /// An event of the receiver's has ended.
     post 3 signal: Signal { event: EventId, status: Status };
 }

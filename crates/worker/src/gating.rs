@@ -9,6 +9,7 @@ use ropeway_protocol::image::ImagePart;
 use ropeway_protocol::messages::TransferFailed;
 use ropeway_protocol::types::{BufferRect, Command, Status};
 
+use crate::contents::Contents;
 use crate::error::End;
 use crate::job::Job;
 use crate::native::{Part, UserEvent, Waits};
@@ -26,10 +27,26 @@ impl Session {
         command: &Command,
         transfer: TransferId,
         direction: Direction,
+        place: (Arc<Memory>, Part),
+    ) -> Result<(), End> {
+        self.gate_of(command, transfer, direction, place, None)
+    }
+
+    /// As [`Session::gate`]; to the client no more goes than `contents` says.
+    ///
+    /// # Errors
+    /// As [`Session::gate`].
+    pub fn gate_of(
+        &mut self,
+        command: &Command,
+        transfer: TransferId,
+        direction: Direction,
         (memory, part): (Arc<Memory>, Part),
+        contents: Option<Contents>,
     ) -> Result<(), End> {
         let total = self.objects();
         let mut gate = Gate::new(transfer, direction, memory, part);
+        gate.contents = contents;
         let queue = self.lanes.lane(command.queue)?.queue.clone();
         let outcome = self.enqueue_gate(command, &mut gate)?;
         if let Err(status) = outcome {

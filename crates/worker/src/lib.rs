@@ -12,6 +12,7 @@ mod build;
 mod cache;
 mod command_buffer;
 mod common;
+mod contents;
 mod error;
 mod gating;
 pub mod handoff;

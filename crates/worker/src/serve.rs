@@ -3,6 +3,7 @@
 mod arguments;
 mod buffers;
 mod command_buffers;
+mod contents;
 mod devices;
 mod events;
 mod images;
@@ -177,6 +178,18 @@ impl Serve for Session {
     fn read_buffer(&mut self, m: ReadBuffer) -> Result<(), End> {
         let place = self.buffer_bytes(m.buffer, m.offset, m.size)?;
         self.read(&m.command, m.transfer, place)
+    }
+
+    fn read_content(&mut self, m: ReadContent) -> Result<(), End> {
+        self.read_contents(&m)
+    }
+
+    fn push_content(&mut self, m: PushContent) -> Result<(), End> {
+        self.push_contents(m)
+    }
+
+    fn expect_content(&mut self, m: ExpectContent) -> Result<(), End> {
+        self.expect_contents(m)
     }
 
     fn write_buffer_rect(&mut self, m: WriteBufferRect, tail: &mut dyn Tail) -> Result<(), End> {

@@ -10,11 +10,12 @@ use ropeway_abi as cl;
 use ropeway_protocol::ids::TransferId;
 use ropeway_protocol::image::ImagePart;
 use ropeway_protocol::limits::CHUNK;
-use ropeway_protocol::messages::{ReadData, TransferFailed, TransferReady};
+use ropeway_protocol::messages::{ReadData, ReadEnds, TransferFailed, TransferReady};
 use ropeway_protocol::types::Status;
 use ropeway_protocol::{Tail, TailError};
 
 use crate::common::Common;
+use crate::contents::Contents;
 use crate::error::End;
 use crate::native::{Event, ImageReader, ImageWriter, Mapping, Part, UserEvent};
 use crate::objects::{Cell, Memory, lock};
@@ -55,6 +56,8 @@ pub struct Gate {
     pub part: Part,
     /// How many bytes.
     pub size: u64,
+    /// What says how many bytes of the buffer mean something, where not all may.
+    pub contents: Option<Contents>,
     /// When it may begin; `None` for at once.
     pub may_begin: Option<Event>,
     /// Keeps the queue until it is set; `None` for the first contents of a buffer, which has no queue.
@@ -74,6 +77,7 @@ impl Gate {
             memory,
             part,
             size: part.size(),
+            contents: None,
             may_begin: None,
             barrier: None,
             cell: None,
@@ -237,16 +241,35 @@ impl Gate {
         }
     }
 
-    /// Sends all bytes to the client.
+    /// Sends all bytes to the client, or as many as mean something.
     fn send_all(&self, common: &Common) -> Result<Result<(), Status>, End> {
+        let contents = match (&self.contents, self.part) {
+            (Some(contents), Part::Bytes { offset, .. }) => contents.len().map(|len| len.saturating_sub(offset)),
+            _ => Ok(self.size),
+        };
+        let size = match contents {
+            Ok(size) => size.min(self.size),
+            Err(status) => return Ok(Err(status)),
+        };
+        let sent = if size == 0 { Ok(()) } else { self.send_first(common, size)? };
+        if size < self.size && sent.is_ok() {
+            let mut sending = common.outgoing.lock();
+            sending.note(&ReadEnds { transfer: self.transfer, size });
+            sending.send()?;
+        }
+        Ok(sent)
+    }
+
+    /// Sends the first `size` bytes to the client; of images and regions, all.
+    fn send_first(&self, common: &Common, size: u64) -> Result<Result<(), Status>, End> {
         let context = &self.memory.context;
-        let (offset, size) = match self.part {
-            Part::Bytes { offset, size } => (offset, size),
+        let offset = match self.part {
+            Part::Bytes { offset, .. } => offset,
             Part::Image { part, .. } => return self.send_image(common, part),
-            Part::Rect(_) => return self.send_pinned(common),
+            Part::Rect(_) => return self.send_pinned(common, self.size),
         };
         if !context.maps {
-            return self.send_pinned(common);
+            return self.send_pinned(common, size);
         }
         let mapping = self
             .memory
@@ -266,7 +289,7 @@ impl Gate {
         Ok(mapping.unmap())
     }
 
-    fn send_pinned(&self, common: &Common) -> Result<Result<(), Status>, End> {
+    fn send_pinned(&self, common: &Common, size: u64) -> Result<Result<(), Status>, End> {
         let native = match &self.memory.native {
             Ok(native) => native,
             Err(status) => return Ok(Err(*status)),
@@ -274,13 +297,13 @@ impl Gate {
         let context = &self.memory.context;
         let mut over = None;
         let outcome = context.with_ring(&context.ring_out, |ring| {
-            let len = |offset: u64| (self.size - offset).min(CHUNK as u64);
+            let len = |offset: u64| (size - offset).min(CHUNK as u64);
             // Copies run ahead of sending by all of the ring but the chunk that is being sent.
             let ahead = ring.depth() - 1;
             let mut under_way = std::collections::VecDeque::new();
             let (mut copied, mut sent) = (0, 0);
-            while sent < self.size {
-                while copied < self.size && under_way.len() < ahead {
+            while sent < size {
+                while copied < size && under_way.len() < ahead {
                     under_way.push_back(ring.read(native, &self.part.pieces(copied, len(copied)))?);
                     copied += len(copied);
                 }

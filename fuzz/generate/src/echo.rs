@@ -171,6 +171,9 @@ impl Serve for Echo {
         push Push,
         expect Expect,
         expect_signal ExpectSignal,
+        push_content PushContent,
+        expect_content ExpectContent,
+        read_content ReadContent,
         signal_peer SignalPeer,
         goodbye Goodbye,
     }
@@ -215,6 +218,7 @@ impl Receive for Echo {
         context_error ContextError,
         progressed Progressed,
         peer_state PeerState,
+        read_ends ReadEnds,
         closing Closing,
     }
 }
@@ -225,6 +229,7 @@ impl ServePeer for Echo {
     echo! { encode_post:
         push_data PushData + tail,
         push_failed PushFailed,
+        push_ends PushEnds,
         signal Signal,
     }
 }

@@ -126,18 +126,19 @@ pub const MESSAGES: &[Generator] = generators! { ropeway_protocol::MESSAGES:
     post CreateCommandBuffer, post ReleaseCommandBuffer, post Record, post Replay,
     post CreateSemaphore, post ReleaseSemaphore, post SignalSemaphores, post WaitSemaphores, call SemaphorePayload,
     post OpenPeers, post ConnectPeer, post Push, post Expect, post ExpectSignal, post SignalPeer, call Traffic,
+    post PushContent, post ExpectContent, post ReadContent,
     call Ping, post Goodbye,
 };
 
 /// One for each note that a server may send.
 pub const NOTES: &[Generator] = generators! { ropeway_protocol::NOTES:
     note Completed, note TransferReady, note ReadData, note TransferFailed, note Output, note ContextError, note Progressed,
-    note PeerState, note Closing,
+    note PeerState, note ReadEnds, note Closing,
 };
 
 /// One for each message that sessions of one client send to each other.
 pub const PEER_MESSAGES: &[Generator] = generators! { ropeway_protocol::PEER_MESSAGES:
-    post PushData, post PushFailed, post Signal,
+    post PushData, post PushFailed, post PushEnds, post Signal,
 };
 
 fn body<T: Serialize + Debug>(value: &T) -> (String, Vec<u8>) {

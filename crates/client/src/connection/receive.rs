@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use ropeway_protocol::frame::{FrameHeader, REPLY};
 use ropeway_protocol::messages::{
-    Closing, Completed, ContextError, Output, PeerState, Progressed, ReadData, Receive, TransferFailed, TransferReady,
+    Closing, Completed, ContextError, Output, PeerState, Progressed, ReadData, ReadEnds, Receive, TransferFailed,
+    TransferReady,
 };
 use ropeway_protocol::types::OutputStream;
 use ropeway_protocol::{DecodeError, Tail, receive};
@@ -53,6 +54,11 @@ impl Receive for Receiver<'_> {
 
     fn transfer_failed(&mut self, message: TransferFailed) -> Result<(), DecodeError> {
         self.0.transfer_failed(message.transfer, message.status);
+        Ok(())
+    }
+
+    fn read_ends(&mut self, message: ReadEnds) -> Result<(), DecodeError> {
+        self.0.transfer_ends(message.transfer, message.size);
         Ok(())
     }
 

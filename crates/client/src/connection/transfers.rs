@@ -255,6 +255,19 @@ impl Connection {
         }
     }
 
+    /// A read has no more than these bytes.
+    pub(super) fn transfer_ends(&self, id: TransferId, size: u64) {
+        let Some(mut incoming) = lock(&self.transfers.incoming).remove(&id) else { return };
+        if size == incoming.received as u64 && incoming.received < incoming.size {
+            incoming.size = incoming.received;
+            let ticket = Arc::clone(&incoming.ticket);
+            drop(incoming);
+            return self.end_transfer(&ticket, 0);
+        }
+        self.end_transfer(&incoming.ticket, SERVER_LOST);
+        self.lose("it ended a read where it does not end".to_owned());
+    }
+
     /// A transfer came to nothing.
     pub(crate) fn transfer_failed(&self, id: TransferId, status: Status) {
         let incoming = lock(&self.transfers.incoming).remove(&id);

@@ -145,6 +145,14 @@ impl<E: Clone + PartialEq> Residency<E> {
         !self.at_client && self.within(&range).all(|piece| !piece.must_come_to(home))
     }
 
+    /// The events after which `home` has all of a range that was ever written; `None` where it does not have it, or nobody wrote it.
+    pub fn ready_at(&self, home: Home, range: Range<u64>) -> Option<Vec<E>> {
+        if self.at_client {
+            return None;
+        }
+        self.within(&range).try_fold(Vec::new(), |ready, piece| piece.ready_at(home, ready))
+    }
+
     /// What must happen before a command of `home` does this with `ranges`, and takes it as happening.
     ///
     /// # Errors

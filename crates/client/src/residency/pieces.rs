@@ -98,6 +98,19 @@ impl<E: Clone + PartialEq> Piece<E> {
         place.iter().flat_map(|place| place.arrivals.iter().map(|arrival| arrival.event.clone())).collect()
     }
 
+    /// Adds to `ready` the events after which a home has it, if it has it.
+    pub(super) fn ready_at(&self, home: Home, mut ready: Vec<E>) -> Option<Vec<E>> {
+        let Contents::Written { owner, writers } = &self.contents else { return None };
+        if self.must_come_to(home) {
+            return None;
+        }
+        let written = writers.iter().filter(|_| *owner == home).map(|writer| writer.event.clone());
+        for event in written.chain(self.arrivals_at(home)) {
+            add_new(&mut ready, event);
+        }
+        Some(ready)
+    }
+
     /// The homes that hold it.
     pub(super) fn homes(&self) -> impl Iterator<Item = Home> {
         self.places.iter().filter(|place| place.valid).map(|place| place.home)

@@ -9,7 +9,7 @@ use ropeway_abi::{
     cl_device_id, cl_device_info, cl_device_type, cl_int, cl_platform_id, cl_uint,
 };
 
-use super::{check_enumeration, command_buffer, enumerate, semaphore, servers};
+use super::{check_enumeration, command_buffer, content_size, enumerate, semaphore, servers};
 use crate::guard;
 use crate::handle::Handle;
 use crate::info::{Answered, Info};
@@ -123,7 +123,7 @@ fn answer(device: &Handle<Device>, name: cl_device_info, info: Info) -> Result<A
             if command_buffer::supports(device) {
                 names.extend([" ", command_buffer::NAME]);
             }
-            names.extend([" ", semaphore::NAME, " ", servers::NAME]);
+            names.extend([" ", semaphore::NAME, " ", content_size::NAME, " ", servers::NAME]);
             info.string(names.trim_start())
         }
         Answer::ExtensionsWithVersion => {
@@ -132,6 +132,7 @@ fn answer(device: &Handle<Device>, name: cl_device_info, info: Info) -> Result<A
                 list.extend(offered::name_version(command_buffer::NAME, command_buffer::VERSION));
             }
             list.extend(offered::name_version(semaphore::NAME, semaphore::VERSION));
+            list.extend(offered::name_version(content_size::NAME, content_size::VERSION));
             list.extend(offered::name_version(servers::NAME, servers::VERSION));
             info.bytes(&list)
         }

@@ -5,7 +5,7 @@ use std::ptr;
 
 use ropeway_abi::{CL_INVALID_PLATFORM, CL_INVALID_VALUE, CL_PLATFORM_NOT_FOUND_KHR, cl_int, cl_platform_id, cl_uint};
 
-use super::{check_enumeration, collectives, command_buffer, enumerate, semaphore, servers};
+use super::{check_enumeration, collectives, command_buffer, content_size, enumerate, semaphore, servers};
 use crate::handle::Handle;
 use crate::objects::Platform;
 use crate::registry::platforms;
@@ -69,6 +69,7 @@ pub fn function(name: &[u8]) -> Option<*mut c_void> {
         _ => [
             dispatch::by_name,
             command_buffer::by_name,
+            content_size::by_name,
             semaphore::by_name,
             servers::by_name,
             servers::wwu::by_name,

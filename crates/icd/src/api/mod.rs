@@ -27,6 +27,7 @@ pub mod build;
 pub mod collectives;
 pub mod command;
 pub mod command_buffer;
+pub mod content_size;
 pub mod context;
 pub mod copies;
 pub mod device;

@@ -13,7 +13,7 @@ use ropeway_abi::{
 
 use super::loader::{function, text};
 use super::timer::platform_resolution;
-use super::{collectives, semaphore, servers};
+use super::{collectives, content_size, semaphore, servers};
 use crate::handle::Handle;
 use crate::info::{Answered, Info};
 use crate::objects::Platform;
@@ -46,13 +46,15 @@ fn answer(platform: &Platform, name: cl_platform_info, info: Info) -> Result<Ans
             None => info.value(offered::version(3, 0, 0)),
         },
         CL_PLATFORM_EXTENSIONS => {
-            info.string(&format!("cl_khr_icd {} {} {}", semaphore::NAME, collectives::NAME, servers::NAME))
+            let names = ["cl_khr_icd", semaphore::NAME, collectives::NAME, content_size::NAME, servers::NAME];
+            info.string(&names.join(" "))
         }
         CL_PLATFORM_EXTENSIONS_WITH_VERSION => {
             let extensions = [
                 ("cl_khr_icd", offered::version(2, 0, 0)),
                 (semaphore::NAME, semaphore::VERSION),
                 (collectives::NAME, collectives::VERSION),
+                (content_size::NAME, content_size::VERSION),
                 (servers::NAME, servers::VERSION),
             ];
             info.bytes(&extensions.map(|(name, version)| offered::name_version(name, version)).concat())

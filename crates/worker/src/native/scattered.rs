@@ -108,12 +108,13 @@ impl Scattered {
         stretch.map(|(range, from, len)| (self.at[range].0.wrapping_add(from as usize), len as usize))
     }
 
-    /// Unmaps what was mapped to be written, and waits until it is in the buffer.
+    /// Unmaps what was mapped to be written, and waits until it is in the buffer; `whole` if all of it was to be written.
     ///
     /// # Errors
     /// What the native calls returned; CL_INVALID_OPERATION while a chunk is missing.
-    pub fn land(&self) -> Result<(), Status> {
-        if self.back.load(Ordering::Acquire) < self.given.len() {
+    pub fn land(&self, whole: bool) -> Result<(), Status> {
+        let given = self.given.iter().filter(|given| given.load(Ordering::Acquire)).count();
+        if self.back.load(Ordering::Acquire) < if whole { self.given.len() } else { given } {
             return Err(cl::CL_INVALID_OPERATION);
         }
         self.unmap()

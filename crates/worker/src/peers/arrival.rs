@@ -89,6 +89,10 @@ pub struct Arrival {
     received: AtomicU64,
     /// Bytes that have not come.
     left: AtomicU64,
+    /// Whether the push may be shorter than announced, as long as it was not said where it ends.
+    may_end: AtomicBool,
+    /// Whether pieces may be shorter for that.
+    may_be_short: bool,
     sink: OnceLock<Sink>,
     failure: AtomicI32,
     ended: AtomicBool,
@@ -108,6 +112,8 @@ impl Arrival {
             chunks: (0..chunks).map(|_| AtomicBool::new(false)).collect(),
             received: AtomicU64::new(0),
             left: AtomicU64::new(part.size()),
+            may_end: AtomicBool::new(false),
+            may_be_short: false,
             part,
             sink: OnceLock::new(),
             failure: AtomicI32::new(0),
@@ -129,6 +135,23 @@ impl Arrival {
         arrival
     }
 
+    /// The same, of which perhaps only the first bytes come.
+    pub fn may_end(self) -> Self {
+        Self { may_end: AtomicBool::new(true), may_be_short: true, ..self }
+    }
+
+    /// No more than `size` bytes will come; says whether all have.
+    ///
+    /// # Errors
+    /// That was said before, or cannot be.
+    pub fn ends(&self, size: u64) -> Result<bool, Fault> {
+        let less = self.part.size().checked_sub(size).filter(|_| self.may_end.swap(false, Ordering::AcqRel));
+        let less = less.ok_or_else(|| Fault::Wrong(format!("an end of {} after {size} bytes", self.transfer)))?;
+        let left = self.left.fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| left.checked_sub(less));
+        let left = left.map_err(|_| Fault::Wrong(format!("more of {} than its end", self.transfer)))?;
+        Ok(left == less)
+    }
+
     /// Receives the bytes at `offset`; says whether all have come with them.
     ///
     /// # Errors
@@ -140,7 +163,8 @@ impl Arrival {
             Sink::Mapped(scattered) => {
                 let mut given = scattered.chunk_mut(chunk).ok_or_else(|| self.twice(offset))?;
                 for slice in &mut given.slices {
-                    tail.read_exact(slice)?;
+                    let len = slice.len().min(tail.remaining());
+                    tail.read_exact(&mut slice[..len])?;
                 }
             }
             Sink::Ring => {
@@ -161,7 +185,9 @@ impl Arrival {
             // Whoever reads frames passes over them.
             Sink::Nowhere => {}
         }
-        Ok(self.left.fetch_sub(len, Ordering::AcqRel) == len)
+        let left = self.left.fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| left.checked_sub(len));
+        let left = left.map_err(|_| Fault::Wrong(format!("more of {} than its end", self.transfer)))?;
+        Ok(left == len)
     }
 
     /// Finds which chunk these bytes are, and that they have not come before.
@@ -175,7 +201,8 @@ impl Arrival {
             return Err(wrong());
         }
         match self.part {
-            Part::Ranges(_) if !offset.is_multiple_of(chunk) || len != chunk.min(size - offset) => Err(wrong()),
+            Part::Ranges(_) if !offset.is_multiple_of(chunk) || len > chunk.min(size - offset) => Err(wrong()),
+            Part::Ranges(_) if len != chunk.min(size - offset) && !self.may_be_short => Err(wrong()),
             Part::Ranges(_) => {
                 let index = (offset / chunk) as usize;
                 let taken = self.chunks.get(index).ok_or_else(wrong)?;
@@ -240,7 +267,7 @@ impl Arrival {
     pub fn land(self: &Arc<Self>, common: &Arc<Common>) {
         match self.sink.get() {
             Some(Sink::Mapped(scattered)) => {
-                let status = scattered.land().err().unwrap_or(cl::CL_COMPLETE);
+                let status = scattered.land(!self.may_be_short).err().unwrap_or(cl::CL_COMPLETE);
                 self.end(common, status);
             }
             Some(Sink::Ring) => {

@@ -40,6 +40,8 @@ pub struct Early {
     pub pieces: Vec<(u64, Vec<u8>)>,
     /// With what it failed.
     pub failed: Option<Status>,
+    /// Where it ends.
+    pub ends: Option<u64>,
     since: Instant,
 }
 
@@ -124,6 +126,15 @@ impl<A: Clone, S> Inbox<A, S> {
         self.expected.remove(&transfer)
     }
 
+    /// A push ends after so many bytes; gives what takes it, if it is expected.
+    pub fn end(&mut self, transfer: TransferId, size: u64, now: Instant) -> Option<A> {
+        let taker = self.expected.get(&transfer).cloned();
+        if taker.is_none() && !self.failed.contains(&transfer) {
+            self.early_entry(transfer, now).ends = Some(size);
+        }
+        taker
+    }
+
     /// A push has failed; gives what would have taken it, if it is expected.
     pub fn fail(&mut self, transfer: TransferId, status: Status, now: Instant) -> Option<A> {
         let taker = self.expected.remove(&transfer);
@@ -142,7 +153,7 @@ impl<A: Clone, S> Inbox<A, S> {
     }
 
     fn early_entry(&mut self, transfer: TransferId, now: Instant) -> &mut Early {
-        self.early.entry(transfer).or_insert(Early { pieces: Vec::new(), failed: None, since: now })
+        self.early.entry(transfer).or_insert(Early { pieces: Vec::new(), failed: None, ends: None, since: now })
     }
 
     /// Lets `taker` have a signal, or gives it back with the status of one that has come already.

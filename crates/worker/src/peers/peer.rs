@@ -6,7 +6,7 @@ use std::time::Instant;
 use ropeway_protocol::ServePeer;
 use ropeway_protocol::Tail;
 use ropeway_protocol::ids::{EventId, SessionId};
-use ropeway_protocol::messages::{PeerState, PushData, PushFailed, Signal};
+use ropeway_protocol::messages::{PeerState, PushData, PushEnds, PushFailed, Signal};
 use ropeway_protocol::types::Status;
 
 use super::arrival::{Arrival, Fault};
@@ -141,6 +141,10 @@ impl Peer {
                     Err(fault) => return common.tell(News::Over(self.fault(fault))),
                 }
             }
+            match early.ends.map_or(Ok(false), |size| arrival.ends(size)) {
+                Ok(all) => complete |= all,
+                Err(fault) => return common.tell(News::Over(self.fault(fault))),
+            }
             failed = failed.or(early.failed);
             let mut state = lock(&self.state);
             if matches!(state.condition, Condition::Lost) && !complete {
@@ -237,7 +241,13 @@ impl Peer {
         offset: u64,
         tail: &mut dyn Tail,
     ) -> Result<(), End> {
-        if arrival.receive(offset, tail).map_err(|fault| self.fault(fault))? {
+        let all = arrival.receive(offset, tail);
+        self.landed(common, arrival, all)
+    }
+
+    /// Something of a push was taken; ends it if that was all.
+    fn landed(&self, common: &Arc<Common>, arrival: &Arc<Arrival>, all: Result<bool, Fault>) -> Result<(), End> {
+        if all.map_err(|fault| self.fault(fault))? {
             lock(&self.state).inbox.done(arrival.transfer);
             arrival.land(common);
         }
@@ -259,6 +269,22 @@ impl Peer {
             return Err(End::Peer(self.id, format!("{}, which the client expects nothing of", what())));
         }
         Ok(self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0)
+    }
+
+    /// A push ends before all of it that was announced.
+    ///
+    /// # Errors
+    /// It was to be whole, or that was said before.
+    pub fn take_end(&self, common: &Arc<Common>, message: &PushEnds) -> Result<(), End> {
+        let arrival = lock(&self.state).inbox.end(message.transfer, message.size, Instant::now());
+        match arrival {
+            Some(arrival) => {
+                let all = arrival.ends(message.size);
+                self.landed(common, &arrival, all)?;
+            }
+            None => common.peers.stir(),
+        }
+        Ok(())
     }
 
     /// A push has come to nothing.
@@ -421,6 +447,10 @@ impl ServePeer for Receiver<'_> {
 
     fn push_data(&mut self, message: PushData, tail: &mut dyn Tail) -> Result<(), End> {
         self.peer.take_push(self.common, &message, tail)
+    }
+
+    fn push_ends(&mut self, message: PushEnds) -> Result<(), End> {
+        self.peer.take_end(self.common, &message)
     }
 
     fn push_failed(&mut self, message: PushFailed) -> Result<(), End> {

@@ -9,7 +9,7 @@ use ropeway_abi as cl;
 use ropeway_protocol::ids::TransferId;
 use ropeway_protocol::image::ImagePart;
 use ropeway_protocol::limits::CHUNK;
-use ropeway_protocol::messages::{PushData, PushFailed, Signal};
+use ropeway_protocol::messages::{PushData, PushEnds, PushFailed, Signal};
 use ropeway_protocol::types::Status;
 use ropeway_protocol::{Tail, TailError};
 
@@ -18,6 +18,7 @@ use super::arrival::{Part, SMALL};
 use super::links::{Links, PeerLink};
 use super::peer::{Outlet, Peer};
 use crate::common::{Common, News};
+use crate::contents::Contents;
 use crate::native::{ImageReader, Part as NativePart, Ranges, Scattered, StagedRead, UserEvent, Waits};
 use crate::objects::{Cells, Memory};
 use crate::transfer::Direction;
@@ -34,6 +35,8 @@ pub struct Push {
     pub memory: Arc<Memory>,
     /// Which part.
     pub part: Part,
+    /// What says how many bytes of the buffer mean something, where not all may: the peer is told where they end.
+    pub contents: Option<Contents>,
     /// What ends when all is sent; made by `semaphore::hold`.
     pub event: Option<UserEvent>,
     /// To whom.
@@ -200,7 +203,19 @@ impl Push {
         self.carry_out(common, &outlet, status);
     }
 
-    fn carry_out(self, common: &Arc<Common>, outlet: &Outlet, status: Status) {
+    fn carry_out(mut self, common: &Arc<Common>, outlet: &Outlet, status: Status) {
+        let status = if status == cl::CL_COMPLETE { self.limit() } else { Err(status) };
+        let status = match status {
+            Ok(Some(size)) => {
+                self.tell_end(common, outlet, size);
+                if size == 0 {
+                    return self.end(common, cl::CL_COMPLETE);
+                }
+                cl::CL_COMPLETE
+            }
+            Ok(None) => cl::CL_COMPLETE,
+            Err(status) => status,
+        };
         let sent = match (status, outlet) {
             (cl::CL_COMPLETE, Outlet::Own) => self.send(common, &[&*self.peer]),
             (cl::CL_COMPLETE, Outlet::Links(links)) => self.send_by(common, links),
@@ -228,6 +243,28 @@ impl Push {
     fn end(&self, common: &Common, status: Status) {
         if let Some(event) = &self.event {
             common.peers.settle(event, status);
+        }
+    }
+
+    /// Leaves what means nothing out. Gives how many bytes are left, where there was something to be left out.
+    fn limit(&mut self) -> Result<Option<u64>, Status> {
+        let (Some(contents), Part::Ranges(ranges)) = (&self.contents, &self.part) else { return Ok(None) };
+        let Some(left) = contents.of(ranges)? else { return Ok(Some(0)) };
+        let limited = (left.size() < ranges.size()).then_some(left.size());
+        self.part = Part::Ranges(Arc::new(left));
+        Ok(limited)
+    }
+
+    fn tell_end(&self, common: &Arc<Common>, outlet: &Outlet, size: u64) {
+        let message = PushEnds { transfer: self.transfer, size };
+        match outlet {
+            Outlet::Own => {
+                if let Err(end) = self.peer.take_end(common, &message) {
+                    common.tell(News::Over(end));
+                }
+            }
+            // A connection that is gone is noticed where it is read.
+            Outlet::Links(links) => drop(links.control().map(|link| link.post(&message, &[]))),
         }
     }
 

@@ -36,7 +36,7 @@ impl Session {
             Some(id) => self.make_peer_event(id, &memory.context)?.ok(),
             None => None,
         };
-        let push = peers::Push { transfer: m.transfer, memory, part, event, peer };
+        let push = peers::Push { transfer: m.transfer, memory, part, contents: None, event, peer };
         match read {
             Some(read) => push.start_with(&self.common, read),
             None => push.start(&self.common, after),
@@ -149,7 +149,7 @@ impl Session {
     ///
     /// # Errors
     /// There is no such object, it is of another kind, or the part leaves it, is empty, or is not in order.
-    fn moved(&self, id: MemoryId, what: Moved) -> Result<(Arc<Memory>, Part), End> {
+    pub(super) fn moved(&self, id: MemoryId, what: Moved) -> Result<(Arc<Memory>, Part), End> {
         match what {
             Moved::Image(part) => match self.image_part(id, part)? {
                 (memory, native::Part::Image { part, size }) if size > 0 => Ok((memory, Part::Image(part, size))),
@@ -173,7 +173,11 @@ impl Session {
     ///
     /// # Errors
     /// The name is taken.
-    fn make_peer_event(&mut self, id: EventId, context: &Arc<Context>) -> Result<Result<UserEvent, Status>, End> {
+    pub(super) fn make_peer_event(
+        &mut self,
+        id: EventId,
+        context: &Arc<Context>,
+    ) -> Result<Result<UserEvent, Status>, End> {
         let made = context.native.as_ref().map_err(|status| *status).and_then(semaphore::hold);
         let cell = match &made {
             Ok(user) => Cell::new(Some(id), Some(user.event().clone()), None, None),

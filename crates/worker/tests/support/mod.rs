@@ -186,6 +186,10 @@ impl Receive for Notes {
         self.context_errors.push(m.text);
         Ok(())
     }
+    fn read_ends(&mut self, _: ReadEnds) -> Result<(), Wrong> {
+        Ok(())
+    }
+
     fn peer_state(&mut self, m: PeerState) -> Result<(), Wrong> {
         self.peers.push(m);
         Ok(())

@@ -1,0 +1,43 @@
+//! How many bytes of a buffer mean something (cl_pocl_content_size): the first bytes of another buffer say so.
+
+use std::sync::Arc;
+
+use ropeway_abi as cl;
+use ropeway_protocol::types::Status;
+
+use crate::native::{Part, Ranges, StagedRead, Waits};
+use crate::objects::Memory;
+
+/// The buffer that says so.
+#[derive(Clone)]
+pub struct Contents(pub Arc<Memory>);
+
+impl Contents {
+    /// How many of its bytes do.
+    pub const SIZE: u64 = 8;
+
+    /// How many bytes mean something now; waits for the device.
+    ///
+    /// # Errors
+    /// What the native calls returned.
+    pub fn len(&self) -> Result<u64, Status> {
+        let native = self.0.native.as_ref().map_err(|status| *status)?;
+        let queue = self.0.context.push_queue()?;
+        let read =
+            StagedRead::enqueue(queue, (native, &Part::Bytes { offset: 0, size: Self::SIZE }), &Waits::none(), None)?;
+        queue.flush()?;
+        read.event().wait()?;
+        let bytes = read.bytes()?.try_into().map_err(|_| cl::CL_OUT_OF_RESOURCES)?;
+        Ok(u64::from_le_bytes(bytes))
+    }
+
+    /// What these ranges have before the end of what means something; `None` for nothing.
+    ///
+    /// # Errors
+    /// As [`Contents::len`].
+    pub fn of(&self, ranges: &Ranges) -> Result<Option<Ranges>, Status> {
+        let end = self.len()?;
+        let list = ranges.list().iter().filter(|(offset, _)| *offset < end);
+        Ok(Ranges::new(list.map(|&(offset, size)| (offset, size.min(end - offset))).collect()))
+    }
+}

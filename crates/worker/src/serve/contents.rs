@@ -1,0 +1,48 @@
+//! Buffers of which only the first bytes mean something.
+
+use std::sync::Arc;
+
+use ropeway_protocol::ids::MemoryId;
+use ropeway_protocol::limits::MAX_EAGER;
+use ropeway_protocol::messages::{ExpectContent, PushContent, ReadContent};
+use ropeway_protocol::types::Moved;
+
+use crate::contents::Contents;
+use crate::error::End;
+use crate::peers::{self, Arrival};
+use crate::session::Session;
+use crate::transfer::Direction;
+
+impl Session {
+    pub(super) fn read_contents(&mut self, m: &ReadContent) -> Result<(), End> {
+        let place = self.buffer_bytes(m.buffer, m.offset, m.size)?;
+        let contents = self.contents(m.content)?;
+        // What is less costs no more than finding out.
+        if m.size <= MAX_EAGER as u64 {
+            return self.read(&m.command, m.transfer, place);
+        }
+        self.gate_of(&m.command, m.transfer, Direction::Out, place, Some(contents))
+    }
+
+    pub(super) fn push_contents(&mut self, m: PushContent) -> Result<(), End> {
+        let (memory, part) = self.moved(m.memory, Moved::Ranges(m.ranges))?;
+        let contents = self.contents(m.content)?;
+        let peer = self.common.peers.peer(m.peer)?;
+        let after = self.lanes.cells(&m.after)?;
+        let push = peers::Push { transfer: m.transfer, memory, part, contents: Some(contents), event: None, peer };
+        push.start(&self.common, after);
+        Ok(())
+    }
+
+    pub(super) fn expect_contents(&mut self, m: ExpectContent) -> Result<(), End> {
+        let (memory, part) = self.moved(m.memory, Moved::Ranges(m.ranges))?;
+        let peer = self.common.peers.peer(m.peer)?;
+        let event = self.make_peer_event(m.event, &memory.context)?.ok();
+        let arrival = Arrival::new(m.transfer, memory, part, event).may_end();
+        peer.expect(&self.common, Arc::new(arrival))
+    }
+
+    fn contents(&self, id: MemoryId) -> Result<Contents, End> {
+        Ok(Contents(self.buffer_range(id, 0, Contents::SIZE)?))
+    }
+}

@@ -1,0 +1,58 @@
+//! Buffers of which only the first bytes mean something: the others do not travel.
+
+use ropeway_tests::net::{Host, Net};
+use ropeway_tests::places::c_program;
+use ropeway_tests::program::Program;
+use ropeway_tests::server::Server;
+use ropeway_tests::stats::Stats;
+
+fn run(program: Program) -> Stats {
+    let outcome = program.env("ROPEWAY_STATS", "1").run().success();
+    assert_eq!(outcome.stdout, "contents are right\n");
+    eprintln!("{}", outcome.stderr.trim_end());
+    Stats::of(&outcome.stderr)
+}
+
+#[test]
+fn it_is_set_and_refused_as_the_extension_says() {
+    let server = Server::start();
+    let program = |program: Program| program.args(["errors"]).run().success().stdout;
+    let native = program(Program::native(c_program("content_size")));
+    assert_eq!(program(Program::remote(c_program("content_size"), server.url())), native);
+}
+
+#[test]
+fn reads_end_with_the_contents() {
+    let server = Server::start();
+    for (size, contents) in [("4000000", "1000"), ("4000000", "700000"), ("4000000", "0"), ("1000", "10")] {
+        let stats = run(Program::remote(c_program("content_size"), server.url()).args(["read", size, contents]));
+        // The first read has the contents; the second, after it was said that there is more, has all.
+        let expected = size.parse::<u64>().unwrap() + contents.parse::<u64>().unwrap();
+        assert!(stats.bytes_received < expected + 30_000, "{stats:?}");
+    }
+}
+
+#[test]
+fn contents_go_from_server_to_server_whatever_their_size() {
+    let servers: Vec<_> = (0..3).map(|_| Server::start()).collect();
+    let urls = servers.iter().map(Server::url).collect::<Vec<_>>().join(",");
+    for contents in ["0", "1", "65536", "524287", "524288", "524289", "1572864", "2000000"] {
+        for peers in ["on", "off"] {
+            let program = Program::remote(c_program("content_size"), &urls).args(["turns", "2000000", contents, "7"]);
+            run(program.env("ROPEWAY_PEERS", peers));
+        }
+    }
+}
+
+#[test]
+fn what_means_nothing_does_not_go_from_server_to_server() {
+    let Some(net) = Net::or_skip(3) else { return };
+    let servers: Vec<_> = net.hosts().iter().skip(1).map(|host| Server::start_on(host, &[], &[])).collect();
+    let urls = servers.iter().map(Server::url).collect::<Vec<_>>().join(",");
+    let to_servers = || net.hosts().iter().skip(1).map(Host::traffic).map(|link| link.bytes_in).sum::<u64>();
+    let before = to_servers();
+    // 20 turns with 5,000 bytes of 10,000,000; at the end all of it moves, once more.
+    run(Program::remote(c_program("content_size"), &urls).args(["turns", "10000000", "5000", "20"]).on(net.host(0)));
+    let moved = to_servers() - before;
+    assert!(moved < 11_000_000, "{moved} bytes went to the servers");
+}
