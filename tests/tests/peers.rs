@@ -1,15 +1,16 @@
 //! Sessions of one client that share memory and events, each on a server of its own: with a client that speaks the protocol itself.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use ropeway_protocol::handshake::{HandshakeError, Purpose, peer_proof};
 use ropeway_protocol::ids::{ContextId, EventId, MemoryId, SessionId, TransferId};
 use ropeway_protocol::image::{ImageDescription, ImageFormat, ImageKind, ImagePart};
-use ropeway_protocol::limits::CHUNK;
+use ropeway_protocol::limits::{self, CHUNK};
 use ropeway_protocol::messages::*;
 use ropeway_protocol::types::{EventList, InitialContents, Moved};
+use ropeway_protocol::{FRAME_HEADER_LEN, FrameHeader, Post as _, decode};
 use ropeway_tests::fake;
 use ropeway_tests::raw::{Client, PATIENCE, command, frame, join, knock};
 use ropeway_tests::server::Server;
@@ -312,6 +313,84 @@ fn who_does_not_know_the_secret_stays_outside() {
     b.buffer(1, &[0; 4]);
     push(a, b, 1, &whole(4), &[], 1, 3);
     assert_eq!(b.read(1, 4, &[3]), [1; 4]);
+}
+
+/// Reads pieces of a push from a connection until it is at its end; gives those with their offsets.
+fn collect(mut stream: TcpStream) -> Vec<(u64, Vec<u8>)> {
+    let mut pieces = Vec::new();
+    let mut head = [0; FRAME_HEADER_LEN];
+    while stream.read_exact(&mut head).is_ok() {
+        let header = FrameHeader::from_bytes(&head, limits::MAX_BODY_TO_SERVER).unwrap();
+        let mut payload = vec![0; header.payload()];
+        stream.read_exact(&mut payload).unwrap();
+        let (body, tail) = payload.split_at(header.body as usize);
+        assert_eq!(header.opcode, PushData::OPCODE);
+        pieces.push((decode::<PushData>(body).unwrap().offset, tail.to_vec()));
+    }
+    pieces
+}
+
+#[test]
+fn a_large_push_goes_by_several_connections() {
+    let server = Server::start();
+    let mut client = Client::connect(server.address());
+    let size = (12 << 20) + 5;
+    let contents = fake::noise(size, 5);
+    client.begin().post(&OpenPeers { secret: SECRET }).buffer(1, &contents);
+    let peer = SessionId(666);
+    let join = |link| join(server.address(), (peer, client.id()), &SECRET, link).unwrap();
+    let (one, other, control) = (join(1), join(2), join(0));
+    let readers = [one, other, control].map(|stream| std::thread::spawn(|| collect(stream)));
+    let (what, event, transfer) = (whole(size), Some(EventId(1)), TransferId(1));
+    client.post(&Push { memory: MemoryId(1), what, after: EventList::default(), event, peer, transfer });
+    assert_eq!(client.end_of(1), 0);
+    drop(client);
+    let [one, other, control] = readers.map(|reader| reader.join().unwrap());
+    assert!(!one.is_empty() && !other.is_empty() && control.is_empty());
+    let mut received = vec![0; size];
+    for (offset, bytes) in one.into_iter().chain(other) {
+        let offset = offset as usize;
+        assert!(offset % CHUNK == 0 && bytes.len() == CHUNK.min(size - offset), "{} at {offset}", bytes.len());
+        received[offset..offset + bytes.len()].copy_from_slice(&bytes);
+    }
+    assert!(received == contents);
+}
+
+#[test]
+fn whatever_a_peer_sends_harms_nobody_else() {
+    let server = Server::start();
+    let mut bystander = Client::connect(server.address());
+    bystander.begin().buffer(1, &[9; 8]);
+    for seed in 0..24 {
+        let mut client = Client::connect(server.address());
+        client.begin().post(&OpenPeers { secret: SECRET });
+        client.buffer(1, &vec![0; 3 * CHUNK]).buffer(2, &[0; 900]);
+        for (memory, size) in [(1, 3 * CHUNK), (2, 900)] {
+            let (what, event, transfer) = (whole(size), EventId(memory), TransferId(memory));
+            client.post(&Expect { memory: MemoryId(memory), what, event, peer: SessionId(666), transfer });
+        }
+        client.call(&Traffic {}).unwrap();
+        let mut peer = intruder(&client, &SECRET).unwrap();
+        // What is nearly right, in an order and with lengths that are not.
+        let mut choice = fake::noise(40, seed).into_iter().map(usize::from);
+        let mut next = || choice.next().unwrap_or(0);
+        for _ in 0..8 {
+            let (transfer, at, len) = (1 + next() % 3, next() % 4 * CHUNK + next() % 2, [CHUNK, 900, 1, 0][next() % 4]);
+            let mut bytes = data(transfer as u64, at as u64, len);
+            if next() % 4 == 0 {
+                let damaged = next() % bytes.len().min(24);
+                bytes[damaged] ^= 1 << (next() % 8);
+            }
+            if peer.write_all(&bytes).is_err() {
+                break;
+            }
+        }
+        // Sometimes in the middle of something.
+        drop(peer);
+        assert_eq!(bystander.read(1, 8, &[]), [9; 8]);
+    }
+    let log = server.log();
+    assert!(!log.contains("defect") && !log.contains("worker failed"), "{log}");
 }
 
 /// What a session says that ends over what a peer has sent.

@@ -5,7 +5,7 @@
 //!
 //! The way of a command: [`input`] cuts the received bytes into frames, [`serve`] has a handler for each message, which
 //! enqueues it natively and never waits; what waits is a [`job`], run by the same thread once it has given up the
-//! reader's role ([`team`]). Large transfers are [`transfer`]'s.
+//! reader's role ([`team`]). Large transfers are [`transfer`]'s. What goes to other sessions of the same client, and comes from them, is [`peers`]'.
 #![deny(unsafe_code)]
 
 mod build;
