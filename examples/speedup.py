@@ -18,7 +18,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 ROPEWAY = TARGET / "release/ropeway"
 BUILT = TARGET / "examples"
-PERIOD = 20_000  # microseconds
+PERIOD = 100_000  # microseconds
 
 
 class Share:
@@ -129,10 +129,12 @@ def with_mpi(count, share, size, folder, env):
 def figure(rows, about):
     """The times as a drawing."""
     most = max(count for count, *_ in rows)
+    ratios = [rows[0][column] / row[column] for row in rows for column in (1, 2) if row[column] is not None]
+    highest = max(most, *ratios)
     left, top, wide, high = 60, 40, 480, 320
 
     def at(count, faster):
-        return f"{left + wide * (count - 1) / max(most - 1, 1):.1f},{top + high * (1 - (faster - 1) / max(most - 1, 1)):.1f}"
+        return f"{left + wide * (count - 1) / max(most - 1, 1):.1f},{top + high * (1 - (faster - 1) / max(highest - 1, 1)):.1f}"
 
     def line(colour, dash, points):
         return f'<polyline fill="none" stroke="{colour}" stroke-width="2" {dash} points="{" ".join(points)}"/>'

@@ -13,16 +13,11 @@ use ropeway_tests::{places, python};
 fn built() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
-        let out = places::kept("examples");
-        let target = out.parent().expect("it is in a folder");
         let mut make = Command::new("make");
-        make.arg("-C")
-            .arg(places::root().join("examples"))
-            .env("CARGO_TARGET_DIR", target)
-            .env("CFLAGS", "-O1 -Werror");
-        let made = make.output().expect("make is installed");
+        make.arg("-C").arg(places::root().join("examples")).env("CARGO_TARGET_DIR", places::target());
+        let made = make.env("CFLAGS", "-O2 -Werror").output().expect("make is installed");
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        out
+        places::target().join("examples")
     })
 }
 
@@ -93,4 +88,18 @@ fn mandelbrot_with_mpi() {
     let started = ["--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", "2"];
     let with_mpi = draw(Program::native("mpirun"), "mandelbrot_mpi", &started);
     assert!(with_mpi == draw(Program::native("env"), "mandelbrot_devices", &[]), "the pictures differ");
+}
+
+/// The drawing of the speed-up: not how fast it is, but that all draw the same.
+#[test]
+fn the_speed_up_is_drawn() {
+    built();
+    let figure = places::kept("pictures").join(format!("speedup-{}.svg", std::process::id()));
+    let script = places::root().join("examples/speedup.py");
+    let small = ["--most", "2", "--size", "64", "48", "10", "--share", "100"];
+    let program = Program::native("/usr/bin/python3").args([&script, &figure]).args(small);
+    let outcome = program.env("CARGO_TARGET_DIR", places::target()).run().success();
+    assert_eq!(outcome.stdout.lines().count(), 3, "{}", outcome.stdout);
+    assert!(fs::read_to_string(&figure).expect("it has drawn").contains("servers, one context"));
+    fs::remove_file(&figure).expect("it was just read");
 }
