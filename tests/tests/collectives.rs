@@ -82,23 +82,37 @@ fn wrong_calls_are_refused() {
     assert_eq!(outcome.stdout, "all right\n", "{}", outcome.stderr);
 }
 
-fn turns(urls: &str, turns: u64, count: u64) -> Stats {
-    let args = ["3".into(), "turns".into(), turns.to_string(), count.to_string()];
+/// Adds up `count` numbers on each of `ranks` ranks, so often. What the program counted, and the bytes that went between servers.
+fn turns(urls: &str, ranks: u64, turns: u64, count: u64) -> (Stats, u64) {
+    let args = [ranks.to_string(), "turns".into(), turns.to_string(), count.to_string()];
     let program = Program::remote(c_program("collectives"), urls).args(args).env("ROPEWAY_STATS", "1");
     let outcome = program.run().success();
-    assert_eq!(outcome.stdout, "the last number is 6\n", "{}", outcome.stderr);
-    Stats::of(&outcome.stderr)
+    assert_eq!(outcome.stdout, format!("the last number is {}\n", ranks * (ranks + 1) / 2), "{}", outcome.stderr);
+    let moved =
+        outcome.stderr.split("bytes_moved=").nth(1).and_then(|rest| rest.split_whitespace().next()?.parse().ok());
+    (Stats::of(&outcome.stderr), moved.expect("it is counted"))
 }
 
 #[test]
 fn nothing_waits_and_no_data_passes_through_the_client() {
     let (_servers, urls) = three_servers();
     // The first time the source goes over.
-    turns(&urls, 1, 1000);
-    let (few, many) = (turns(&urls, 10, 1000), turns(&urls, 30, 1000));
+    turns(&urls, 3, 1, 1000);
+    let ((few, _), (many, _)) = (turns(&urls, 3, 10, 1000), turns(&urls, 3, 30, 1000));
     // The program itself waits for the three queues after each turn.
     assert!((many.round_trips - few.round_trips).abs_diff(20 * 3) <= 5, "{few:?}\n{many:?}");
-    // 32 MB on each of three servers: round the ring, between servers.
-    let much = turns(&urls, 1, 8 << 20);
+    // 24 MB on each of three servers: round the ring, between servers.
+    let (much, _) = turns(&urls, 3, 1, 6 << 20);
     assert!(much.bytes_sent < 200_000 && much.bytes_received < 100_000, "{much:?}");
+}
+
+#[test]
+fn between_servers_goes_what_the_textbook_says() {
+    let (_servers, urls) = three_servers();
+    let moved = |ranks, count| turns(&urls, ranks, 1, count).1;
+    // Two trees, and a ring: twice the data for all but one rank.
+    assert_eq!(moved(3, 1000), 4 * 1000 * 2 * 2);
+    assert_eq!(moved(3, 3_000_000), 4 * 3_000_000 * 2 * 2);
+    // A ring of six ranks leads from server to server three times, with two parts of six less than all.
+    assert_eq!(moved(6, 600_000), 3 * (4 * 600_000 * 2 * 5 / 6));
 }

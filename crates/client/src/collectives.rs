@@ -2,15 +2,16 @@
 //!
 //! [`schedule`] says what is done, step by step; [`hazards`] which steps wait for which; [`run`] enqueues them.
 
-pub mod hazards;
+mod hazards;
 mod moving;
-pub mod operators;
+mod operators;
 mod reducing;
-pub mod run;
+mod run;
 pub mod schedule;
+mod scratch;
 #[cfg(test)]
 mod tests;
 
-pub use operators::{Element, Function, Operator, Operators};
-pub use run::{Call, Piece, enqueue};
+pub use operators::{Element, Function, Operator};
+pub use run::{Call, Piece, Workshop, enqueue};
 pub use schedule::Operation;

@@ -156,7 +156,7 @@ impl Event {
         self.status.load(Ordering::Acquire)
     }
 
-    fn has_ended(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         self.known_status() <= CL_COMPLETE
     }
 

@@ -75,8 +75,8 @@ pub struct Context {
     pub devices: Vec<Handle<Device>>,
     /// As they were given, with the final 0; empty if there were none.
     pub properties: Vec<isize>,
-    /// What collective operations have built. Not the client's, whose context the programs keep.
-    pub operators: collectives::Operators,
+    /// What collective operations keep. Not in the client's context, which the programs among it keep.
+    pub workshop: collectives::Workshop,
 }
 
 /// `cl_command_queue`.

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use ropeway_abi::{CL_MEM_HOST_NO_ACCESS, CL_MEM_READ_WRITE, CL_OUT_OF_RESOURCES};
+use ropeway_abi::CL_OUT_OF_RESOURCES;
 
 use super::hazards::{Hazards, Touch};
 use super::operators::{Operator, Operators, Ready};
 use super::schedule::{At, Job, Operation, Place, Schedule, Step, Tuning};
+use super::scratch::Spare;
 use crate::Result;
 use crate::command::{Enqueued, Order};
 use crate::event::Event;
@@ -198,6 +199,8 @@ struct Commands {
     all: Vec<Command>,
     /// Those after whose ends the whole is over, but for what the event's queue does before in its order.
     last: Vec<usize>,
+    /// For each rank and piece of scratch memory, those after whose ends nobody uses it.
+    scratch: Vec<Vec<Vec<usize>>>,
 }
 
 impl Commands {
@@ -228,7 +231,8 @@ impl Commands {
         for &rank in &distinct {
             // Nothing holds up an out-of-order queue's commands but what they are told to wait for.
             let touches = if in_order(rank).is_some() || waits { widened(memory_of(rank)) } else { Vec::new() };
-            hazards.first(in_order(rank), touches);
+            // What is waited for may fail: then everything behind it has to, also where the queue's order would see to it.
+            hazards.first(in_order(rank).filter(|_| !waits), touches);
             all.push(Command { rank, what: What::Begin, waits: Vec::new() });
         }
         for step in schedule.steps.iter().filter(|step| !call.is_in_place(step)) {
@@ -236,7 +240,12 @@ impl Commands {
             let waits = hazards.next(in_order(rank), &widened(call.touches(step)));
             all.push(Command { rank, what: What::Step(*step), waits });
         }
-        let mut last = Vec::new();
+        let mut last: Vec<usize> = (0..if waits { distinct.len() } else { 0 }).collect();
+        let used = schedule.scratch.iter().enumerate().map(|(rank, slots)| {
+            let whole = |slot| Touch { memory: Space::Scratch(rank, slot), range: 0..u64::MAX, writes: true };
+            (0..slots.len()).map(|slot| hazards.waits(None, &[whole(slot)])).collect()
+        });
+        let scratch = used.collect();
         for &rank in &distinct {
             let before = hazards.waits(in_order(rank), &widened(memory_of(rank)));
             let index = all.len();
@@ -251,7 +260,7 @@ impl Commands {
             let waits = if in_order(rank).is_some() { before } else { Vec::new() };
             all.push(Command { rank, what: What::End, waits });
         }
-        Self { all, last }
+        Self { all, last, scratch }
     }
 }
 
@@ -262,34 +271,51 @@ struct Run<'a, 'b> {
     operator: Option<Ready<'a>>,
 }
 
+/// What operations in a context keep for later ones.
+#[derive(Default)]
+pub struct Workshop {
+    operators: Operators,
+    spare: Spare,
+}
+
+impl std::fmt::Debug for Workshop {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.operators.fmt(f)
+    }
+}
+
 /// Enqueues a collective operation. Nothing is waited for but, where data of a type is first combined, a compiler. The event is of
 /// the first rank's queue, and `command` its CL_COMMAND_*.
 ///
 /// # Errors
 /// CL_INVALID_OPERATION where a device does not have the type, what comes of building kernels, [`crate::SERVER_LOST`].
-pub fn enqueue(call: &Call<'_>, operators: &Operators, command: u32, order: Order<'_>) -> Result<Enqueued> {
-    let Some(by_home) = call.by_home() else { return enqueue_for(call, 0, operators, command, order) };
+pub fn enqueue(call: &Call<'_>, workshop: &Workshop, command: u32, order: Order<'_>) -> Result<Enqueued> {
+    let Some(by_home) = call.by_home() else { return enqueue_for(call, 0, workshop, command, order) };
     let Reordered { operation, queues, sources, targets, first } = &by_home;
     let call = Call { operation: *operation, queues, sources, targets, ..*call };
-    enqueue_for(&call, *first, operators, command, order)
+    enqueue_for(&call, *first, workshop, command, order)
 }
 
 /// As [`enqueue`], with the event on the queue of the rank `teller`.
 fn enqueue_for(
     call: &Call<'_>,
     teller: usize,
-    operators: &Operators,
+    workshop: &Workshop,
     command: u32,
     order: Order<'_>,
 ) -> Result<Enqueued> {
     let job = call.job();
     let schedule = job.schedule(&Tuning::default());
-    let operator = call.operator.map(|operator| operators.ready(&operator, call.queues)).transpose()?;
-    let Commands { all, last } = Commands::new(call, &job, &schedule, !order.waits.is_empty(), teller);
+    let operator = call.operator.map(|operator| workshop.operators.ready(&operator, call.queues)).transpose()?;
+    let Commands { all, last, scratch: used } = Commands::new(call, &job, &schedule, !order.waits.is_empty(), teller);
     let mut needed = vec![false; all.len()];
     let awaited = all.iter().flat_map(|command| &command.waits).chain(last.iter().filter(|_| order.wants_event));
-    awaited.for_each(|&at| needed[at] = true);
-    let run = Run { call, scratch: scratch(call, &schedule)?, operator };
+    awaited.chain(used.iter().flatten().flatten()).for_each(|&at| needed[at] = true);
+    let take = |(queue, slots): (&Arc<Queue>, &Vec<u64>)| {
+        slots.iter().map(|&size| workshop.spare.take(queue, size)).collect::<Result<Vec<_>>>()
+    };
+    let scratch = call.queues.iter().zip(&schedule.scratch).map(take).collect::<Result<_>>()?;
+    let run = Run { call, scratch, operator };
     let mut events: Vec<Enqueued> = vec![None; all.len()];
     for (index, Command { rank, what, waits }) in all.iter().enumerate() {
         let queue = &call.queues[*rank];
@@ -311,22 +337,16 @@ fn enqueue_for(
         }
         false => None,
     };
+    for ((queue, slots), used) in call.queues.iter().zip(run.scratch).zip(used) {
+        for (memory, until) in slots.into_iter().zip(used) {
+            workshop.spare.give(memory, queue, until.into_iter().filter_map(|at| events[at].clone()).collect());
+        }
+    }
     // They wait for each other: whichever of them somebody waits for, all must run.
     if call.queues.iter().any(|queue| !Arc::ptr_eq(queue, &call.queues[0])) {
         call.queues.iter().try_for_each(|queue| queue.flush())?;
     }
     Ok(event)
-}
-
-/// The ranks' scratch memory, which goes when the commands that use it have ended.
-fn scratch(call: &Call<'_>, schedule: &Schedule) -> Result<Vec<Vec<Arc<Memory>>>> {
-    let context = call.queues[0].context();
-    let flags = CL_MEM_READ_WRITE | CL_MEM_HOST_NO_ACCESS;
-    let make = |&size: &u64| {
-        let size = usize::try_from(size).map_err(|_| CL_OUT_OF_RESOURCES)?;
-        Memory::buffer(context, flags, size, None, None)
-    };
-    schedule.scratch.iter().map(|slots| slots.iter().map(make).collect()).collect()
 }
 
 impl Run<'_, '_> {

@@ -158,8 +158,8 @@ impl Collective<'_> {
         let first = &ranks.queues[0];
         // SAFETY: the caller's promise.
         let request = unsafe { Request::read(first, num_events, wait_list, event)? };
-        let operators = &first.context.operators;
-        request.run(first, |order| collectives::enqueue(&call, operators, self.command, order))
+        let workshop = &first.context.workshop;
+        request.run(first, |order| collectives::enqueue(&call, workshop, self.command, order))
     }
 }
 
