@@ -52,6 +52,8 @@ pub struct Event {
     /// Whether the server has never heard of it.
     unsent: AtomicBool,
     elsewhere: Elsewhere,
+    /// What its command has waited for without the application's knowing: over when it has ended well.
+    implied: Mutex<SmallVec<[Arc<Event>; 1]>>,
 }
 
 impl std::fmt::Debug for Event {
@@ -103,6 +105,7 @@ impl Event {
             expected: AtomicBool::new(false),
             unsent: AtomicBool::new(false),
             elsewhere: Elsewhere::default(),
+            implied: Mutex::default(),
         });
         // A user event is the application's to end, while there is any server.
         if event.queue.is_some() || event.context.only_home().is_some() {
@@ -158,6 +161,11 @@ impl Event {
 
     pub(crate) fn has_ended(&self) -> bool {
         self.known_status() <= CL_COMPLETE
+    }
+
+    /// When it has ended well, so have these, of which no server tells.
+    pub(crate) fn implies(&self, others: impl Iterator<Item = Arc<Event>>) {
+        lock(&self.implied).extend(others);
     }
 
     /// Whether it is known here to have ended well.
@@ -318,6 +326,11 @@ impl Event {
             self.count_user_event(false);
         }
         self.no_longer_expected();
+        for implied in std::mem::take(&mut *lock(&self.implied)) {
+            if status == CL_COMPLETE {
+                implied.end(CL_COMPLETE);
+            }
+        }
         // A lost server has ended it already.
         let _ = self.pass_on(status.min(0));
     }

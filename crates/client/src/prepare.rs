@@ -221,6 +221,9 @@ impl Queue {
             for mark in &plan.waits {
                 wire.waits.0.extend(mark.0.waited_for_in(home)?);
             }
+            // Later commands are told to wait for what has arrived only as long as it is not known to have.
+            let of_home = plan.waits.iter().filter(|mark| mark.0.is_of(home));
+            event.iter().for_each(|event| event.implies(of_home.clone().map(|mark| Arc::clone(&mark.0))));
             Ok(())
         });
         planned.inspect_err(|_| event.iter().for_each(|event| event.was_not_sent()))?;
@@ -353,4 +356,34 @@ fn push(memory: &Memory, plan: &Transfer<Mark>, (from, to): (&Home, &Home), afte
     })?;
     let event = plan.arrival.0.id();
     ours.post(&Expect { memory: memory.id(to), what, event, peer: theirs.session(), transfer })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rect(region: [u64; 3], row_pitch: u64, slice_pitch: u64) -> BufferRect {
+        BufferRect { origin: [2, 1, 0], region, row_pitch, slice_pitch }
+    }
+
+    #[test]
+    fn rectangles_are_their_rows() {
+        let (ranges, exact) = rows(&rect([3, 2, 2], 10, 40), 100).unwrap();
+        assert_eq!((ranges.as_slice(), exact), ([112..115, 122..125, 152..155, 162..165].as_slice(), true));
+    }
+
+    #[test]
+    fn what_lies_together_is_one_range() {
+        let whole = BufferRect { origin: [0, 1, 0], region: [10, 3, 1], row_pitch: 10, slice_pitch: 40 };
+        let (ranges, exact) = rows(&whole, 5).unwrap();
+        assert_eq!((ranges.len(), ranges.first().cloned(), exact), (1, Some(15..45), true));
+    }
+
+    #[test]
+    fn many_rows_are_all_that_is_between_them() {
+        let (ranges, exact) = rows(&rect([3, 1000, 1], 10, 10_000), 0).unwrap();
+        assert_eq!((ranges.len(), ranges.first().cloned(), exact), (1, Some(12..10_005), false));
+        assert!(rows(&rect([0, 1, 1], 10, 10), 0).is_none());
+        assert!(rows(&rect([3, 1, 1], u64::MAX, u64::MAX), u64::MAX).is_none());
+    }
 }

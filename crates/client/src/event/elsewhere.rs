@@ -91,7 +91,7 @@ impl Event {
     }
 
     /// Whether its command, if it is one's, runs there.
-    fn is_of(&self, home: &Home) -> bool {
+    pub(crate) fn is_of(&self, home: &Home) -> bool {
         self.queue.is_some() && self.home == home.number()
     }
 
