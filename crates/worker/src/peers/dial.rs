@@ -25,6 +25,9 @@ const MAX_KNOCKING: usize = 64;
 /// How long they may.
 const KNOCKING: Duration = Duration::from_secs(10);
 
+/// How long an attempt to connect may take in all: several addresses that do not answer, or a name that is looked up for long.
+const DIALLING: Duration = Duration::from_secs(30);
+
 /// A connection of what says to be a peer.
 pub struct Knock {
     link: Link,
@@ -58,6 +61,14 @@ pub struct Attempt {
     made: Vec<(u8, Link)>,
     /// How many are on their way.
     missing: usize,
+    since: Instant,
+}
+
+impl Attempt {
+    /// When it has come to nothing, whatever the daemon does.
+    pub fn deadline(&self) -> Instant {
+        self.since + DIALLING
+    }
 }
 
 /// Connects to another session.
@@ -77,11 +88,13 @@ pub fn connect(common: &Arc<Common>, id: SessionId, addresses: Vec<String>) -> R
     let bulk = bulk_links();
     let begins = peer.with_attempt(|attempt| {
         let begins = attempt.is_none();
-        attempt.get_or_insert(Attempt { addresses, made: Vec::new(), missing: usize::from(bulk) });
+        let (made, missing, since) = (Vec::new(), usize::from(bulk), Instant::now());
+        attempt.get_or_insert(Attempt { addresses, made, missing, since });
         begins
     });
     if begins {
         peer.await_again();
+        common.peers.stir();
         common.peers.ask_for(common, (1..=bulk).map(|number| (id, number)));
     }
     Ok(())

@@ -404,21 +404,24 @@ impl Peer {
     /// # Errors
     /// Something came that the client has not asked for.
     pub fn look(&self, common: &Arc<Common>, now: Instant) -> Result<Option<Instant>, End> {
-        let state = lock(&self.state);
+        let mut state = lock(&self.state);
         let early = state.inbox.deadline();
         if early.is_some_and(|deadline| now >= deadline) {
             return Err(End::Peer(self.id, "a push or a signal that the client expects nothing of".into()));
         }
         let wanted = state.inbox.is_waiting() || !state.waiting.is_empty();
-        let deadline = match state.condition {
-            Condition::Awaited(since) if wanted && state.dialling.is_none() => Some(since + PATIENCE),
+        let deadline = match (&state.condition, &state.dialling) {
+            (Condition::Awaited(_), Some(attempt)) => Some(attempt.deadline()),
+            (Condition::Awaited(since), None) if wanted => Some(*since + PATIENCE),
             _ => None,
         };
-        drop(state);
         if deadline.is_some_and(|deadline| now >= deadline) {
-            self.lose(common, None, &format!("nobody connected it within {} s", PATIENCE.as_secs()));
+            state.dialling = None;
+            drop(state);
+            self.lose(common, None, "nobody has connected it in time");
             return Ok(early);
         }
+        drop(state);
         Ok(early.into_iter().chain(deadline).min())
     }
 

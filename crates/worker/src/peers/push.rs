@@ -187,7 +187,11 @@ impl Push {
                 None => Err(Stop::Native(PEER_LOST)),
             },
         };
-        self.conclude(common, &outlet, sent);
+        if sent.is_ok() && self.event.is_none() {
+            return;
+        }
+        // This may be one of the native implementation's own threads, and what follows sets events.
+        common.in_a_mover(Box::new(move |common| self.conclude(common, &outlet, sent)));
     }
 
     fn begin(self, common: &Arc<Common>, outlet: Result<Outlet, Status>, status: Status) {
