@@ -20,7 +20,7 @@ use crate::session::Session;
 const TICK: Duration = Duration::from_micros(300);
 
 /// After so many looks with no job under way the follower sleeps until the next one.
-const QUIET_TICKS: u32 = 200;
+const QUIET_TICKS: u32 = 30;
 
 /// Most threads of a session. Each is in a job that waits for the device, or one of the two that are not.
 const MAX_THREADS: usize = 64;

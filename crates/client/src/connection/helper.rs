@@ -16,8 +16,14 @@ use super::Connection;
 /// Nothing stays unsent longer than this.
 const TICK: Duration = Duration::from_micros(250);
 
-/// Ticks without anything to do after which the link counts as quiet.
-const QUIET_AFTER: u32 = 40;
+/// Ticks without anything to do after which the link counts as quiet: of a single server. With more, all of them together look about as often.
+const QUIET_AFTER: usize = 40;
+
+/// However many servers there are.
+const QUIET_AFTER_AT_LEAST: usize = 4;
+
+/// Helpers that there are.
+static HELPERS: AtomicUsize = AtomicUsize::new(0);
 
 #[derive(Debug)]
 pub(super) struct Helper {
@@ -80,11 +86,13 @@ pub(super) fn start(connection: &Arc<Connection>) -> std::io::Result<()> {
 fn run(connection: &Connection) {
     let helper = &connection.helper;
     let mut idle = 0;
+    HELPERS.fetch_add(1, Ordering::Relaxed);
     while !connection.is_lost() {
         // Threads that wait read and send by themselves; two at it would only be in each other's way.
         let is_left_alone = connection.waiting.load(Ordering::SeqCst) == 0;
         let expecting = is_left_alone && helper.outstanding.load(Ordering::Acquire) > 0;
-        let readable = if idle < QUIET_AFTER {
+        let quiet_after = (QUIET_AFTER / HELPERS.load(Ordering::Relaxed).max(1)).max(QUIET_AFTER_AT_LEAST);
+        let readable = if idle < quiet_after {
             if expecting {
                 connection.link.wait_readable(Some(TICK)).unwrap_or(true)
             } else {
@@ -108,8 +116,9 @@ fn run(connection: &Connection) {
             // A failure marks the connection as lost.
             let _ = connection.flush();
         }
-        idle = if busy || !helper.quiet.load(Ordering::Acquire) && idle >= QUIET_AFTER { 0 } else { idle + 1 };
+        idle = if busy || !helper.quiet.load(Ordering::Acquire) && idle >= quiet_after { 0 } else { idle + 1 };
     }
+    HELPERS.fetch_sub(1, Ordering::Relaxed);
 }
 
 /// Sleeps until the link is used again or, when something is expected, until something arrives (then true).
