@@ -32,9 +32,10 @@ fn reads_end_with_the_contents() {
     }
 }
 
-#[test]
-fn contents_go_from_server_to_server_whatever_their_size() {
-    let servers: Vec<_> = (0..3).map(|_| Server::start()).collect();
+/// Through mapped memory, or as on a device with memory of its own.
+fn contents_go_round(args: &[&str]) {
+    let args = [&["--listen", "tcp://127.0.0.1:0"], args].concat();
+    let servers: Vec<_> = (0..3).map(|_| Server::start_with(&args, &[])).collect();
     let urls = servers.iter().map(Server::url).collect::<Vec<_>>().join(",");
     for contents in ["0", "1", "65536", "524287", "524288", "524289", "1572864", "2000000"] {
         for peers in ["on", "off"] {
@@ -42,6 +43,16 @@ fn contents_go_from_server_to_server_whatever_their_size() {
             run(program.env("ROPEWAY_PEERS", peers));
         }
     }
+}
+
+#[test]
+fn contents_go_from_server_to_server_whatever_their_size() {
+    contents_go_round(&[]);
+}
+
+#[test]
+fn contents_go_through_pinned_memory() {
+    contents_go_round(&["--force-pinned"]);
 }
 
 #[test]

@@ -436,6 +436,41 @@ fn a_push_larger_than_announced_ends_the_session() {
 }
 
 #[test]
+fn a_push_that_ends_where_it_may_not_ends_the_session() {
+    let end = |size| frame(&PushEnds { transfer: TransferId(9), size }, &[]);
+    let reason = ends_over(expect_bytes, &[end(500)]);
+    assert!(reason.contains("an end of"), "{reason}");
+    let may_end = |client: &mut Client| {
+        let (memory, ranges, event, transfer) = (MemoryId(1), vec![(0, 1000)], EventId(9), TransferId(9));
+        client.post(&ExpectContent { memory, ranges, event, peer: SessionId(666), transfer });
+    };
+    let reason = ends_over(may_end, &[end(1001)]);
+    assert!(reason.contains("an end of"), "{reason}");
+    let reason = ends_over(may_end, &[end(900), end(900)]);
+    assert!(reason.contains("an end of"), "{reason}");
+    let reason = ends_over(may_end, &[data(9, 0, 600), end(500)]);
+    assert!(reason.contains("than its end"), "{reason}");
+    let reason = ends_over(may_end, &[end(500), data(9, 0, 600)]);
+    assert!(reason.contains("than its end"), "{reason}");
+    let reason = ends_over(may_end, &[data(9, 0, 1001)]);
+    assert!(reason.contains("for which 1000 bytes were announced"), "{reason}");
+    // What says how much there is has too few bytes for that.
+    let few = |client: &mut Client| {
+        client.buffer(2, &[0; 7]);
+        let (memory, content, after) = (MemoryId(1), MemoryId(2), EventList::default());
+        let (ranges, peer, transfer) = (vec![(0, 1000)], SessionId(666), TransferId(9));
+        client.post(&PushContent { memory, ranges, content, after, peer, transfer });
+    };
+    let server = Server::start();
+    let mut client = Client::connect(server.address());
+    client.begin().post(&OpenPeers { secret: SECRET }).buffer(1, &[0; 1000]);
+    few(&mut client);
+    client.send();
+    let reason = client.until_closed().expect("it says why");
+    assert!(reason.contains("are not within"), "{reason}");
+}
+
+#[test]
 fn a_push_twice_or_for_nothing_ends_the_session() {
     // The second is for something that is not expected any more.
     let reason = ends_over(expect_bytes, &[data(9, 0, 1000), data(9, 0, 1000)]);

@@ -30,6 +30,11 @@ impl Servers {
         Self((0..count).map(|_| Server::start()).collect())
     }
 
+    fn start_with(count: usize, args: &[&str]) -> Self {
+        let args = [&["--listen", "tcp://127.0.0.1:0"], args].concat();
+        Self((0..count).map(|_| Server::start_with(&args, &[])).collect())
+    }
+
     fn run_with(&self, args: &[&str], env: &[(&str, &str)]) -> Seen {
         let urls: Vec<_> = self.0.iter().map(Server::url).collect();
         let mut program = Program::remote(c_program("residency"), &urls.join(",")).args(args).env("ROPEWAY_STATS", "1");
@@ -65,6 +70,14 @@ fn everything_is_as_natively() {
         let devices = Program::native(c_program("residency")).env("POCL_DEVICES", "pthread pthread pthread");
         let native = devices.args(args).run().success();
         assert_eq!(servers.run(args).said, native.stdout, "left: through Ropeway, right: native");
+    }
+}
+
+#[test]
+fn everything_is_the_same_through_pinned_memory() {
+    let servers = Servers::start_with(3, &["--force-pinned"]);
+    for args in ALL {
+        servers.run(args);
     }
 }
 
