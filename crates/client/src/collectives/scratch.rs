@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use ropeway_abi::{CL_MEM_HOST_NO_ACCESS, CL_MEM_READ_WRITE, CL_OUT_OF_RESOURCES};
+use ropeway_abi::{CL_MEM_READ_WRITE, CL_OUT_OF_RESOURCES};
 
 use crate::Result;
 use crate::connection::lock;
@@ -41,7 +41,7 @@ impl Spare {
             return Ok(kept.remove(at).memory);
         }
         drop(kept);
-        Memory::buffer(queue.context(), CL_MEM_READ_WRITE | CL_MEM_HOST_NO_ACCESS, size, None, None)
+        Memory::buffer(queue.context(), CL_MEM_READ_WRITE, size, None, None)
     }
 
     /// Keeps memory that is free once these commands have ended. What is too much goes, the oldest first; a server frees it when
