@@ -8,9 +8,11 @@
  * residency objects            copies between buffers of different devices, rectangles, images, maps, memory of the program's own
  * residency released N         buffers released while they are under way
  * residency recorded           command buffers, where devices have them
+ * residency threads N          threads that each change a buffer of their own N times, and read one that all share
  * residency random SEED N      N commands of all kinds, on any device, each after the one before, beside the same on an array */
 #include "common.h"
 #include <CL/cl_ext.h>
+#include <pthread.h>
 
 static const char *SOURCE =
     "__kernel void add(__global uint *x, uint a) { x[get_global_id(0)] += a; }\n"
@@ -418,6 +420,70 @@ static void recorded(void)
     printf("recorded commands are right\n");
 }
 
+static cl_mem common_buffer;
+static size_t rounds;
+
+static void *work(void *given)
+{
+    enum { N = 2000 };
+    cl_uint me = (cl_uint)(uintptr_t)given, *x = calloc(N, 4), n = N;
+    cl_kernel own, look;
+    cl_event last = NULL;
+    MAKE(own, clCreateKernel(program, "add", &status));
+    MAKE(look, clCreateKernel(program, "sum", &status));
+    cl_mem mine = buffer_of(CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, N * 4, x), out = buffer_of(CL_MEM_READ_WRITE, 4, NULL);
+    for (cl_uint i = 0; i < rounds; i++) {
+        cl_command_queue queue = queues[(me + i) % count];
+        cl_event next;
+        cl_uint a = me + i, got;
+        set_arg(own, 0, sizeof mine, &mine);
+        set_arg(own, 1, sizeof a, &a);
+        launch(queue, own, N, last ? 1 : 0, last ? &last : NULL, &next);
+        if (last)
+            CHECK(clReleaseEvent(last));
+        last = next;
+        for (cl_uint k = 0; k < N; k++)
+            x[k] += a;
+        if (i % 5 == 0) {
+            set_arg(look, 0, sizeof common_buffer, &common_buffer);
+            set_arg(look, 1, sizeof out, &out);
+            set_arg(look, 2, sizeof n, &n);
+            launch(queue, look, 1, 1, &last, &next);
+            CHECK(clEnqueueReadBuffer(queue, out, CL_TRUE, 0, 4, &got, 1, &next, NULL));
+            CHECK(clReleaseEvent(next));
+            REQUIRE(got == N * (N - 1) / 2);
+        }
+    }
+    cl_uint *y = malloc(N * 4);
+    CHECK(clEnqueueReadBuffer(queues[me % count], mine, CL_TRUE, 0, N * 4, y, 1, &last, NULL));
+    REQUIRE(memcmp(x, y, N * 4) == 0);
+    CHECK(clReleaseEvent(last));
+    CHECK(clReleaseMemObject(mine));
+    CHECK(clReleaseMemObject(out));
+    CHECK(clReleaseKernel(own));
+    CHECK(clReleaseKernel(look));
+    free(x);
+    free(y);
+    return NULL;
+}
+
+static void threads(size_t n)
+{
+    enum { THREADS = 6, N = 2000 };
+    static cl_uint x[N];
+    pthread_t all[THREADS];
+    for (cl_uint i = 0; i < N; i++)
+        x[i] = i;
+    rounds = n;
+    common_buffer = buffer_of(CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, sizeof x, x);
+    for (uintptr_t i = 0; i < THREADS; i++)
+        REQUIRE(pthread_create(&all[i], NULL, work, (void *)i) == 0);
+    for (int i = 0; i < THREADS; i++)
+        REQUIRE(pthread_join(all[i], NULL) == 0);
+    CHECK(clReleaseMemObject(common_buffer));
+    printf("what threads do at once is right\n");
+}
+
 static uint64_t seed;
 
 static cl_uint roll(cl_uint sides)
@@ -522,6 +588,8 @@ int main(int argc, char **argv)
         released((cl_uint)first);
     } else if (strcmp(what, "recorded") == 0) {
         recorded();
+    } else if (strcmp(what, "threads") == 0) {
+        threads(first);
     } else if (strcmp(what, "random") == 0) {
         seed = first;
         at_random((cl_uint)second);

@@ -350,7 +350,7 @@ fn a_large_push_goes_by_several_connections() {
     let mut received = vec![0; size];
     for (offset, bytes) in one.into_iter().chain(other) {
         let offset = offset as usize;
-        assert!(offset % CHUNK == 0 && bytes.len() == CHUNK.min(size - offset), "{} at {offset}", bytes.len());
+        assert!(offset.is_multiple_of(CHUNK) && bytes.len() == CHUNK.min(size - offset), "{} at {offset}", bytes.len());
         received[offset..offset + bytes.len()].copy_from_slice(&bytes);
     }
     assert!(received == contents);

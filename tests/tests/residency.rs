@@ -52,7 +52,7 @@ impl Servers {
     }
 }
 
-const ALL: [&[&str]; 8] = [
+const ALL: [&[&str]; 9] = [
     &["alternate", "20", "4"],
     &["broadcast", "400000"],
     &["halves", "300000"],
@@ -60,6 +60,7 @@ const ALL: [&[&str]; 8] = [
     &["overwrite", "400000"],
     &["objects"],
     &["released", "20"],
+    &["threads", "40"],
     &["random", "7", "300"],
 ];
 

@@ -218,6 +218,8 @@ impl Memory {
     /// From now on, only as many of the buffer's first bytes mean something as the first 8 bytes of `size` say, little-endian: no others need to
     /// travel.
     pub fn set_content_size(&self, size: &Arc<Self>) {
+        // A number has no size of its own; so no two buffers hold on to each other.
+        drop(lock(&size.content_size).take());
         *lock(&self.content_size) = Some(Arc::clone(size));
     }
 
