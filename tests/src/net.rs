@@ -207,15 +207,6 @@ impl Host {
         ));
     }
 
-    /// Lets each packet to and from it take so long, in words of `tc` such as `5ms`.
-    pub fn delay(&self, time: &str) {
-        let Self { namespace, switch, port, .. } = self;
-        let shape = format!("root netem delay {time} limit 100000");
-        self.order(&format!(
-            "tc -n {namespace} qdisc add dev net0 {shape}; tc -n {switch} qdisc add dev {port} {shape}"
-        ));
-    }
-
     /// Pulls its cable.
     pub fn cut(&self) {
         self.order(&format!("ip -n {} link set {} down", self.switch, self.port));

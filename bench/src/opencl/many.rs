@@ -92,6 +92,16 @@ fn parts(list: &[cl_event]) -> (cl_uint, *const cl_event) {
     (list.len() as cl_uint, if list.is_empty() { ptr::null() } else { list.as_ptr() })
 }
 
+impl Event {
+    /// Waits until all of these have ended, with one call.
+    pub fn wait_for(events: &[Self]) -> Result<()> {
+        let Some(first) = events.first() else { return Ok(()) };
+        let list: Vec<cl_event> = events.iter().map(|event| event.id).collect();
+        // SAFETY: as many events as announced.
+        check(unsafe { call!(first.api, clWaitForEvents(list.len() as cl_uint, list.as_ptr())) }, "clWaitForEvents")
+    }
+}
+
 impl Queue {
     /// Launches `kernel` over two dimensions after `waits`, in groups of `local` work-items if given.
     pub fn launch_plane(
