@@ -60,11 +60,12 @@ fn is_wanted() -> bool {
 
 /// How something gets from one session to another. Waits for the two to connect when it is asked for the first time.
 pub(crate) fn way(from: &Arc<Connection>, to: &Arc<Connection>) -> Way {
-    if !is_wanted() {
-        return Way::Relay;
-    }
+    // A session that has both needs no connection.
     if Arc::ptr_eq(from, to) {
         return if from.give_secret().is_ok_and(|given| given) { Way::Direct } else { Way::Relay };
+    }
+    if !is_wanted() {
+        return Way::Relay;
     }
     // Whichever may be the harder to reach is to call the other: what serves this machine alone, and else always the same.
     let key = |connection: &Connection| (!connection.endpoint().is_local(), connection.session());
