@@ -75,10 +75,10 @@ fn a_server_may_have_several_of_the_devices() {
 
 #[test]
 fn when_a_server_is_lost_the_others_go_on() {
-    for kill_server in [false, true] {
+    for (kill_server, peers) in [(false, "on"), (true, "on"), (false, "off")] {
         let mut servers = vec![Server::start(), Server::start(), Server::start()];
-        let program = Program::remote(c_program("many_homes_lost"), &urls(&servers)).limit(Duration::from_secs(60));
-        let mut running = program.start();
+        let program = Program::remote(c_program("many_homes_lost"), &urls(&servers)).env("ROPEWAY_PEERS", peers);
+        let mut running = program.limit(Duration::from_secs(60)).start();
         assert_eq!(running.line(), "ready");
         let worker = servers[0].worker_of(running.pid());
         if kill_server {
