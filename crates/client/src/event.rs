@@ -284,6 +284,14 @@ impl Event {
         Ok(())
     }
 
+    /// Waits for its end, however it ends.
+    pub(crate) fn learn_end(&self) {
+        if !self.has_ended() {
+            // A lost server has ended it.
+            let _ = self.ask();
+        }
+    }
+
     fn ask(&self) -> Result<()> {
         let waited = self.connection().call(&WaitForEvents { events: [self.id()].into_iter().collect() })?;
         self.connection().complete(&waited.completions);
@@ -327,8 +335,10 @@ impl Event {
         }
         self.no_longer_expected();
         for implied in std::mem::take(&mut *lock(&self.implied)) {
-            if status == CL_COMPLETE {
-                implied.end(CL_COMPLETE);
+            match status {
+                CL_COMPLETE => implied.end(CL_COMPLETE),
+                // Perhaps for that: it is to be known.
+                _ => implied.subscribe(),
             }
         }
         // A lost server has ended it already.

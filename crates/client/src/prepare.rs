@@ -159,9 +159,28 @@ pub(crate) struct Prepared<'a> {
     _event: Option<Arc<Event>>,
     /// Events of other homes that have ended when all that is brought has arrived.
     implied: SmallVec<[Mark; 2]>,
+    /// What must arrive for the command.
+    arrivals: SmallVec<[Mark; 2]>,
+}
+
+/// What a command has waited for that may not have arrived.
+pub(crate) struct Arriving(SmallVec<[Mark; 2]>);
+
+impl Arriving {
+    /// The command has failed: finds out whether for that.
+    pub(crate) fn find_out(&self) {
+        for mark in &self.0 {
+            mark.0.learn_end();
+        }
+    }
 }
 
 impl Prepared<'_> {
+    /// The command is sent. Gives what it waits for.
+    pub(crate) fn sent(self) -> Arriving {
+        Arriving(self.arrivals)
+    }
+
     /// Whether the command waits for an event without being told to.
     pub(crate) fn implies(&self, event: &Event) -> bool {
         self.implied.iter().any(|mark| std::ptr::eq(&*mark.0, event))
@@ -175,8 +194,8 @@ impl Events<Mark> for Arrivals<'_> {
         Mark(Event::of_command(self.0, CL_COMMAND_MIGRATE_MEM_OBJECTS, false))
     }
 
-    fn is_over(&self, mark: &Mark) -> bool {
-        mark.0.is_over()
+    fn outcome(&self, mark: &Mark) -> Option<bool> {
+        if mark.0.has_failed() { Some(false) } else { mark.0.is_over().then_some(true) }
     }
 }
 
@@ -211,7 +230,7 @@ impl Queue {
             wire.event = Some(hidden.id());
             event = Some(hidden);
         }
-        let mut implied = SmallVec::new();
+        let (mut implied, mut arrivals) = (SmallVec::new(), SmallVec::new());
         let planned: Result<()> = uses.iter().try_for_each(|(memory, ranges, access)| {
             let plan = self.plan_use(memory, ranges, *access, event.as_ref())?;
             for transfer in &plan.transfers {
@@ -221,13 +240,14 @@ impl Queue {
             for mark in &plan.waits {
                 wire.waits.0.extend(mark.0.waited_for_in(home)?);
             }
+            arrivals.extend(plan.waits.iter().cloned());
             // Later commands are told to wait for what has arrived only as long as it is not known to have.
             let of_home = plan.waits.iter().filter(|mark| mark.0.is_of(home));
             event.iter().for_each(|event| event.implies(of_home.clone().map(|mark| Arc::clone(&mark.0))));
             Ok(())
         });
         planned.inspect_err(|_| event.iter().for_each(|event| event.was_not_sent()))?;
-        Ok(Prepared { _planning: planning, _event: event, implied })
+        Ok(Prepared { _planning: planning, _event: event, implied, arrivals })
     }
 
     fn plan_use(
@@ -250,6 +270,10 @@ impl Queue {
         let mut residency = lock(residency);
         for lost in self.context().homes().iter().filter(|home| home.is_lost()) {
             residency.lose(lost.number(), |mark| mark.0.is_over());
+            // What came of what was on its way is to be known before it is waited for: it may never come.
+            for mark in residency.arrivals(lost.number()) {
+                mark.0.learn_end();
+            }
         }
         residency.plan(self.home().number(), &usage, ranges, &mut Arrivals(self)).map_err(|_| SERVER_LOST)
     }
@@ -273,6 +297,7 @@ impl Queue {
             let event = arrival.id();
             let _ = to.connection().post(&CreateUserEvent { event, context: to.context() });
             let _ = to.connection().post(&SetUserEventStatus { event, status: SERVER_LOST });
+            arrival.end(SERVER_LOST);
         })
     }
 }

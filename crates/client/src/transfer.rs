@@ -20,7 +20,7 @@ use crate::connection::{Connection, Incoming, Outgoing, Ticket};
 use crate::home::{Home, new_id};
 use crate::host::{HostSource, HostTarget, gather};
 use crate::memory::Memory;
-use crate::prepare::{Access, CONTENT_SIZE, Span, Use};
+use crate::prepare::{Access, Arriving, CONTENT_SIZE, Prepared, Span, Use};
 use crate::queue::Queue;
 
 /// The part of a memory object that is read or written.
@@ -198,9 +198,10 @@ impl Queue {
             }
             None => part.post_read(self.home(), wire, size, transfer)?,
         }
-        drop(prepared);
+        let arriving = prepared.map(Prepared::sent);
         if blocking {
-            self.await_end(&ticket)?;
+            let ended = self.await_end(&ticket);
+            ended.inspect_err(|_| arriving.iter().for_each(Arriving::find_out))?;
         }
         Ok(event)
     }

@@ -15,6 +15,8 @@
 //! - A writer takes the other homes' copies away when it is planned, so that one that is taken while the writer runs is known to be
 //!   worth nothing.
 
+#[cfg(test)]
+mod examples;
 mod pieces;
 #[cfg(test)]
 mod tests;
@@ -84,8 +86,9 @@ pub struct Plan<E> {
 pub trait Events<E> {
     /// Makes an event of the home that the plan is for, for an arrival.
     fn arrival(&mut self) -> E;
-    /// Whether an event is known to have ended well, so that nothing needs to wait for it. It may be true at any time after that, or never.
-    fn is_over(&self, event: &E) -> bool;
+    /// Whether an event is known to have ended, so that nothing needs to wait for it, and whether well. That may be known at any time after it has,
+    /// or never.
+    fn outcome(&self, event: &E) -> Option<bool>;
 }
 
 /// The only home that held what a command needs is gone.
@@ -180,9 +183,12 @@ impl<E: Clone + PartialEq> Residency<E> {
         }
         let indices = self.indices(&ranges);
         for &at in &indices {
-            self.pieces[at].forget_over(|event| events.is_over(event));
+            self.pieces[at].forget_over(|event| events.outcome(event));
         }
         if reads {
+            if indices.iter().any(|&at| self.pieces[at].contents == Contents::Lost) {
+                return Err(Lost);
+            }
             self.bring(home, &indices, &mut plan, events);
         }
         for at in indices {
@@ -203,6 +209,15 @@ impl<E: Clone + PartialEq> Residency<E> {
             join(self.pieces.iter().filter(|piece| piece.contents == Contents::Lost).map(|piece| piece.range.clone()));
         self.join_equal();
         lost
+    }
+
+    /// What may still be on its way from a home, or never come.
+    pub fn arrivals(&self, from: Home) -> Vec<E> {
+        let mut all = Vec::new();
+        for arrival in self.pieces.iter().flat_map(|piece| piece.arrivals_from(from)) {
+            add_new(&mut all, arrival);
+        }
+        all
     }
 
     /// What lies within the object, in order, each byte once.

@@ -158,18 +158,33 @@ impl<E: Clone + PartialEq> Piece<E> {
         }
     }
 
-    /// Forgets events that nothing needs to wait for any more.
-    pub(super) fn forget_over(&mut self, is_over: impl Fn(&E) -> bool) {
+    /// Forgets events that nothing needs to wait for any more. What did not arrive is not there, nor what was written after it; a writer
+    /// that failed by itself has left there what it has.
+    pub(super) fn forget_over(&mut self, outcome: impl Fn(&E) -> Option<bool>) {
+        let mut missing = false;
         for place in &mut self.places {
-            place.arrivals.retain(|arrival| !is_over(&arrival.event));
+            if place.arrivals.iter().any(|arrival| outcome(&arrival.event) == Some(false)) {
+                place.valid = false;
+                missing = true;
+            }
+            place.arrivals.retain(|arrival| outcome(&arrival.event).is_none());
         }
         if let Contents::Written { writers, .. } = &mut self.contents {
-            writers.retain(|writer| !is_over(&writer.event));
+            writers.retain(|writer| outcome(&writer.event).is_none());
         }
-        if matches!(&self.contents, Contents::Discarded(event) if is_over(event)) {
+        if matches!(&self.contents, Contents::Discarded(event) if outcome(event).is_some()) {
             self.contents = Contents::Never;
         }
         self.drop_idle_places();
+        if missing {
+            self.find_owner();
+        }
+    }
+
+    /// What may still be on its way from a home.
+    pub(super) fn arrivals_from(&self, from: Home) -> impl Iterator<Item = E> {
+        let all = self.places.iter().flat_map(|place| &place.arrivals);
+        all.filter(move |arrival| arrival.from == from).map(|arrival| arrival.event.clone())
     }
 
     /// Forgets homes where nothing is and nothing arrives.
@@ -198,6 +213,11 @@ impl<E: Clone + PartialEq> Piece<E> {
             }
         }
         self.drop_idle_places();
+        self.find_owner();
+    }
+
+    /// What the owner does not have any more is another's, or nobody's.
+    fn find_owner(&mut self) {
         let next = self.source();
         if let Contents::Written { owner, writers } = &mut self.contents {
             match next {

@@ -1,0 +1,124 @@
+//! Small examples of what the planner answers.
+
+#![allow(clippy::single_range_in_vec_init, reason = "one range is what is meant")]
+
+use std::ops::Range;
+
+use super::{By, Events, Home, Lost, Plan, Residency, Use};
+
+/// Events from here on are known to have failed.
+const FAILED: u32 = 1 << 31;
+
+/// Events that are numbers, none of which is known to have ended well.
+struct Numbers(u32);
+
+impl Events<u32> for Numbers {
+    fn arrival(&mut self) -> u32 {
+        self.0 += 1;
+        self.0
+    }
+
+    fn outcome(&self, event: &u32) -> Option<bool> {
+        (*event >= FAILED).then_some(false)
+    }
+}
+
+fn read(
+    residency: &mut Residency<u32>,
+    home: Home,
+    range: Range<u64>,
+    events: &mut Numbers,
+) -> Result<Plan<u32>, Lost> {
+    residency.plan(home, &Use::Read, &[range], events)
+}
+
+fn update(residency: &mut Residency<u32>, home: Home, range: Range<u64>, event: u32) -> Plan<u32> {
+    residency.plan(home, &Use::Update(By { event, lane: Some(0) }), &[range], &mut Numbers(event * 100)).unwrap()
+}
+
+#[test]
+fn what_nobody_has_written_does_not_move() {
+    let mut buffer = Residency::new(1 << 30, false);
+    assert_eq!(read(&mut buffer, 1, 0..1 << 30, &mut Numbers(0)).unwrap().transfers, []);
+    update(&mut buffer, 0, 10..20, 1);
+    let plan = read(&mut buffer, 1, 0..1 << 30, &mut Numbers(0)).unwrap();
+    assert_eq!((plan.transfers.len(), &plan.transfers[0].ranges), (1, &vec![10..20]));
+    assert_eq!(plan.transfers[0].after, [1]);
+    assert_eq!(plan.waits, [plan.transfers[0].arrival]);
+    assert_eq!(read(&mut buffer, 1, 0..1 << 30, &mut Numbers(9)).unwrap().transfers, [], "it has it now");
+}
+
+#[test]
+fn first_contents_go_to_whoever_comes_first() {
+    let mut buffer = Residency::new(100, true);
+    let plan = read(&mut buffer, 2, 0..10, &mut Numbers(0)).unwrap();
+    assert!(plan.first_contents && plan.transfers.is_empty() && plan.waits.is_empty());
+    let plan = read(&mut buffer, 0, 0..10, &mut Numbers(0)).unwrap();
+    assert!(!plan.first_contents);
+    assert_eq!((plan.transfers[0].from, plan.transfers[0].after.len()), (2, 0));
+}
+
+#[test]
+fn halves_written_in_two_homes_come_together() {
+    let mut buffer = Residency::new(100, false);
+    assert_eq!(update(&mut buffer, 0, 0..50, 1).transfers, []);
+    assert_eq!(update(&mut buffer, 1, 50..100, 2).transfers, []);
+    let plan = read(&mut buffer, 0, 0..100, &mut Numbers(0)).unwrap();
+    assert_eq!((plan.transfers[0].from, &plan.transfers[0].ranges), (1, &vec![50..100]));
+    let plan = read(&mut buffer, 2, 0..100, &mut Numbers(10)).unwrap();
+    assert_eq!(plan.transfers.len(), 1, "from the one that has both: {plan:?}");
+    assert_eq!(plan.transfers[0].from, 0);
+}
+
+#[test]
+fn what_did_not_arrive_is_not_there_and_can_be_written() {
+    let mut buffer = Residency::new(10, false);
+    update(&mut buffer, 0, 0..10, 1);
+    read(&mut buffer, 1, 0..10, &mut Numbers(FAILED)).unwrap();
+    let again = read(&mut buffer, 1, 0..10, &mut Numbers(FAILED)).unwrap();
+    assert_eq!(again.transfers[0].from, 0, "it comes again");
+    buffer.lose(0, |_| false);
+    assert_eq!(read(&mut buffer, 1, 0..10, &mut Numbers(0)), Err(Lost));
+    let by = By { event: 5, lane: None };
+    let plan = buffer.plan(1, &Use::Overwrite(by), &[0..10], &mut Numbers(0)).unwrap();
+    assert_eq!((plan.transfers, plan.waits), (vec![], vec![]));
+    assert_eq!(read(&mut buffer, 2, 0..10, &mut Numbers(0)).unwrap().transfers[0].from, 1);
+}
+
+#[test]
+fn a_broadcast_spreads_like_a_tree() {
+    let mut buffer = Residency::new(100, false);
+    update(&mut buffer, 0, 0..100, 1);
+    let mut events = Numbers(1);
+    let from: Vec<_> =
+        (1..8).map(|home| read(&mut buffer, home, 0..100, &mut events).unwrap().transfers[0].from).collect();
+    let most = (0..8).map(|home| from.iter().filter(|&&source| source == home).count()).max();
+    assert_eq!(most, Some(3), "eight homes in three steps: {from:?}");
+}
+
+#[test]
+fn going_to_and_fro_waits_for_nothing_old() {
+    let mut buffer = Residency::new(4, false);
+    update(&mut buffer, 0, 0..4, 1);
+    for event in 2..20 {
+        let plan = update(&mut buffer, (event as usize - 1) % 2, 0..4, event);
+        let after = &plan.transfers[0].after;
+        assert!(after.contains(&(event - 1)), "{after:?}");
+        assert!(
+            event == 2 || !after.contains(&(event * 100 - 199)),
+            "what arrived there before is known to be over: {after:?}"
+        );
+        assert_eq!(buffer.pieces.len(), 1);
+    }
+}
+
+#[test]
+fn many_small_writes_make_few_pieces() {
+    let mut buffer = Residency::new(1 << 20, false);
+    for event in 0..20_000u64 {
+        let (home, start) = ((event * 7 % 3) as usize, event * 7919 * 4 % (1 << 20));
+        let by = By { event: event as u32, lane: Some(0) };
+        buffer.plan(home, &Use::Overwrite(by), &[start..start + 4], &mut Numbers(1 << 30)).unwrap();
+        assert!(buffer.pieces.len() <= super::MOST_PIECES + 2);
+    }
+}
