@@ -76,8 +76,8 @@ def native_vendors(folder):
 
 
 def seconds(text):
-    """The time that a program has printed."""
-    return float([line for line in text.splitlines() if line.endswith(" s")][-1].split()[0])
+    """The time that a program has printed, which is never nothing."""
+    return max(float([line for line in text.splitlines() if line.endswith(" s")][-1].split()[0]), 0.001)
 
 
 def run(command, env):

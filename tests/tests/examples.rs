@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
+use ropeway_tests::net::Net;
 use ropeway_tests::program::Program;
 use ropeway_tests::server::Server;
 use ropeway_tests::{places, python};
@@ -102,4 +103,23 @@ fn the_speed_up_is_drawn() {
     assert_eq!(outcome.stdout.lines().count(), 3, "{}", outcome.stdout);
     assert!(fs::read_to_string(&figure).expect("it has drawn").contains("servers, one context"));
     fs::remove_file(&figure).expect("it was just read");
+}
+
+/// With `cl_pocl_content_size`, only what counts goes from one server to the other: 5.3 of 37.7 MB.
+#[test]
+fn only_the_content_goes_from_server_to_server() {
+    let Some(net) = Net::or_skip(3) else { return };
+    let servers = [Server::start_on(net.host(1), &[], &[]), Server::start_on(net.host(2), &[], &[])];
+    let urls = servers.each_ref().map(|server| server.url().to_owned()).join(",");
+    let picture = places::kept("pictures").join(format!("content-{}.png", std::process::id()));
+    let program = Program::remote(built().join("pipeline"), &urls).args([picture.as_os_str(), "9".as_ref()]);
+    let outcome = program.on(net.host(0)).run().success();
+    fs::remove_file(&picture).expect("it was just drawn");
+    assert!(outcome.stderr.contains("with cl_pocl_content_size"), "{}", outcome.stderr);
+    let client = net.host(0).traffic().bytes();
+    let between = net.host(1).traffic().bytes_out.saturating_sub(client);
+    eprintln!("{between} bytes between the servers, {client} at the client");
+    assert!(between < 8_000_000, "{between} bytes went between the servers");
+    // The last picture, and no frame.
+    assert!(client < 2_000_000, "{client} bytes went over the client's link");
 }
