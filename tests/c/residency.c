@@ -9,6 +9,7 @@
  * residency released N         buffers released while they are under way
  * residency recorded           command buffers, where devices have them
  * residency threads N          threads that each change a buffer of their own N times, and read one that all share
+ * residency lost               says "ready", waits for a line while the first device goes away, and uses what it had
  * residency random SEED N      N commands of all kinds, on any device, each after the one before, beside the same on an array */
 #include "common.h"
 #include <CL/cl_ext.h>
@@ -484,6 +485,46 @@ static void threads(size_t n)
     printf("what threads do at once is right\n");
 }
 
+static void lost(void)
+{
+    enum { N = 100000 };
+    static cl_uint x[N];
+    REQUIRE(count >= 3);
+    /* One is on the second device, too. */
+    cl_mem both = buffer_of(CL_MEM_READ_WRITE, sizeof x, NULL), only = buffer_of(CL_MEM_READ_WRITE, sizeof x, NULL);
+    CHECK(clReleaseEvent(run(0, put, both, 3, N, 0, NULL)));
+    CHECK(clReleaseEvent(run(0, put, only, 3, N, 0, NULL)));
+    CHECK(clFinish(queues[0]));
+    CHECK(clEnqueueMigrateMemObjects(queues[1], 1, &both, 0, 0, NULL, NULL));
+    CHECK(clFinish(queues[1]));
+    printf("ready\n");
+    fflush(stdout);
+    getchar();
+    /* What is enqueued before the loss is noticed may fail with it. */
+    while (clFinish(queues[0]) == CL_SUCCESS)
+        usleep(1000);
+    for (cl_uint i = 1; i < 3; i++) {
+        memset(x, 0, sizeof x);
+        CHECK(clEnqueueReadBuffer(queues[i], both, CL_TRUE, 0, sizeof x, x, 0, NULL, NULL));
+        REQUIRE(x[0] == 1 && x[N - 1] == (N - 1) * 3 + 1);
+        REQUIRE(clEnqueueReadBuffer(queues[i], only, CL_TRUE, 0, sizeof x, x, 0, NULL, NULL) < 0);
+    }
+    CHECK(clReleaseEvent(run(2, add, both, 5, N, 0, NULL)));
+    CHECK(clFinish(queues[2]));
+    CHECK(clEnqueueReadBuffer(queues[1], both, CL_TRUE, 0, sizeof x, x, 0, NULL, NULL));
+    REQUIRE(x[0] == 6);
+    /* What was lost can be written again. */
+    CHECK(clEnqueueWriteBuffer(queues[1], only, CL_TRUE, 0, sizeof x, x, 0, NULL, NULL));
+    CHECK(clFinish(queues[1]));
+    CHECK(clReleaseEvent(run(2, add, only, 5, N, 0, NULL)));
+    CHECK(clFinish(queues[2]));
+    CHECK(clEnqueueReadBuffer(queues[1], only, CL_TRUE, 0, sizeof x, x, 0, NULL, NULL));
+    REQUIRE(x[0] == 11 && x[N - 1] == (N - 1) * 3 + 11);
+    CHECK(clReleaseMemObject(both));
+    CHECK(clReleaseMemObject(only));
+    printf("what others have is right\n");
+}
+
 static uint64_t seed;
 
 static cl_uint roll(cl_uint sides)
@@ -590,6 +631,8 @@ int main(int argc, char **argv)
         recorded();
     } else if (strcmp(what, "threads") == 0) {
         threads(first);
+    } else if (strcmp(what, "lost") == 0) {
+        lost();
     } else if (strcmp(what, "random") == 0) {
         seed = first;
         at_random((cl_uint)second);

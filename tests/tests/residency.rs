@@ -1,6 +1,7 @@
 //! What devices of several servers have of the memory objects of one context: what moves, and what does not.
 
 use ropeway_tests::places::c_program;
+use ropeway_tests::process;
 use ropeway_tests::program::Program;
 use ropeway_tests::server::Server;
 
@@ -154,5 +155,20 @@ fn commands_at_random_see_what_they_should() {
     let servers = Servers::start(3);
     for seed in ["11", "12", "13", "14"] {
         servers.run(&["random", seed, "500"]);
+    }
+}
+
+#[test]
+fn what_a_lost_server_alone_had_is_lost_until_it_is_written_again() {
+    for peers in ["on", "off"] {
+        let servers = Servers::start(3);
+        let urls: Vec<_> = servers.0.iter().map(Server::url).collect();
+        let program = Program::remote(c_program("residency"), &urls.join(",")).args(["lost"]);
+        let mut program = program.env("ROPEWAY_PEERS", peers).start();
+        assert_eq!(program.line(), "ready");
+        process::kill(servers.0[0].worker_of(program.pid()));
+        program.say("go on");
+        let outcome = program.finish().success();
+        assert_eq!(outcome.stdout, "what others have is right\n", "{}", outcome.stderr);
     }
 }
