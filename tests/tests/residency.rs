@@ -24,6 +24,12 @@ impl Seen {
     }
 }
 
+/// The program that does what the arguments say.
+fn program(args: &[&str]) -> std::path::PathBuf {
+    let more = ["released", "recorded", "threads", "lost", "random"];
+    c_program(if more.contains(&args[0]) { "residency_more" } else { "residency" })
+}
+
 struct Servers(Vec<Server>);
 
 impl Servers {
@@ -38,7 +44,7 @@ impl Servers {
 
     fn run_with(&self, args: &[&str], env: &[(&str, &str)]) -> Seen {
         let urls: Vec<_> = self.0.iter().map(Server::url).collect();
-        let mut program = Program::remote(c_program("residency"), &urls.join(",")).args(args).env("ROPEWAY_STATS", "1");
+        let mut program = Program::remote(program(args), &urls.join(",")).args(args).env("ROPEWAY_STATS", "1");
         for (name, value) in env {
             program = program.env(name, value);
         }
@@ -69,7 +75,7 @@ const ALL: [&[&str]; 9] = [
 fn everything_is_as_natively() {
     let servers = Servers::start(3);
     for args in ALL {
-        let devices = Program::native(c_program("residency")).env("POCL_DEVICES", "pthread pthread pthread");
+        let devices = Program::native(program(args)).env("POCL_DEVICES", "pthread pthread pthread");
         let native = devices.args(args).run().success();
         assert_eq!(servers.run(args).said, native.stdout, "left: through Ropeway, right: native");
     }
@@ -163,7 +169,7 @@ fn what_a_lost_server_alone_had_is_lost_until_it_is_written_again() {
     for peers in ["on", "off"] {
         let servers = Servers::start(3);
         let urls: Vec<_> = servers.0.iter().map(Server::url).collect();
-        let program = Program::remote(c_program("residency"), &urls.join(",")).args(["lost"]);
+        let program = Program::remote(program(&["lost"]), &urls.join(",")).args(["lost"]);
         let mut program = program.env("ROPEWAY_PEERS", peers).start();
         assert_eq!(program.line(), "ready");
         process::kill(servers.0[0].worker_of(program.pid()));
