@@ -399,6 +399,31 @@ static void failures(void)
     }
 }
 
+/* A command that is called off leaves what was there, for all devices. */
+static void cancelled(cl_program program)
+{
+    cl_kernel kernel = kernel_of(program, "scale");
+    int seven = 7, by = 2, plus = 1;
+    set_arg(kernel, 1, sizeof by, &by);
+    set_arg(kernel, 2, sizeof plus, &plus);
+    for (cl_uint i = 0; i < count; i++) {
+        cl_mem buffer = buffer_of(0, sizeof seven, NULL);
+        cl_event gate;
+        MAKE(gate, clCreateUserEvent(context, &status));
+        CHECK(clEnqueueWriteBuffer(queues[i], buffer, CL_TRUE, 0, sizeof seven, &seven, 0, NULL, NULL));
+        set_arg(kernel, 0, sizeof buffer, &buffer);
+        launch(queues[i], kernel, 1, 1, &gate, NULL);
+        CHECK(clSetUserEventStatus(gate, -5));
+        clFinish(queues[i]);
+        int got = 0;
+        CHECK(clEnqueueReadBuffer(queues[(i + 1) % count], buffer, CL_TRUE, 0, sizeof got, &got, 0, NULL, NULL));
+        printf("called off on %u: %d\n", i, got);
+        CHECK(clReleaseEvent(gate));
+        CHECK(clReleaseMemObject(buffer));
+    }
+    CHECK(clReleaseKernel(kernel));
+}
+
 /* Parts of the first device beside the others, in a context of their own. */
 static void parts(void)
 {
@@ -502,6 +527,7 @@ int main(int argc, char **argv)
     images(program);
     events(program);
     failures();
+    cancelled(program);
     parts();
     threads(program);
     for (cl_uint i = 0; i < count; i++)

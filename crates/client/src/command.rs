@@ -150,8 +150,9 @@ impl Queue {
         }
         let held = kernel.ready_in(self.home())?;
         let uses = held.uses();
-        let Ordered { wire, event, guard: _guard, prepared: _prepared } = self.order(order, command, false, &uses)?;
-        self.connection().call(&LaunchKernel { command: wire, kernel: kernel.id(self.home()), range })?;
+        let Ordered { wire, event, guard: _guard, prepared } = self.order(order, command, false, &uses)?;
+        let launched = self.connection().call(&LaunchKernel { command: wire, kernel: kernel.id(self.home()), range });
+        launched.inspect_err(|status| prepared.iter().for_each(|prepared| prepared.was_refused(*status)))?;
         kernel.note_taken(items);
         Ok(event)
     }

@@ -23,7 +23,7 @@ use crate::peers::{Way, way};
 use crate::queue::Queue;
 use crate::residency::{By, Events, Plan, Transfer, Use as Usage};
 use crate::stats::{STATS, count};
-use crate::{Result, SERVER_LOST};
+use crate::{Result, SERVER_LOST, Status};
 
 /// Rectangles of more rows than this count as all that lies between their first and last byte.
 const MOST_ROWS: u64 = 64;
@@ -156,7 +156,7 @@ impl PartialEq for Mark {
 pub(crate) struct Prepared<'a> {
     _planning: MutexGuard<'a, ()>,
     /// The command's event, which the application may not know.
-    _event: Option<Arc<Event>>,
+    event: Option<Arc<Event>>,
     /// Events of other homes that have ended when all that is brought has arrived.
     implied: SmallVec<[Mark; 2]>,
     /// What must arrive for the command.
@@ -179,6 +179,13 @@ impl Prepared<'_> {
     /// The command is sent. Gives what it waits for.
     pub(crate) fn sent(self) -> Arriving {
         Arriving(self.arrivals)
+    }
+
+    /// The server has refused the command.
+    pub(crate) fn was_refused(&self, status: Status) {
+        if let Some(event) = &self.event {
+            event.end(status);
+        }
     }
 
     /// Whether the command waits for an event without being told to.
@@ -247,7 +254,7 @@ impl Queue {
             Ok(())
         });
         planned.inspect_err(|_| event.iter().for_each(|event| event.was_not_sent()))?;
-        Ok(Prepared { _planning: planning, _event: event, implied, arrivals })
+        Ok(Prepared { _planning: planning, event, implied, arrivals })
     }
 
     fn plan_use(
