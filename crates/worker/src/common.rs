@@ -14,6 +14,7 @@ use crate::objects::{Cell, Queue};
 use crate::outgoing::{Outgoing, Sending};
 use crate::peers::{Movers, Peers};
 use crate::printed::Printed;
+use crate::pulse::Leading;
 use crate::transfer::Gate;
 use crate::waiters::Waiters;
 use crate::watch::Watched;
@@ -63,6 +64,8 @@ pub enum News {
 pub struct Common {
     /// To the client.
     pub outgoing: Outgoing,
+    /// Whether commands are being taken in.
+    pub leading: Leading,
     /// What native code prints.
     pub printed: Printed,
     /// To the thread that passes news on to the client.

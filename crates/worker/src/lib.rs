@@ -24,6 +24,7 @@ mod objects;
 mod outgoing;
 mod peers;
 mod printed;
+mod pulse;
 mod report;
 mod run;
 mod semaphore;

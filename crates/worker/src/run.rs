@@ -108,6 +108,7 @@ fn serve(mut warm: Warm, (socket, control): (OwnedFd, OwnedFd), hello: &Hello, o
     let (sender, news) = std::mem::replace(&mut warm.news, std::sync::mpsc::channel());
     let common = Arc::new(Common {
         outgoing: Outgoing::new(link.clone()),
+        leading: Default::default(),
         printed,
         news: sender,
         cache: Cache::new(options.cache_folder, options.cache_bytes),

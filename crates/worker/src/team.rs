@@ -14,12 +14,13 @@ use crate::error::End;
 use crate::input::Input;
 use crate::job::Job;
 use crate::objects::lock;
+use crate::pulse::{Onlooker, PULSE};
 use crate::session::Session;
 
 /// How often the follower looks. A lock that was free at two looks with nobody taking it in between is taken over.
 const TICK: Duration = Duration::from_micros(300);
 
-/// After so many looks with no job under way the follower sleeps until the next one.
+/// After so many looks with no job under way the follower sleeps until the next one, or until it is time to look whether the leader is still there.
 const QUIET_TICKS: u32 = 30;
 
 /// Most threads of a session. Each is in a job that waits for the device, or one of the two that are not.
@@ -37,7 +38,9 @@ impl Reader {
     /// Reads and carries out commands until one asks for something that may wait.
     fn next_job(&mut self) -> Result<Job, End> {
         let Self { input, session } = self;
+        let common = session.common.clone();
         loop {
+            let busy = common.leading.busy();
             while input.dispatch(session)? {
                 if let Some(job) = session.job.take() {
                     let finished = if let Job::Finish(queue, _) = &job { Some(queue) } else { None };
@@ -47,15 +50,17 @@ impl Reader {
             }
             let settled =
                 session.deferred.is_empty() && !session.lanes.is_dirty() && !session.common.outgoing.any_left();
-            if settled {
-                input.fill()?;
-            } else if !input.try_fill()? {
+            if !settled {
+                if input.try_fill()? {
+                    continue;
+                }
                 session.lanes.flush(None);
                 if let Some(job) = session.idle_job() {
                     return Ok(job);
                 }
-                input.fill()?;
             }
+            drop(busy);
+            input.fill()?;
         }
     }
 }
@@ -125,6 +130,10 @@ impl Team {
     fn take_turns(self: &Arc<Self>) -> Result<(), End> {
         loop {
             let reader = self.follow();
+            // Somebody has to look on, or it is late when this one is kept waiting.
+            if self.followers.load(Ordering::Relaxed) == 0 && self.threads.load(Ordering::Relaxed) < MAX_THREADS / 2 {
+                self.add_follower()?;
+            }
             self.lead(reader)?;
         }
     }
@@ -173,18 +182,21 @@ impl Team {
         *lock(&self.asleep) = Some(thread::current());
         let mut seen = self.turns.load(Ordering::Relaxed);
         let mut quiet = 0;
+        let mut onlooker = Onlooker::new();
         loop {
             if self.in_jobs.load(Ordering::SeqCst) == 0 && quiet >= QUIET_TICKS {
                 self.is_asleep.store(true, Ordering::SeqCst);
                 // A leader that went into a job before it could see the flag is seen here.
                 if self.in_jobs.load(Ordering::SeqCst) == 0 && !self.urgent.load(Ordering::SeqCst) {
-                    thread::park();
+                    thread::park_timeout(PULSE);
                 }
                 self.is_asleep.store(false, Ordering::SeqCst);
                 quiet = 0;
             } else {
                 thread::park_timeout(TICK);
             }
+            // A broken link is the leader's to find.
+            let _ = onlooker.look(&self.common.leading, &self.common.outgoing);
             let turns = self.turns.load(Ordering::Relaxed);
             quiet = if turns == seen { quiet + 1 } else { 0 };
             let urgent = self.urgent.swap(false, Ordering::SeqCst);

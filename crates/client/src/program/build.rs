@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ropeway_abi::{
     CL_BUILD_ERROR, CL_BUILD_SUCCESS, CL_DEVICE_VERSION, CL_INVALID_OPERATION, CL_OUT_OF_RESOURCES,
-    CL_PROGRAM_BINARY_TYPE_COMPILED_OBJECT, CL_PROGRAM_BINARY_TYPE_LIBRARY, CL_PROGRAM_BINARY_TYPE_NONE,
+    CL_PROGRAM_BINARY_TYPE_COMPILED_OBJECT, CL_PROGRAM_BINARY_TYPE_LIBRARY, CL_PROGRAM_BINARY_TYPE_NONE, CL_SUCCESS,
 };
 use ropeway_protocol::content::ContentHash;
 use ropeway_protocol::ids::ProgramId;
@@ -179,9 +179,19 @@ impl Pending {
 
     /// Has it done in one home, for those devices of it that are at these places.
     fn run_in(&self, home: &Home, places: &[usize], sent: &Sent) -> Result<Built> {
+        let options = self.options_in(home);
+        let built = self.run_with(&options, home, places, sent)?;
+        // NVIDIA 580 does not compile kernels without arguments when it is to tell of them; what is wrong in any case fails once more.
+        if built.status != CL_SUCCESS && matches!(options, Cow::Owned(_)) {
+            return self.run_with(&self.options, home, places, sent);
+        }
+        Ok(built)
+    }
+
+    fn run_with(&self, options: &str, home: &Home, places: &[usize], sent: &Sent) -> Result<Built> {
         let text = sent.text.as_deref().unwrap_or_default();
         for _ in 0..2 {
-            match self.ask(home, places, sent)? {
+            match self.ask(options, home, places, sent)? {
                 BuildReply::Built(built) => return Ok(built),
                 BuildReply::NeedContent(hashes) => {
                     for hash in hashes {
@@ -213,11 +223,10 @@ impl Pending {
         Cow::Borrowed(&self.options)
     }
 
-    fn ask(&self, home: &Home, places: &[usize], sent: &Sent) -> Result<BuildReply> {
+    fn ask(&self, options: &str, home: &Home, places: &[usize], sent: &Sent) -> Result<BuildReply> {
         let (connection, program) = (home.connection(), ProgramId(home.name(sent.name)));
         let devices = places.iter().map(|&at| self.devices[at].index()).collect();
         let named = places.iter().filter(|&&at| at < self.named).count() as u32;
-        let options = &*self.options_in(home);
         match &self.step {
             Step::Build => connection.call(&BuildProgram { program, devices, named, options }),
             Step::Compile(_) => connection.call(&CompileProgram { program, devices, named, options }),

@@ -1,0 +1,101 @@
+//! Signs of life for a client whose commands take long to be taken in.
+//!
+//! The leader answers nothing while it is in a native call, and a driver may keep it there, as while another thread compiles. A client takes
+//! a server that is silent for long for lost. So whoever looks on gives a sign of life in the leader's place.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use ropeway_protocol::messages::Completed;
+use ropeway_protocol::types::Completions;
+
+use crate::outgoing::Outgoing;
+
+/// How long the leader is at it until the client is given a sign of life, and from one to the next.
+pub const PULSE: Duration = Duration::from_millis(2500);
+
+/// So many, and the session counts as hung: ten minutes.
+const MOST: u32 = 240;
+
+/// Whether the leader is at work; an odd number means that it is.
+#[derive(Default)]
+pub struct Leading(AtomicU64);
+
+/// The leader is at work while this lives.
+pub struct Busy<'a>(&'a Leading);
+
+impl Leading {
+    /// The leader begins to work.
+    pub fn busy(&self) -> Busy<'_> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Busy(self)
+    }
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// What someone who looks on has seen of the leader.
+pub struct Onlooker {
+    seen: u64,
+    since: Instant,
+    given: u32,
+}
+
+impl Onlooker {
+    /// Has seen nothing yet.
+    pub fn new() -> Self {
+        Self { seen: 0, since: Instant::now(), given: 0 }
+    }
+
+    /// Looks at the leader, and says whether a sign of life is due.
+    fn is_due(&mut self, leading: &Leading, now: Instant) -> bool {
+        let at = leading.0.load(Ordering::Relaxed);
+        if at != self.seen || at.is_multiple_of(2) {
+            *self = Self { seen: at, since: now, given: 0 };
+            return false;
+        }
+        if now.saturating_duration_since(self.since) < PULSE || self.given >= MOST {
+            return false;
+        }
+        (self.since, self.given) = (now, self.given + 1);
+        true
+    }
+
+    /// Looks at the leader, and gives a sign of life where it is due: news of no commands.
+    ///
+    /// # Errors
+    /// What the socket said.
+    pub fn look(&mut self, leading: &Leading, outgoing: &Outgoing) -> std::io::Result<()> {
+        if !self.is_due(leading, Instant::now()) {
+            return Ok(());
+        }
+        let mut sending = outgoing.lock();
+        sending.note(&Completed { completions: Completions::default() });
+        sending.send()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_leader_that_stays_away_is_stood_in_for() {
+        let (leading, mut onlooker, begin) = (Leading::default(), Onlooker::new(), Instant::now());
+        let mut due = |leading: &Leading, pulses: u32| onlooker.is_due(leading, begin + PULSE * pulses);
+        assert!(!due(&leading, 1) && !due(&leading, 2));
+        let busy = leading.busy();
+        assert!(!due(&leading, 3));
+        assert!(due(&leading, 4) && due(&leading, 5) && !due(&leading, 5));
+        drop(busy);
+        assert!(!due(&leading, 6));
+        let _busy = leading.busy();
+        assert!(!due(&leading, 7));
+        let given = (8..1000).filter(|&pulses| due(&leading, pulses)).count();
+        assert_eq!(given, MOST as usize);
+    }
+}
