@@ -34,13 +34,13 @@ const FRAMES: usize = 20;
 const FRAME: usize = 4 * MIB;
 
 /// Servers, and programs that have all their devices in one platform.
-struct Farm {
+struct Fleet {
     // Held for as long as they are needed.
     servers: Vec<Server>,
     side: Side,
 }
 
-impl Farm {
+impl Fleet {
     /// Starts so many servers of the devices that `native` has, each with further variables by its number.
     fn start(
         bench: &Bench,
@@ -168,8 +168,8 @@ fn two(bench: &Bench) -> Result<Vec<Row>, String> {
     let (mut several, devices) = native_spread(bench)?;
     let mut native = bench.native.spawn("work", "", false)?;
     native.answer()?;
-    let farm = Farm::start(bench, &bench.native, 2, &a_device_each(devices), &[])?;
-    let mut probe = farm.spread()?;
+    let fleet = Fleet::start(bench, &bench.native, 2, &a_device_each(devices), &[])?;
+    let mut probe = fleet.spread()?;
     let mut floor = Floor::start().map_err(|e| format!("the raw network cannot be measured: {e}"))?;
     let raw = |e: std::io::Error| format!("the raw network: {e}");
     let mut figures: [Vec<f64>; 8] = Default::default();
@@ -201,11 +201,11 @@ fn two(bench: &Bench) -> Result<Vec<Row>, String> {
 
 fn counts(bench: &Bench) -> Result<Vec<Row>, String> {
     let (_, devices) = native_spread(bench)?;
-    let farm = Farm::start(bench, &bench.native, 2, &a_device_each(devices), &[])?;
-    let said = farm.side.run("once", &format!("bounce 16 {}", 64 * MIB), true)?;
+    let fleet = Fleet::start(bench, &bench.native, 2, &a_device_each(devices), &[])?;
+    let said = fleet.side.run("once", &format!("bounce 16 {}", 64 * MIB), true)?;
     let bytes = count(&said, "bytes_sent")? + count(&said, "bytes_received")?;
     let received = |kernels: usize| {
-        farm.side.run("once", &format!("signals {kernels} 2"), true).and_then(|said| count(&said, "messages_received"))
+        fleet.side.run("once", &format!("signals {kernels} 2"), true).and_then(|said| count(&said, "messages_received"))
     };
     // What is said of the end, and of connecting, does not grow with the number.
     let messages = received(2010)? - received(10)?;
@@ -235,8 +235,8 @@ fn stub(bench: &Bench) -> Result<Side, String> {
 
 fn product(bench: &Bench) -> Result<Vec<Row>, String> {
     let stub = stub(bench)?;
-    let farm = Farm::start(bench, &stub, 4, &|_| Vec::new(), &["--warm", "1"])?;
-    let mut probe = farm.spread()?;
+    let fleet = Fleet::start(bench, &stub, 4, &|_| Vec::new(), &["--warm", "1"])?;
+    let mut probe = fleet.spread()?;
     // Small ones first: connections between servers are there before anything counts.
     probe.ask("product 256 4")?;
     let mut time = |over: usize| {
@@ -259,8 +259,8 @@ fn product_real(bench: &Bench) -> Result<Vec<Row>, String> {
     let Some(mut native) = several else {
         return Err(format!("{MISSING}there is one device"));
     };
-    let farm = Farm::start(bench, &bench.native, devices, &a_device_each(devices), &[])?;
-    let mut probe = farm.spread()?;
+    let fleet = Fleet::start(bench, &bench.native, devices, &a_device_each(devices), &[])?;
+    let mut probe = fleet.spread()?;
     let order = format!("product {REAL_SIDE} {devices}");
     probe.ask(&format!("product 256 {devices}"))?;
     native.ask(&format!("product 256 {devices}"))?;
@@ -306,13 +306,13 @@ fn pipeline(bench: &Bench) -> Result<Vec<Row>, String> {
 fn many(bench: &Bench) -> Result<Vec<Row>, String> {
     let stub = stub(bench)?;
     let measure = |servers: usize, far: bool| -> Result<(f64, f64), String> {
-        let mut farm = Farm::start(bench, &stub, servers, &|_| Vec::new(), &["--warm", "2"])?;
+        let mut fleet = Fleet::start(bench, &stub, servers, &|_| Vec::new(), &["--warm", "2"])?;
         if far {
-            farm.move_away(bench);
+            fleet.move_away(bench);
         }
         let (mut times, mut memory) = (Vec::new(), 0.0);
         for _ in 0..bench.rounds(5) {
-            let mut probe = farm.side.spawn("everywhere", "", false)?;
+            let mut probe = fleet.side.spawn("everywhere", "", false)?;
             times.push(probe.number()?);
             memory = probe.number()?;
             probe.end()?;
