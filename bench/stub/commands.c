@@ -1,9 +1,14 @@
 /* Memory, queues, and what is enqueued. */
 #include <sys/mman.h>
+#include <unistd.h>
 #include "stub.h"
 
 static cl_mem CL_API_CALL create_buffer(cl_context context, cl_mem_flags flags, size_t size, void *host, cl_int *error)
 {
+    /* A driver that keeps its caller waiting. */
+    const char *seconds = getenv("STUB_BUFFER_SECONDS");
+    if (seconds != NULL)
+        sleep((unsigned)atoi(seconds));
     cl_mem memory = stub_new(sizeof *memory);
     memory->context = context;
     memory->flags = flags != 0 ? flags : CL_MEM_READ_WRITE;

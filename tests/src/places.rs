@@ -58,20 +58,36 @@ pub fn c_program(name: &str) -> PathBuf {
     }
     let source = root().join("tests/c").join(format!("{name}.c"));
     let path = kept("bin").join(name);
+    compile(&[source], &["-lOpenCL", "-lpthread"], &path);
+    compiled.insert(name.to_owned(), path.clone());
+    path
+}
+
+/// A folder with the .icd file of the stub device (`bench/stub`), which only takes its time.
+pub fn stub_vendors() -> PathBuf {
+    let folder = kept("stub");
+    let library = folder.join("libstub-opencl.so");
+    let sources = ["commands", "events", "kernels", "objects", "programs"];
+    let sources = sources.map(|name| root().join("bench/stub").join(format!("{name}.c")));
+    compile(&sources, &["-fPIC", "-fvisibility=hidden", "-shared", "-lpthread"], &library);
+    fs::write(folder.join("stub.icd"), format!("{}\n", library.display())).expect("an .icd file can be written");
+    folder
+}
+
+fn compile(sources: &[PathBuf], how: &[&str], path: &Path) {
     fs::create_dir_all(path.parent().expect("it is in a folder")).expect("a folder can be made");
     // Several test processes may compile the same program at once: each its own file, renamed when whole.
     let mine = path.with_extension(std::process::id().to_string());
     let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
     let result = Command::new(compiler)
         .args(["-O1", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-o"])
-        .args([&mine, &source])
+        .arg(&mine)
+        .args(sources)
         .arg("-I")
         .arg(root().join("include"))
-        .args(["-lOpenCL", "-lpthread"])
+        .args(how)
         .output()
         .unwrap_or_else(|error| panic!("no C compiler: {error}"));
-    assert!(result.status.success(), "{}:\n{}", source.display(), String::from_utf8_lossy(&result.stderr));
-    fs::rename(&mine, &path).expect("the compiled program can be renamed");
-    compiled.insert(name.to_owned(), path.clone());
-    path
+    assert!(result.status.success(), "{sources:?}:\n{}", String::from_utf8_lossy(&result.stderr));
+    fs::rename(&mine, path).expect("what was compiled can be renamed");
 }
