@@ -1,11 +1,11 @@
 /* One context of all devices of a platform, whichever machines they are of.
  *
  * many_servers all             everything once, on every device; prints what is right
- * many_servers exchange SIZE N a buffer of SIZE bytes goes N times from device to device; talks with the test (see `stage`)
+ * many_servers exchange SIZE N a buffer of SIZE bytes goes N times from device to device; measured
  * many_servers signals N       N kernels, each on another device than the one before and waiting for it, without data
  * many_servers pipeline SIZE N N pictures made on the first device, filtered on the second, the small results read
  * many_servers lost            uses three devices while the second goes away */
-#include "common.h"
+#include "stages.h"
 
 static const char *SOURCE =
     "__kernel void advance(__global uint *x, uint a, uint b) { size_t i = get_global_id(0); x[i] = x[i] * a + b; }\n"
@@ -326,15 +326,6 @@ static void failures(void)
     printf("failures are right\n");
 }
 
-/* Tells the test where it is, and waits until the test lets it go on. */
-static void stage(const char *name)
-{
-    char line[64];
-    printf("%s\n", name);
-    fflush(stdout);
-    REQUIRE(fgets(line, sizeof line, stdin) != NULL);
-}
-
 static void exchange(size_t size, cl_uint rounds)
 {
     size_t items = size / 4;
@@ -342,7 +333,7 @@ static void exchange(size_t size, cl_uint rounds)
     cl_uint each = (cl_uint)(items / 256), got[256];
     cl_event last = run_put(0, data, items, 1);
     CHECK(clFinish(queues[0]));
-    stage("begin");
+    begin_stage("exchange");
     double begin = seconds();
     for (cl_uint round = 1; round <= rounds; round++) {
         cl_event next = run_step(round % count, data, items, 3, round, 1, &last);
@@ -352,7 +343,7 @@ static void exchange(size_t size, cl_uint rounds)
     }
     CHECK(clWaitForEvents(1, &last));
     double took = seconds() - begin;
-    stage("end");
+    end_stage();
     set_arg(fold, 0, sizeof data, &data);
     set_arg(fold, 1, sizeof sums, &sums);
     set_arg(fold, 2, sizeof each, &each);
@@ -382,7 +373,7 @@ static void signals(cl_uint rounds)
         launch(queues[i], nothing, 1, 0, NULL, NULL);
         CHECK(clFinish(queues[i]));
     }
-    stage("begin");
+    begin_stage("signals");
     CHECK(clSetUserEventStatus(first, CL_COMPLETE));
     for (cl_uint round = 0; round < rounds; round++) {
         cl_event next;
@@ -392,7 +383,7 @@ static void signals(cl_uint rounds)
         last = next;
     }
     CHECK(clWaitForEvents(1, &last));
-    stage("end");
+    end_stage();
     CHECK(clReleaseEvent(last));
     printf("the last one has ended\n");
 }
@@ -407,7 +398,7 @@ static void pipeline(size_t size, cl_uint frames)
         frame[i] = buffer_of(CL_MEM_READ_WRITE, size, NULL);
         result[i] = buffer_of(CL_MEM_READ_WRITE, results * 4, NULL);
     }
-    stage("begin");
+    begin_stage("pipeline");
     double begin = seconds();
     for (cl_uint n = 0; n < frames; n++) {
         int slot = n % 2;
@@ -428,7 +419,7 @@ static void pipeline(size_t size, cl_uint frames)
     }
     CHECK(clFinish(queues[1 % count]));
     double took = seconds() - begin;
-    stage("end");
+    end_stage();
     for (cl_uint n = 0; n < frames; n++)
         for (cl_uint i = 0; i < results; i++) {
             cl_uint want = 0;
