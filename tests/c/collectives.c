@@ -2,9 +2,10 @@
    Works on every platform, by the extension cl_ropeway_collectives or by ordinary calls. Arguments: how many ranks, then
    "turns" with how many times how many numbers are added up on all ranks, to count messages; or
    "unordered" for queues that keep no order, "small" for little data only, "events" for what is said of events, and with it "failing" for
-   what comes of those that fail; "lost" for what becomes of them when somebody ends the server of the second of three ranks. */
+   what comes of those that fail; "each" with the count of numbers that every operation is carried out with, once, and measured with "staged"
+   behind it; "lost" for what becomes of them when somebody ends the server of the second of three ranks. */
 #define CL_ROPEWAY_COLLECTIVES_ANYWHERE
-#include "common.h"
+#include "stages.h"
 #include "../../include/CL/cl_ropeway_collectives.h"
 
 enum { MOST_RANKS = 16 };
@@ -27,6 +28,8 @@ static cl_device_id all_devices[64];
 static cl_command_queue queues[MOST_RANKS];
 static cl_kernel compose;
 static uint64_t seen;
+/* Whether the test measures what goes over the network. */
+static int staged;
 
 static int is_signed(int type) { return type < 8 && type % 2 == 0; }
 
@@ -260,7 +263,13 @@ static void run(struct test test)
         CHECK(clEnqueueMarkerWithWaitList(queues[rank], 0, NULL, &written[rank]));
         CHECK(clFinish(queues[rank]));
     }
+    if (staged)
+        begin_stage(OPERATIONS[test.operation]);
     CHECK(enqueue(&test, sources, source_offsets, targets, target_offsets, ranks, written, &done));
+    if (staged) {
+        CHECK(clWaitForEvents(1, &done));
+        end_stage();
+    }
     for (cl_uint rank = 0; rank < ranks; rank++) {
         CHECK(clReleaseEvent(written[rank]));
         if (at_root_only(test.operation, 1) && rank != test.root)
@@ -298,146 +307,14 @@ static void run_all(int type, int function, size_t count, int brief)
     printf("%s %s of %zu: %016llx\n", TYPES[type], OPERATORS[function], count, (unsigned long long)seen);
 }
 
-/* What was enqueued before is seen, what comes behind is not, and nothing runs before the events of the wait list are over. */
-static void run_events(int failing)
-{
-    enum { COUNT = 1000 };
-    static cl_int x[COUNT], y[COUNT];
-    cl_mem sources[MOST_RANKS], targets[MOST_RANKS];
-    cl_event gate, done, before = NULL;
-    cl_int status_of_done, zero = 0;
-    size_t offsets[MOST_RANKS] = {0};
-    struct test test = {ALL_REDUCE, 4, 0, COUNT, 0, SEPARATE};
-    MAKE(gate, clCreateUserEvent(context, &status));
-    for (cl_uint rank = 0; rank < ranks; rank++) {
-        sources[rank] = buffer_of(CL_MEM_READ_WRITE, sizeof x, NULL);
-        targets[rank] = buffer_of(CL_MEM_READ_WRITE, sizeof x, NULL);
-        for (int at = 0; at < COUNT; at++)
-            x[at] = at + (cl_int)rank;
-        CHECK(clEnqueueWriteBuffer(queues[rank], sources[rank], CL_TRUE, 0, sizeof x, x, 0, NULL, NULL));
-    }
-    CHECK(enqueue(&test, sources, offsets, targets, offsets, 1, &gate, &done));
-    /* Behind it on an in-order queue; behind its event on others. */
-    for (cl_uint rank = 0; rank < ranks; rank++) {
-        CHECK(clEnqueueFillBuffer(queues[rank], sources[rank], &zero, sizeof zero, 0, sizeof x, 1, &done, NULL));
-        CHECK(clFlush(queues[rank]));
-    }
-    usleep(20000);
-    CHECK(clGetEventInfo(done, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status_of_done, &status_of_done, NULL));
-    REQUIRE(status_of_done > CL_COMPLETE);
-    CHECK(clSetUserEventStatus(gate, CL_COMPLETE));
-    CHECK(clWaitForEvents(1, &done));
-    for (cl_uint rank = 0; rank < ranks; rank++) {
-        CHECK(clEnqueueReadBuffer(queues[rank], targets[rank], CL_TRUE, 0, sizeof y, y, 0, NULL, NULL));
-        for (int at = 0; at < COUNT; at++)
-            REQUIRE(y[at] == (cl_int)ranks * at + (cl_int)(ranks * (ranks - 1) / 2));
-    }
-    printf("waits for events\n");
-    /* Many, one behind the other: each takes what the one before has left. */
-    for (int turn = 0; turn < 20; turn++) {
-        struct test next = {turn % 2 ? ALL_REDUCE : SCAN, 4, turn % 2 ? 3 : 0, COUNT, 0, SEPARATE};
-        CHECK(enqueue(&next, turn % 2 ? sources : targets, offsets, turn % 2 ? targets : sources, offsets, before ? 1 : 0,
-                      before ? &before : NULL, &done));
-        if (before)
-            CHECK(clReleaseEvent(before));
-        before = done;
-    }
-    CHECK(clEnqueueReadBuffer(queues[ranks - 1], targets[ranks - 1], CL_TRUE, 0, sizeof y, y, 1, &before, NULL));
-    printf("twenty in a row: %d %d\n", y[0], y[COUNT - 1]);
-    if (!failing)
-        return;
-    MAKE(gate, clCreateUserEvent(context, &status));
-    CHECK(enqueue(&test, sources, offsets, targets, offsets, 1, &gate, &done));
-    CHECK(clSetUserEventStatus(gate, -5));
-    REQUIRE(clWaitForEvents(1, &done) == CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST);
-    printf("fails with what it waits for\n");
-}
-
-/* Waits for an event, which must end with an error soon. */
-static void end_badly(cl_event event)
-{
-    cl_int ended = CL_QUEUED;
-    double begin = seconds();
-    while (ended > CL_COMPLETE && seconds() - begin < 20) {
-        CHECK(clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof ended, &ended, NULL));
-        usleep(1000);
-    }
-    REQUIRE(ended < 0);
-    CHECK(clReleaseEvent(event));
-}
-
-/* The second rank's server is lost before an operation begins, and then there are two. */
-static void run_lost(void)
-{
-    enum { COUNT = 200000 };
-    static cl_int numbers[COUNT];
-    cl_mem sources[3], targets[3];
-    size_t offsets[3] = {0};
-    cl_event gate, small, large, done;
-    struct test test = {ALL_REDUCE, 4, 0, COUNT, 0, SEPARATE}, little = {BROADCAST, 4, 0, 10, 1, SEPARATE};
-    REQUIRE(ranks == 3 && devices == 3);
-    for (cl_uint rank = 0; rank < ranks; rank++) {
-        cl_int value = (cl_int)rank + 1;
-        sources[rank] = buffer_of(CL_MEM_READ_WRITE, COUNT * 4, NULL);
-        targets[rank] = buffer_of(CL_MEM_READ_WRITE, COUNT * 4, NULL);
-        CHECK(clEnqueueFillBuffer(queues[rank], sources[rank], &value, 4, 0, COUNT * 4, 0, NULL, NULL));
-        CHECK(clFinish(queues[rank]));
-    }
-    MAKE(gate, clCreateUserEvent(context, &status));
-    CHECK(enqueue(&little, sources, offsets, targets, offsets, 1, &gate, &small));
-    CHECK(enqueue(&test, sources, offsets, targets, offsets, 1, &gate, &large));
-    printf("ready\n");
-    fflush(stdout);
-    getchar();
-    CHECK(clSetUserEventStatus(gate, CL_COMPLETE));
-    end_badly(small);
-    end_badly(large);
-    printf("both have failed\n");
-    clFinish(queues[0]);
-    clFinish(queues[2]);
-    REQUIRE(enqueue(&test, sources, offsets, targets, offsets, 0, NULL, NULL) == CL_DEVICE_NOT_AVAILABLE);
-    /* The others go on. */
-    ranks = 2, queues[1] = queues[2], sources[1] = sources[2];
-    for (int rank = 0; rank < 2; rank++)
-        targets[rank] = buffer_of(CL_MEM_READ_WRITE, COUNT * 4, NULL);
-    CHECK(enqueue(&test, sources, offsets, targets, offsets, 0, NULL, &done));
-    for (int rank = 0; rank < 2; rank++) {
-        CHECK(clEnqueueReadBuffer(queues[rank], targets[rank], CL_TRUE, 0, sizeof numbers, numbers, 1, &done, NULL));
-        REQUIRE(numbers[0] == 4 && numbers[COUNT - 1] == 4);
-    }
-    printf("the others go on\n");
-}
-
-/* Sums over all ranks, nothing of which the host sees but one number of the last. */
-static void run_turns(int turns, size_t count)
-{
-    cl_mem sources[MOST_RANKS], targets[MOST_RANKS];
-    size_t offsets[MOST_RANKS] = {0};
-    struct test test = {ALL_REDUCE, 4, 0, count, 0, SEPARATE};
-    cl_int last = 0;
-    for (cl_uint rank = 0; rank < ranks; rank++) {
-        cl_int value = (cl_int)rank + 1;
-        sources[rank] = buffer_of(CL_MEM_READ_WRITE, count * 4, NULL);
-        targets[rank] = buffer_of(CL_MEM_READ_WRITE, count * 4, NULL);
-        CHECK(clEnqueueFillBuffer(queues[rank], sources[rank], &value, 4, 0, count * 4, 0, NULL, NULL));
-    }
-    double begin = seconds();
-    for (int turn = 0; turn < turns; turn++) {
-        CHECK(enqueue(&test, sources, offsets, targets, offsets, 0, NULL, NULL));
-        for (cl_uint rank = 0; rank < ranks; rank++)
-            CHECK(clFinish(queues[rank]));
-    }
-    fprintf(stderr, "%.3f ms a turn\n", (seconds() - begin) * 1e3 / turns);
-    CHECK(clEnqueueReadBuffer(queues[ranks - 1], targets[ranks - 1], CL_TRUE, count * 4 - 4, 4, &last, 0, NULL, NULL));
-    printf("the last number is %d\n", last);
-}
+#include "collectives_more.h"
 
 int main(int argc, char **argv)
 {
     cl_command_queue_properties properties = 0;
     cl_uint unused = 0;
-    size_t count = 0;
-    int small = 0, events = 0, failing = 0, turns = 0, lost = 0, has_double = 1;
+    size_t count = 0, each = 0;
+    int small = 0, events = 0, failing = 0, turns = 0, lost = 0, measured = 0, has_double = 1;
     for (int i = 1; i < argc; i++) {
         small |= strcmp(argv[i], "small") == 0;
         lost |= strcmp(argv[i], "lost") == 0;
@@ -445,6 +322,11 @@ int main(int argc, char **argv)
         events |= strcmp(argv[i], "events") == 0;
         if (strcmp(argv[i], "unordered") == 0)
             properties = CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE;
+        if (strcmp(argv[i], "each") == 0 && i + 1 < argc) {
+            each = strtoul(argv[i + 1], NULL, 10);
+            measured = i + 2 < argc && strcmp(argv[i + 2], "staged") == 0;
+            break;
+        }
         if (strcmp(argv[i], "turns") == 0 && i + 2 < argc) {
             turns = atoi(argv[i + 1]);
             count = strtoul(argv[i + 2], NULL, 10);
@@ -476,6 +358,10 @@ int main(int argc, char **argv)
     }
     if (events) {
         run_events(failing);
+        return 0;
+    }
+    if (each > 0) {
+        run_each(each, measured);
         return 0;
     }
     cl_program program;
