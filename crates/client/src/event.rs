@@ -13,7 +13,7 @@ use ropeway_protocol::messages::{ReleaseEvent, Subscribe, WaitForEvents, WatchPr
 use ropeway_protocol::types::EventList;
 use smallvec::SmallVec;
 
-use crate::connection::{Connection, lock, run_later};
+use crate::connection::{Answers, Connection, lock, run_later};
 use crate::context::Context;
 use crate::home::{Home, new_id};
 use crate::queue::Queue;
@@ -378,22 +378,37 @@ pub fn wait_for_all(events: &[&Event]) -> Result<()> {
     let context = first.context();
     // User events end in this process, and what they hold up cannot end before: those come first, without the server.
     context.wait_here(|| events.iter().all(|e| e.queue.is_some() || e.has_ended()))?;
+    // All homes are asked at once: the waits cost the longest round trip, not all of them.
+    let mut asked: Vec<Part<'_, '_>> = Vec::new();
+    for event in events.iter().filter(|event| !event.has_ended()) {
+        match asked.binary_search_by_key(&event.home, |part| part.home.number()) {
+            Ok(at) => asked[at].events.push(event),
+            Err(at) => {
+                asked.insert(at, Part { home: event.home(), events: std::iter::once(*event).collect(), outcome: Ok(0) })
+            }
+        }
+    }
+    let mut answers = Answers::default();
+    for (at, part) in asked.iter().enumerate() {
+        let events = part.events.iter().map(|event| event.id()).collect();
+        answers.expect(at, part.home.connection().ask(&WaitForEvents { events }));
+    }
     if context.spans_homes() {
-        // While one home is waited for, the others tell by themselves: the waits cost the longest round trip, not all of them.
-        let unfinished = || events.iter().filter(|event| !event.has_ended());
-        let waited_first = unfinished().map(|event| event.home).min();
-        unfinished().filter(|event| Some(event.home) != waited_first).for_each(|event| event.subscribe());
+        // What they wait for in turn may not have been sent.
         context.flush_all();
     }
+    while let Some((at, answer)) = answers.next() {
+        let part = &mut asked[at];
+        part.outcome = answer.map(|waited| {
+            part.home.connection().complete(&waited.completions);
+            waited.status
+        });
+    }
     let mut outcome = Ok(0);
-    for home in context.homes() {
-        let of_home: SmallVec<[&Event; 4]> =
-            events.iter().filter(|e| e.home == home.number() && !e.has_ended()).copied().collect();
-        if !of_home.is_empty() {
-            let waited = wait_in(home, &of_home);
-            // The first error counts; all are waited for.
-            outcome = outcome.and_then(|first: Status| waited.map(|status| if first < 0 { first } else { status }));
-        }
+    for part in &asked {
+        let waited = part.outcome.and_then(|status| part.await_data().map(|()| status));
+        // The first error counts; all are waited for.
+        outcome = outcome.and_then(|first: Status| waited.map(|status| if first < 0 { first } else { status }));
     }
     let status = outcome?;
     if events.iter().any(|e| e.known_status() < 0) {
@@ -402,19 +417,24 @@ pub fn wait_for_all(events: &[&Event]) -> Result<()> {
     if status < 0 { Err(status) } else { Ok(()) }
 }
 
-/// Waits for all of `events`, which are of commands in this home; gives the first error of a command without an event.
-fn wait_in(home: &Home, events: &[&Event]) -> Result<Status> {
-    let connection = home.connection();
-    let waited = connection.call(&WaitForEvents { events: events.iter().map(|e| e.id()).collect() })?;
-    connection.complete(&waited.completions);
-    // The data of reads may still be under way.
-    for event in events {
-        if !event.awaits_data.load(Ordering::Acquire) && !event.has_ended() {
-            event.subscribe();
+/// Those events of a wait whose commands are in one home.
+struct Part<'a, 'b> {
+    home: &'a Home,
+    events: SmallVec<[&'b Event; 4]>,
+    /// The first error of a command without an event.
+    outcome: Result<Status>,
+}
+
+impl Part<'_, '_> {
+    /// Once their commands have ended: the data of reads may still be under way.
+    fn await_data(&self) -> Result<()> {
+        for event in &self.events {
+            if !event.awaits_data.load(Ordering::Acquire) && !event.has_ended() {
+                event.subscribe();
+            }
         }
+        self.home.connection().wait(|| self.events.iter().all(|e| e.has_ended()).then_some(()))
     }
-    connection.wait(|| events.iter().all(|e| e.has_ended()).then_some(()))?;
-    Ok(waited.status)
 }
 
 impl Drop for Event {

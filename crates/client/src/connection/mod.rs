@@ -2,8 +2,9 @@
 //!
 //! [`Connection::post`] gathers messages ([`outbox`]), [`Connection::wait`] reads answers ([`inbox`]); bulk bytes are in
 //! [`transfers`], ends of commands in [`events`], writes that outlast their call in [`early`]. A [`helper`] thread does what must happen when no thread of the application is
-//! in here; [`callbacks`] run on a thread of their own.
+//! in here; [`callbacks`] run on a thread of their own. Answers of several servers are waited for in [`asked`].
 
+mod asked;
 mod callbacks;
 mod early;
 mod events;
@@ -24,10 +25,11 @@ use std::time::{Duration, Instant};
 use ropeway_protocol::handshake::Welcome;
 use ropeway_protocol::ids::ContextId;
 use ropeway_protocol::messages::Ping;
-use ropeway_protocol::{Call, Post, decode, encode_call, encode_post};
+use ropeway_protocol::{Call, Post, encode_call, encode_post};
 use ropeway_transport::{Endpoint, Link};
 use rustc_hash::FxBuildHasher;
 
+pub(crate) use asked::{Answers, Asked};
 pub(crate) use callbacks::run_later;
 pub(crate) use early::{Heeded, LiveQueue};
 pub use open::OpenError;
@@ -35,7 +37,7 @@ pub(crate) use transfers::{Incoming, Outgoing, Ticket};
 
 use crate::peers::Peers;
 use crate::stats::{STATS, count};
-use crate::{Result, SERVER_LOST, Status};
+use crate::{Result, SERVER_LOST};
 
 /// One link to one server, and the session on it.
 pub struct Connection {
@@ -201,22 +203,11 @@ impl Connection {
     /// # Errors
     /// What the server answered, or [`SERVER_LOST`].
     pub(crate) fn call_with_tail<C: Call>(&self, call: &C, tail: &[u8]) -> Result<C::Reply> {
-        let number = self.next_call.fetch_add(1, Ordering::Relaxed).max(1);
-        lock(&self.calls).insert(number, Slot::Waiting);
-        let answer = self.push(tail, |out| encode_call(out, number, call, tail.len())).and_then(|()| {
-            self.wait(|| match lock(&self.calls).get_mut(&number) {
-                Some(Slot::Answered(body)) => Some(std::mem::take(body)),
-                _ => None,
-            })
-        });
-        lock(&self.calls).remove(&number);
-        match decode::<std::result::Result<C::Reply, Status>>(&answer?) {
-            Ok(answer) => answer,
-            Err(error) => {
-                self.lose(format!("answered {} with what is not the protocol: {error}", C::NAME));
-                Err(SERVER_LOST)
-            }
-        }
+        self.ask_with_tail(call, tail)?.wait()
+    }
+
+    fn next_call_number(&self) -> u32 {
+        self.next_call.fetch_add(1, Ordering::Relaxed).max(1)
     }
 
     /// Sends all that is pending and waits until `over` gives something; reads the link meanwhile, and sends what the server asks for.
@@ -281,13 +272,18 @@ impl Connection {
         }
         self.looks.store(0, Ordering::Relaxed);
         if role.read(&self.link, true, self)? {
-            // Only ever set by the one who reads.
-            if let Ok(mut asked_at) = self.asked_at.try_lock() {
-                *asked_at = None;
-            }
+            self.heard();
             return Ok(());
         }
         self.ask_for_a_sign_of_life()
+    }
+
+    /// The server has given a sign of life.
+    fn heard(&self) {
+        // Who holds it while another reads has just asked.
+        if let Ok(mut asked_at) = self.asked_at.try_lock() {
+            *asked_at = None;
+        }
     }
 
     /// Nothing has come for a while. A command may take that long; a server that is alive still answers a ping.
@@ -298,7 +294,7 @@ impl Connection {
             Some(_) => Err(inbox::ReadError::Silent),
             None => {
                 *asked_at = Some(Instant::now());
-                let number = self.next_call.fetch_add(1, Ordering::Relaxed).max(1);
+                let number = self.next_call_number();
                 // Nobody waits for this very answer: any bytes will do. A failure marks the connection as lost.
                 let _ =
                     self.push(&[], |out| encode_call(out, number, &Ping { answer: 0 }, 0)).and_then(|()| self.flush());
@@ -317,11 +313,15 @@ impl Connection {
         if let Some(mut role) = self.inbox.try_read() {
             loop {
                 match role.read(&self.link, false, self) {
-                    Ok(true) => {}
-                    Ok(false) => return,
+                    Ok(true) => self.heard(),
+                    Ok(false) => break,
                     Err(error) => return self.lose(error.to_string()),
                 }
             }
+        }
+        // What the server has asked for is not this thread's to send.
+        if self.transfers.any_ready() && self.waiting.load(Ordering::SeqCst) == 0 {
+            self.helper.rouse();
         }
     }
 

@@ -14,9 +14,9 @@ use ropeway_protocol::messages::{BuildProgram, CompileProgram, LinkProgram, Rele
 use ropeway_protocol::types::{BuildReply, Built, DeviceBuild, KernelInfo, WorkGroupInfo};
 
 use super::{Origin, Program, Sent, State};
-use crate::connection::lock;
+use crate::connection::{Answers, Asked, lock};
 use crate::context::Context;
-use crate::home::{Home, in_each};
+use crate::home::Home;
 use crate::includes;
 use crate::system::Device;
 use crate::{Result, SERVER_LOST, Status};
@@ -56,6 +56,17 @@ pub struct Pending {
     /// The source with all that it includes, as it was when the application asked.
     text: Option<Arc<[u8]>>,
     ended: bool,
+}
+
+/// A build in one home.
+struct Attempt<'a> {
+    home: &'a Home,
+    /// Those devices of it, by their places, that it is for.
+    places: Vec<usize>,
+    options: Cow<'a, str>,
+    /// Whether the source has been sent.
+    supplied: bool,
+    outcome: Result<Built>,
 }
 
 impl Program {
@@ -160,15 +171,11 @@ impl Pending {
             Some(text) => program.send_text(text)?,
             None => lock(&program.sent).clone(),
         };
-        let homes = program.homes_of(&self.devices);
-        let answers = in_each(homes.iter().map(|(home, _)| *home).collect::<Vec<_>>(), |home| {
-            let places = homes.iter().find(|(one, _)| one.number() == home.number()).map(|(_, places)| &places[..]);
-            self.run_in(home, places.unwrap_or_default(), &sent)
-        });
-        let (mut builds, mut statuses) = (Vec::new(), Vec::new());
-        for ((home, places), answer) in homes.iter().zip(answers) {
-            let lost = || answer == Err(SERVER_LOST) && homes.len() > 1 && self.named == 0;
-            let built = if lost() { lost_build(home, places.len()) } else { answer? };
+        let attempts = self.run_in_all(&program, &sent);
+        let (mut builds, mut statuses, several) = (Vec::new(), Vec::new(), attempts.len() > 1);
+        for Attempt { home, places, outcome, .. } in attempts {
+            let lost = outcome == Err(SERVER_LOST) && several && self.named == 0;
+            let built = if lost { lost_build(home, places.len()) } else { outcome? };
             statuses.extend((!home.is_lost()).then_some(built.status));
             builds.push(Build::new(places.iter().map(|&at| Arc::clone(&self.devices[at])).collect(), built));
         }
@@ -177,33 +184,57 @@ impl Pending {
         if statuses.is_empty() { Err(SERVER_LOST) } else { Ok(status.unwrap_or(0)) }
     }
 
-    /// Has it done in one home, for those devices of it that are at these places.
-    fn run_in(&self, home: &Home, places: &[usize], sent: &Sent) -> Result<Built> {
-        let options = self.options_in(home);
-        let built = self.run_with(&options, home, places, sent)?;
-        // NVIDIA 580 does not compile kernels without arguments when it is to tell of them; what is wrong in any case fails once more.
-        if built.status != CL_SUCCESS && matches!(options, Cow::Owned(_)) {
-            return self.run_with(&self.options, home, places, sent);
+    /// Has it done in all homes of its devices at once.
+    fn run_in_all<'a>(&'a self, program: &'a Program, sent: &Sent) -> Vec<Attempt<'a>> {
+        let attempt = |(home, places)| {
+            let options = self.options_in(home);
+            // Until there is an answer.
+            Attempt { home, places, options, supplied: false, outcome: Err(SERVER_LOST) }
+        };
+        let mut attempts: Vec<_> = program.homes_of(&self.devices).into_iter().map(attempt).collect();
+        let mut answers = Answers::default();
+        for (at, attempt) in attempts.iter().enumerate() {
+            answers.expect(at, self.ask(attempt, sent));
         }
-        Ok(built)
-    }
-
-    fn run_with(&self, options: &str, home: &Home, places: &[usize], sent: &Sent) -> Result<Built> {
-        let text = sent.text.as_deref().unwrap_or_default();
-        for _ in 0..2 {
-            match self.ask(options, home, places, sent)? {
-                BuildReply::Built(built) => return Ok(built),
-                BuildReply::NeedContent(hashes) => {
-                    for hash in hashes {
-                        if hash == ContentHash::of(text) {
-                            home.connection().put_content(hash, text)?;
-                        }
-                    }
-                }
+        while let Some((at, answer)) = answers.next() {
+            let attempt = &mut attempts[at];
+            match self.judge(attempt, sent, answer) {
+                Some(outcome) => attempt.outcome = outcome,
+                None => answers.expect(at, self.ask(attempt, sent)),
             }
         }
-        crate::error!("the server {} lost a program source while it was sent; try again", home.connection().endpoint());
-        Err(CL_OUT_OF_RESOURCES)
+        attempts
+    }
+
+    /// What came of an attempt, or `None` if it is to be made again.
+    fn judge<'a>(
+        &'a self,
+        attempt: &mut Attempt<'a>,
+        sent: &Sent,
+        answer: Result<BuildReply>,
+    ) -> Option<Result<Built>> {
+        let connection = attempt.home.connection();
+        match answer {
+            Ok(BuildReply::NeedContent(hashes)) if !attempt.supplied => {
+                attempt.supplied = true;
+                let text = sent.text.as_deref().unwrap_or_default();
+                let hash = ContentHash::of(text);
+                let supplied = if hashes.contains(&hash) { connection.put_content(hash, text) } else { Ok(()) };
+                supplied.err().map(Err)
+            }
+            Ok(BuildReply::NeedContent(_)) => {
+                let server = connection.endpoint();
+                crate::error!("the server {server} lost a program source while it was sent; try again");
+                Some(Err(CL_OUT_OF_RESOURCES))
+            }
+            // NVIDIA 580 does not compile kernels without arguments when it is to tell of them; what is wrong in any case fails once more.
+            Ok(BuildReply::Built(built)) if built.status != CL_SUCCESS && matches!(attempt.options, Cow::Owned(_)) => {
+                (attempt.options, attempt.supplied) = (Cow::Borrowed(self.options.as_str()), false);
+                None
+            }
+            Ok(BuildReply::Built(built)) => Some(Ok(built)),
+            Err(status) => Some(Err(status)),
+        }
     }
 
     /// The application's options. With several homes, what kernels only read is worth knowing: it stays where else it is.
@@ -223,13 +254,14 @@ impl Pending {
         Cow::Borrowed(&self.options)
     }
 
-    fn ask(&self, options: &str, home: &Home, places: &[usize], sent: &Sent) -> Result<BuildReply> {
+    fn ask<'a>(&self, attempt: &Attempt<'a>, sent: &Sent) -> Result<Asked<'a, BuildReply>> {
+        let Attempt { home, places, options, .. } = attempt;
         let (connection, program) = (home.connection(), ProgramId(home.name(sent.name)));
         let devices = places.iter().map(|&at| self.devices[at].index()).collect();
         let named = places.iter().filter(|&&at| at < self.named).count() as u32;
         match &self.step {
-            Step::Build => connection.call(&BuildProgram { program, devices, named, options }),
-            Step::Compile(_) => connection.call(&CompileProgram { program, devices, named, options }),
+            Step::Build => connection.ask(&BuildProgram { program, devices, named, options }),
+            Step::Compile(_) => connection.ask(&CompileProgram { program, devices, named, options }),
             Step::Link(inputs) => {
                 // An input needs to have been compiled for every device.
                 if !inputs.iter().all(|input| input.is_in(home)) {
@@ -238,7 +270,7 @@ impl Pending {
                 let inputs = inputs.iter().map(|input| input.id(home)).collect();
                 // From here on the server has a program of this name.
                 self.program.made.ensure(home, || Ok(()))?;
-                connection.call(&LinkProgram { program, context: home.context(), devices, named, inputs, options })
+                connection.ask(&LinkProgram { program, context: home.context(), devices, named, inputs, options })
             }
         }
     }
@@ -291,7 +323,10 @@ impl Build {
 
     /// What came of builds for different devices; the kernels come in the order of the first.
     pub(super) fn merged(builds: Vec<Self>) -> Option<Self> {
-        builds.into_iter().rev().reduce(|later, one| one.beside(&later))
+        builds.into_iter().reduce(|mut all, one| {
+            all.append(&one.devices, one.built);
+            all
+        })
     }
 
     /// The devices it was for.
@@ -367,25 +402,34 @@ impl Build {
 
     /// This and what was built before for other devices.
     fn beside(mut self, before: &Self) -> Self {
-        let (own, others) = (self.devices.len(), before.devices.len());
-        for kernel in &mut self.built.kernels {
-            let known = before.built.kernels.iter().find(|known| known.name == kernel.name);
-            kernel.work_group.resize(own, WorkGroupInfo::default());
-            kernel.work_group.extend(known.map(|known| known.work_group.iter().copied()).into_iter().flatten());
-            kernel.work_group.resize(own + others, WorkGroupInfo::default());
-        }
-        for known in &before.built.kernels {
-            if !self.built.kernels.iter().any(|kernel| kernel.name == known.name) {
-                let mut kernel = known.clone();
-                kernel.work_group.splice(0..0, std::iter::repeat_n(WorkGroupInfo::default(), own));
-                self.built.kernels.push(kernel);
+        self.append(&before.devices, before.built.clone());
+        self
+    }
+
+    /// Adds what was built for other devices.
+    fn append(&mut self, devices: &[Arc<Device>], other: Built) {
+        let (own, all) = (self.devices.len(), self.devices.len() + devices.len());
+        let nothing = WorkGroupInfo::default;
+        for (at, mut kernel) in other.kernels.into_iter().enumerate() {
+            let kernels = &mut self.built.kernels;
+            // Mostly they come in the same order.
+            let is_it = |known: &KernelInfo| known.name == kernel.name;
+            let known = if kernels.get(at).is_some_and(is_it) { Some(at) } else { kernels.iter().position(is_it) };
+            if let Some(known) = known.and_then(|at| kernels.get_mut(at)) {
+                known.work_group.resize(own, nothing());
+                known.work_group.append(&mut kernel.work_group);
+            } else {
+                kernel.work_group.splice(0..0, std::iter::repeat_n(nothing(), own));
+                kernels.push(kernel);
             }
         }
+        for kernel in &mut self.built.kernels {
+            kernel.work_group.resize(all, nothing());
+        }
         self.built.devices.resize(own, DeviceBuild::default());
-        self.built.devices.extend(before.built.devices.iter().cloned());
-        self.devices.extend(before.devices.iter().cloned());
-        self.built.has_constructors |= before.built.has_constructors;
-        self.built.has_destructors |= before.built.has_destructors;
-        self
+        self.built.devices.extend(other.devices);
+        self.devices.extend(devices.iter().cloned());
+        self.built.has_constructors |= other.has_constructors;
+        self.built.has_destructors |= other.has_destructors;
     }
 }
