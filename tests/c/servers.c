@@ -164,6 +164,15 @@ static void traffic(void)
     REQUIRE(received[1] - received[0] < 4096 && sent[2] - sent[1] < 4096);
 }
 
+/* What the link to a server has carried so far. */
+static void counts(cl_server_ropeway server)
+{
+    cl_ulong sent, received;
+    CHECK(get_server_info(server, CL_SERVER_BYTES_SENT_ROPEWAY, sizeof sent, &sent, NULL));
+    CHECK(get_server_info(server, CL_SERVER_BYTES_RECEIVED_ROPEWAY, sizeof received, &received, NULL));
+    printf("sent %llu received %llu\n", (unsigned long long)sent, (unsigned long long)received);
+}
+
 /* A user event that holds up a command, and the end of its server. */
 static void hold(cl_server_ropeway server)
 {
@@ -363,6 +372,8 @@ int main(void)
             hold(met[atoi(rest)]);
         } else if (strcmp(word, "traffic") == 0) {
             traffic();
+        } else if (strcmp(word, "counts") == 0) {
+            counts(met[atoi(rest)]);
         } else if (strcmp(word, "both") == 0) {
             both(met[rest[0] - '0'], met[rest[1] - '0']);
         } else if (strcmp(word, "watch") == 0) {

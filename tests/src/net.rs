@@ -5,8 +5,11 @@ use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;
 use std::ops::Sub;
+use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::process;
 
@@ -191,6 +194,22 @@ impl Host {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.namespace]).arg(program);
         command
+    }
+
+    /// Does something as a process of that machine: sockets that it makes are there, and stay there. Threads that it starts are, too.
+    ///
+    /// # Panics
+    /// When `what` does.
+    pub fn inside<T: Send>(&self, what: impl FnOnce() -> T + Send) -> T {
+        let path = format!("/run/netns/{}", self.namespace);
+        let namespace = std::fs::File::open(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+        // A thread of its own, as it does not find back.
+        let inside = || {
+            let network = Some(LinkNameSpaceType::Network);
+            move_into_link_name_space(namespace.as_fd(), network).unwrap_or_else(|error| panic!("{path}: {error}"));
+            what()
+        };
+        std::thread::scope(|scope| scope.spawn(inside).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     }
 
     /// Does something with its network.

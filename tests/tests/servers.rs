@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ropeway_tests::cluster::Cluster;
 use ropeway_tests::places::c_program;
 use ropeway_tests::process;
 use ropeway_tests::program::{Program, Running};
@@ -17,6 +18,16 @@ fn start(servers: &str, env: &[(&str, &str)]) -> Running {
     for (name, value) in env {
         program = program.env(name, value);
     }
+    ready(program)
+}
+
+/// The same on a cluster's client machine, of whose servers it knows the first so many.
+fn start_in(cluster: &Cluster, known: usize) -> Running {
+    let urls: Vec<_> = cluster.servers.iter().take(known).map(Server::url).collect();
+    ready(Program::remote(c_program("servers"), &urls.join(",")).on(cluster.host(0)))
+}
+
+fn ready(program: Program) -> Running {
     let mut program = program.start();
     assert_eq!(program.line(), "ready");
     program
@@ -178,4 +189,95 @@ fn with_a_platform_for_each_the_new_ones_are_found_by_their_server() {
     assert_eq!(ask(&mut program, "open 0"), "open");
     assert_eq!(ask(&mut program, "run"), "run 42");
     program.finish().success();
+}
+
+#[test]
+fn servers_of_a_network_come_and_go() {
+    let Some(cluster) = Cluster::start() else { return };
+    let [first, second, third] = &cluster.servers[..] else { panic!("there are three") };
+    let mut program = start_in(&cluster, 1);
+    assert_eq!(list(&mut program), [shown(0, first, 1), "1 servers 1 devices".into()]);
+    // Nobody has talked to the others so far, but to ask who has which address.
+    let before = cluster.traffic();
+    assert!(before[2].bytes() < 1000 && before[3].bytes() < 1000, "{before:?}");
+    assert_eq!(ask(&mut program, &format!("connect {}", second.url())), "connected 1");
+    assert_eq!(ask(&mut program, &format!("connect-wwu {}", third.url())), "connected 2");
+    let all = [shown(0, first, 1), shown(1, second, 1), shown(2, third, 1), "3 servers 3 devices".into()];
+    assert_eq!(list(&mut program), all);
+    for number in 0..3 {
+        assert_eq!(ask(&mut program, &format!("open {number}")), "open");
+        let before = cluster.traffic();
+        assert_eq!(ask(&mut program, "run"), "run 42");
+        assert_eq!(ask(&mut program, "traffic"), "traffic 1 1");
+        for (machine, (after, before)) in cluster.traffic().into_iter().zip(before).enumerate().skip(1) {
+            let went = (after - before).bytes();
+            let expected = if machine == number + 1 { (2 << 20)..(2 << 20) + 200_000 } else { 0..1000 };
+            assert!(expected.contains(&went), "{went} bytes at machine {machine} for server {number}");
+        }
+        assert_eq!(ask(&mut program, "release"), "released");
+    }
+    // In one context of the second and the third, then of the third alone.
+    assert_eq!(ask(&mut program, "both 12"), "gone -2 the other 43");
+    second.expect_log("session ends");
+    assert_eq!(list(&mut program), [shown(0, first, 1), shown(2, third, 1), "2 servers 2 devices".into()]);
+    assert_eq!(ask(&mut program, "disconnect-wwu 2"), "disconnected 0");
+    third.expect_log("session ends");
+    assert_eq!(ask(&mut program, &format!("connect {}", second.url())), "connected 3");
+    assert_eq!(list(&mut program), [shown(0, first, 1), shown(3, second, 1), "2 servers 2 devices".into()]);
+    // A machine that has no server.
+    assert_eq!(ask(&mut program, "connect tcp://10.0.0.4:1"), "not connected -52572", "CL_SERVER_UNREACHABLE_ROPEWAY");
+    let stderr = program.finish().success().stderr;
+    let why = "cannot use the server tcp://10.0.0.4:1: Connection refused";
+    assert!(stderr.contains(why) && stderr.lines().count() == 1, "what the program asked for is no news: {stderr}");
+}
+
+#[test]
+fn what_is_counted_of_a_server_went_over_its_link() {
+    let Some(cluster) = Cluster::start() else { return };
+    let begin = cluster.traffic();
+    let mut program = start_in(&cluster, 3);
+    assert_eq!(list(&mut program).len(), 4);
+    for (number, begin) in begin.iter().skip(1).enumerate() {
+        assert_eq!(ask(&mut program, &format!("open {number}")), "open");
+        for _ in 0..=number {
+            assert_eq!(ask(&mut program, "traffic"), "traffic 1 1");
+        }
+        let said = ask(&mut program, &format!("counts {number}"));
+        let link = cluster.host(number + 1).traffic() - *begin;
+        let counted: Vec<u64> = said.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+        // Packets have headers, and are acknowledged.
+        for (counted, went) in [(counted[0], link.bytes_in), (counted[1], link.bytes_out)] {
+            let most = counted + counted / 20 + 10_000;
+            assert!((counted..most).contains(&went), "'{said}' of server {number}, and on its link {link:?}");
+            assert!(counted >= (number as u64 + 1) << 20, "{said}");
+        }
+        assert_eq!(ask(&mut program, "release"), "released");
+    }
+    program.finish().success();
+}
+
+#[test]
+fn a_server_that_is_cut_off_is_lost_and_found() {
+    let Some(cluster) = Cluster::start() else { return };
+    let [first, second, third] = &cluster.servers[..] else { panic!("there are three") };
+    let mut program = start_in(&cluster, 3);
+    assert_eq!(list(&mut program).len(), 4);
+    assert_eq!(ask(&mut program, "watch"), "watching");
+    assert_eq!(ask(&mut program, "open 1"), "open");
+    assert_eq!(ask(&mut program, "run"), "run 42");
+    cluster.host(2).cut();
+    // Nothing is asked of it, and yet its silence is noticed.
+    assert_eq!(ask(&mut program, "news"), "lost 1");
+    assert!(ask(&mut program, "run").starts_with("run -"));
+    assert_eq!(ask(&mut program, "release"), "released");
+    let lost = [shown(0, first, 1), shown(1, second, 2), shown(2, third, 1), "3 servers 3 devices".into()];
+    assert_eq!(list(&mut program), lost);
+    assert_eq!(ask(&mut program, "open 2"), "open");
+    assert_eq!(ask(&mut program, "run"), "run 42");
+    assert_eq!(ask(&mut program, "release"), "released");
+    cluster.host(2).mend();
+    assert_eq!(ask(&mut program, "news"), "found 3");
+    assert_eq!(ask(&mut program, "both 03"), "gone -2 the other 43");
+    let outcome = program.finish().success();
+    assert_eq!(outcome.stderr.matches("is lost").count(), 1, "{}", outcome.stderr);
 }
