@@ -169,12 +169,21 @@ impl Cluster {
     /// # Panics
     /// When it fails.
     pub fn stages(&self, program: Program) -> (Vec<Stage>, Outcome) {
+        self.stages_after(program, |_| ())
+    }
+
+    /// The same; before each part, `first` is done with its name.
+    ///
+    /// # Panics
+    /// When the program fails.
+    pub fn stages_after(&self, program: Program, mut first: impl FnMut(&str)) -> (Vec<Stage>, Outcome) {
         let mut program = program.start();
         let mut stages = Vec::new();
         let mut said = String::new();
         loop {
             let line = program.line();
             if let Some(name) = begun(&line) {
+                first(name);
                 stages.push(self.stage(&mut program, name));
             } else if line.is_empty() {
                 break;

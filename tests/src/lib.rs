@@ -8,6 +8,7 @@ pub mod cluster;
 pub mod compare;
 pub mod fake;
 pub mod net;
+pub mod peering;
 pub mod places;
 pub mod process;
 pub mod program;

@@ -141,6 +141,21 @@ pub fn knock(address: &str, purpose: Purpose) -> Result<(TcpStream, Joined), Han
     Ok((stream, decode_joined(preamble, &body)?))
 }
 
+/// Connects for this purpose, and sends these bytes without waiting for an answer. Gives all that comes back until the connection ends.
+pub fn blurt(address: &str, purpose: Purpose, bytes: &[u8]) -> Vec<u8> {
+    let mut answer = Vec::new();
+    let mut talk = || {
+        let mut stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.write_all(&[&hello(purpose), bytes].concat())?;
+        stream.read_to_end(&mut answer)
+    };
+    // A connection that is ended with bytes unread ends with an error.
+    let ended = talk();
+    assert!(!ended.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock), "the connection is not ended");
+    answer
+}
+
 /// A message as it travels.
 pub fn frame<P: Post>(message: &P, tail: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();

@@ -12,10 +12,9 @@ use ropeway_protocol::messages::*;
 use ropeway_protocol::types::{EventList, InitialContents, Moved};
 use ropeway_protocol::{FRAME_HEADER_LEN, FrameHeader, Post as _, decode};
 use ropeway_tests::fake;
+use ropeway_tests::peering::{SECRET, connect, data, push, whole};
 use ropeway_tests::raw::{Client, PATIENCE, command, frame, join, knock};
 use ropeway_tests::server::Server;
-
-const SECRET: [u8; 32] = [7; 32];
 
 const INCREMENT: &str = "kernel void increment(global int *n) { *n += 1; }";
 
@@ -45,29 +44,6 @@ impl Pair {
         connect(&mut this.a, &this.b);
         this
     }
-}
-
-fn connect(from: &mut Client, to: &Client) {
-    let peer = to.id();
-    from.post(&ConnectPeer { peer, addresses: vec![format!("tcp://{}", to.address())] });
-    from.until("a peer", |notes| !notes.peers.is_empty());
-    let state = from.notes.peers.pop().unwrap();
-    assert!(state.connected && state.peer == peer, "{state:?}");
-}
-
-/// What a push from `a` to `b` needs on both sides; the bytes are there with event `event`.
-fn push(a: &mut Client, b: &mut Client, memory: u64, what: &Moved, after: &[u64], transfer: u64, event: u64) {
-    let (memory, transfer, after) = (MemoryId(memory), TransferId(transfer), events(after));
-    b.post(&Expect { memory, what: what.clone(), event: EventId(event), peer: a.id(), transfer }).send();
-    a.post(&Push { memory, what: what.clone(), after, event: None, peer: b.id(), transfer }).send();
-}
-
-fn events(ids: &[u64]) -> EventList {
-    ids.iter().map(|id| EventId(*id)).collect()
-}
-
-fn whole(size: usize) -> Moved {
-    Moved::Ranges(vec![(0, size as u64)])
 }
 
 fn pushes_arrive(args: &[&str]) {
@@ -419,10 +395,6 @@ fn ends_over(expect: impl FnOnce(&mut Client), send: &[Vec<u8>]) -> String {
 fn expect_bytes(client: &mut Client) {
     let (memory, what, event, transfer) = (MemoryId(1), whole(1000), EventId(9), TransferId(9));
     client.post(&Expect { memory, what, event, peer: SessionId(666), transfer });
-}
-
-fn data(transfer: u64, offset: u64, len: usize) -> Vec<u8> {
-    frame(&PushData { transfer: TransferId(transfer), offset }, &vec![1; len])
 }
 
 #[test]

@@ -1,0 +1,44 @@
+//! Sessions of one client that send each other memory and events, with a client that speaks the protocol itself.
+
+use ropeway_protocol::ids::{EventId, MemoryId, TransferId};
+use ropeway_protocol::messages::{ConnectPeer, Expect, Push, PushData};
+use ropeway_protocol::types::{EventList, Moved};
+
+use crate::raw::{Client, frame};
+
+/// What the sessions prove to each other that they belong together by.
+pub const SECRET: [u8; 32] = [7; 32];
+
+/// Has one session connect to another; both have the secret.
+///
+/// # Panics
+/// When it does not work.
+pub fn connect(from: &mut Client, to: &Client) {
+    let peer = to.id();
+    from.post(&ConnectPeer { peer, addresses: vec![format!("tcp://{}", to.address())] });
+    from.until("a peer", |notes| !notes.peers.is_empty());
+    let state = from.notes.peers.pop().unwrap();
+    assert!(state.connected && state.peer == peer, "{state:?}");
+}
+
+/// What a push from `a` to `b` needs on both sides; the bytes are there with event `event`.
+pub fn push(a: &mut Client, b: &mut Client, memory: u64, what: &Moved, after: &[u64], transfer: u64, event: u64) {
+    let (memory, transfer, after) = (MemoryId(memory), TransferId(transfer), events(after));
+    b.post(&Expect { memory, what: what.clone(), event: EventId(event), peer: a.id(), transfer }).send();
+    a.post(&Push { memory, what: what.clone(), after, event: None, peer: b.id(), transfer }).send();
+}
+
+/// A list of events.
+pub fn events(ids: &[u64]) -> EventList {
+    ids.iter().map(|id| EventId(*id)).collect()
+}
+
+/// All of a buffer of this size.
+pub fn whole(size: usize) -> Moved {
+    Moved::Ranges(vec![(0, size as u64)])
+}
+
+/// Bytes of a push as a peer sends them: all of them 1.
+pub fn data(transfer: u64, offset: u64, len: usize) -> Vec<u8> {
+    frame(&PushData { transfer: TransferId(transfer), offset }, &vec![1; len])
+}
