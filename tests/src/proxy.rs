@@ -1,11 +1,15 @@
-//! A link between client and server that delays, cuts or garbles.
+//! A link between client and server that delays, cuts or garbles, and counts messages.
 
+use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
+
+use ropeway_protocol::handshake::{PREAMBLE_LEN, Preamble};
+use ropeway_protocol::{FRAME_HEADER_LEN, FrameHeader, Post, limits};
 
 /// What the link does to the bytes from the server to the client.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +28,7 @@ pub enum Fault {
 pub struct Proxy {
     url: String,
     frozen: Arc<AtomicBool>,
+    sent: Arc<Mutex<HashMap<u16, u64>>>,
 }
 
 impl Proxy {
@@ -32,6 +37,8 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
         let url = format!("tcp://{}", listener.local_addr().expect("it is bound"));
         let frozen = Arc::new(AtomicBool::new(false));
+        let sent = Arc::<Mutex<HashMap<u16, u64>>>::default();
+        let counts = Arc::clone(&sent);
         let (address, stop) = (address.to_owned(), Arc::clone(&frozen));
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
@@ -43,11 +50,17 @@ impl Proxy {
                 let (Ok(from), Ok(to)) = up else { continue };
                 let up = if let Fault::Delay(_) = fault { fault } else { Fault::None };
                 let (stop_up, stop_down) = (Arc::clone(&stop), Arc::clone(&stop));
-                thread::spawn(move || pump(from, to, up, &stop_up));
-                thread::spawn(move || pump(server, client, fault, &stop_down));
+                let mut frames = Frames::new(Arc::clone(&counts));
+                thread::spawn(move || pump(from, to, up, &stop_up, |bytes| frames.feed(bytes)));
+                thread::spawn(move || pump(server, client, fault, &stop_down, |_| ()));
             }
         });
-        Self { url, frozen }
+        Self { url, frozen, sent }
+    }
+
+    /// How many messages of this kind clients have sent.
+    pub fn sent<P: Post>(&self) -> u64 {
+        self.sent.lock().expect("no thread panics with it").get(&P::OPCODE).copied().unwrap_or(0)
     }
 
     /// Where clients find it.
@@ -61,7 +74,51 @@ impl Proxy {
     }
 }
 
-fn pump(mut from: TcpStream, mut to: TcpStream, fault: Fault, frozen: &AtomicBool) {
+/// Counts the messages that a client sends.
+struct Frames {
+    counts: Arc<Mutex<HashMap<u16, u64>>>,
+    is_opened: bool,
+    /// What has come of a header.
+    head: Vec<u8>,
+    /// Bytes to come before the next header.
+    skip: usize,
+}
+
+impl Frames {
+    fn new(counts: Arc<Mutex<HashMap<u16, u64>>>) -> Self {
+        Self { counts, is_opened: false, head: Vec::new(), skip: 0 }
+    }
+
+    fn feed(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let skipped = self.skip.min(bytes.len());
+            self.skip -= skipped;
+            bytes = &bytes[skipped..];
+            let len = if self.is_opened { FRAME_HEADER_LEN } else { PREAMBLE_LEN };
+            let taken = (len - self.head.len()).min(bytes.len());
+            self.head.extend_from_slice(&bytes[..taken]);
+            bytes = &bytes[taken..];
+            if self.head.len() == len {
+                self.begin();
+                self.head.clear();
+            }
+        }
+    }
+
+    fn begin(&mut self) {
+        if !std::mem::replace(&mut self.is_opened, true) {
+            let preamble = self.head.first_chunk().map(Preamble::from_bytes);
+            self.skip = preamble.expect("it has so many bytes").expect("a client says hello").len as usize;
+            return;
+        }
+        let header = self.head.first_chunk().map(|head| FrameHeader::from_bytes(head, limits::MAX_BODY_TO_SERVER));
+        let header = header.expect("it has so many bytes").expect("a client keeps to the protocol");
+        self.skip = header.payload();
+        *self.counts.lock().expect("no thread panics with it").entry(header.opcode).or_default() += 1;
+    }
+}
+
+fn pump(mut from: TcpStream, mut to: TcpStream, fault: Fault, frozen: &AtomicBool, mut seen: impl FnMut(&[u8])) {
     let mut passed = 0;
     let mut piece = vec![0; 64 << 10];
     while let Ok(n @ 1..) = from.read(&mut piece) {
@@ -71,6 +128,7 @@ fn pump(mut from: TcpStream, mut to: TcpStream, fault: Fault, frozen: &AtomicBoo
         let before = passed;
         passed += n as u64;
         let mut bytes = &mut piece[..n];
+        seen(bytes);
         match fault {
             Fault::None => {}
             Fault::Delay(time) => thread::sleep(time),

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use ropeway_abi::{CL_INVALID_DEVICE, CL_INVALID_OPERATION};
 use ropeway_protocol::image::ImageFormat;
-use ropeway_protocol::messages::{CreateContext, ReleaseContext};
+use ropeway_protocol::messages::CreateContext;
 use smallvec::SmallVec;
 
 use crate::connection::{Connection, lock, run_later};
@@ -177,8 +177,7 @@ impl Drop for Context {
     fn drop(&mut self) {
         for home in &self.homes {
             home.connection().stop_listening(home.context());
-            // A lost server has dropped it already.
-            let _ = home.connection().post(&ReleaseContext { context: home.context() });
+            home.release();
         }
         for callback in std::mem::take(&mut *lock(&self.on_destruction)).into_iter().rev() {
             run_later(callback);

@@ -26,6 +26,14 @@ const PATIENCE: u32 = 4;
 /// Called with the status that the event came to.
 pub type EventCallback = Box<dyn FnOnce(Status) + Send>;
 
+/// What is called, and by whom.
+enum Called {
+    /// The application's function, which may take long: by the thread for that.
+    Later(EventCallback),
+    /// The library's own, which waits for nothing: by whoever learns of it.
+    AtOnce(EventCallback),
+}
+
 /// An event.
 pub struct Event {
     /// Its name in this process.
@@ -41,7 +49,7 @@ pub struct Event {
     awaits_data: AtomicBool,
     times: OnceLock<[u64; 5]>,
     /// What is to be called, and at which status.
-    callbacks: Mutex<Vec<(Status, EventCallback)>>,
+    callbacks: Mutex<Vec<(Status, Called)>>,
     subscribed: AtomicBool,
     /// Whether the server was asked how far the command is, beside its end.
     watched: AtomicBool,
@@ -201,7 +209,7 @@ impl Event {
     }
 
     /// Asks the server to tell when the command has ended, once.
-    fn subscribe(&self) {
+    pub(crate) fn subscribe(&self) {
         if self.queue.is_none() || self.subscribed.swap(true, Ordering::AcqRel) {
             return;
         }
@@ -251,12 +259,22 @@ impl Event {
         if status <= level {
             return run_later(move || callback(if status < 0 { status } else { level }));
         }
-        callbacks.push((level, callback));
+        callbacks.push((level, Called::Later(callback)));
         drop(callbacks);
         self.subscribe();
         if level > CL_COMPLETE {
             self.watch_progress();
         }
+    }
+
+    /// Calls `act` with its end, in the thread that learns of it: it must wait for nothing. Asks nobody for news.
+    pub(crate) fn then(&self, act: EventCallback) {
+        let mut callbacks = lock(&self.callbacks);
+        if !self.has_ended() {
+            return callbacks.push((CL_COMPLETE, Called::AtOnce(act)));
+        }
+        drop(callbacks);
+        act(self.known_status());
     }
 
     /// When its command was queued, submitted, started, ended and completed, in nanoseconds of the device's timer.
@@ -354,16 +372,22 @@ impl Event {
             return false;
         }
         self.status.store(status, Ordering::Release);
+        let mut at_once: SmallVec<[_; 1]> = SmallVec::new();
         for level in [CL_SUBMITTED, CL_RUNNING, CL_COMPLETE] {
             if level < status {
                 break;
             }
             let seen = if status < 0 { status } else { level };
             for (_, callback) in callbacks.extract_if(.., |(at, _)| *at == level) {
-                // Only handed over, and under the lock, so that no later status gets in before.
-                run_later(move || callback(seen));
+                match callback {
+                    // Only handed over, and under the lock, so that no later status gets in before.
+                    Called::Later(callback) => run_later(move || callback(seen)),
+                    Called::AtOnce(act) => at_once.push(move || act(seen)),
+                }
             }
         }
+        drop(callbacks);
+        at_once.into_iter().for_each(|act| act());
         true
     }
 }

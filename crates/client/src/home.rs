@@ -8,8 +8,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use ropeway_abi::{CL_INVALID_DEVICE, CL_INVALID_OPERATION, CL_INVALID_VALUE};
-use ropeway_protocol::ids::ContextId;
+use ropeway_abi::{
+    CL_DEVICE_QUEUE_ON_HOST_PROPERTIES, CL_INVALID_DEVICE, CL_INVALID_OPERATION, CL_INVALID_VALUE,
+    CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE,
+};
+use ropeway_protocol::ids::{ContextId, QueueId};
+use ropeway_protocol::messages::{CreateQueue, ReleaseContext, ReleaseQueue};
 use smallvec::SmallVec;
 
 use crate::Result;
@@ -37,6 +41,8 @@ pub struct Home {
     platform: u32,
     context: ContextId,
     devices: Vec<Arc<Device>>,
+    /// The queue of what the client takes from here and brings here, once there was any.
+    relay_queue: Mutex<Option<QueueId>>,
 }
 
 impl Home {
@@ -55,6 +61,7 @@ impl Home {
                     platform: device.native_index(),
                     context: ContextId(context | (homes.len() as u64) << NUMBER_SHIFT),
                     devices: vec![Arc::clone(device)],
+                    relay_queue: Mutex::default(),
                 }),
             }
         }
@@ -98,6 +105,34 @@ impl Home {
     /// Its devices, in the order in which the context was given them.
     pub(crate) fn devices(&self) -> &[Arc<Device>] {
         &self.devices
+    }
+
+    /// The queue for what goes between this home and others by way of the client. Nothing on it waits for what may never end.
+    ///
+    /// # Errors
+    /// [`crate::SERVER_LOST`].
+    pub(crate) fn relay_queue(&self) -> Result<QueueId> {
+        let mut made = lock(&self.relay_queue);
+        if let Some(queue) = *made {
+            return Ok(queue);
+        }
+        let device = self.devices.first().ok_or(CL_INVALID_DEVICE)?;
+        // One piece need not wait for another, where the device knows how.
+        let properties = device.number(CL_DEVICE_QUEUE_ON_HOST_PROPERTIES) & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE;
+        let queue = QueueId(self.name(new_id()));
+        let (context, device) = (self.context, device.index());
+        self.connection.post(&CreateQueue { queue, context, device, properties, priority: 0, throttle: 0 })?;
+        *made = Some(queue);
+        Ok(queue)
+    }
+
+    /// The context is no more.
+    pub(crate) fn release(&self) {
+        // A lost server has dropped all of it already.
+        if let Some(queue) = lock(&self.relay_queue).take() {
+            let _ = self.connection.post(&ReleaseQueue { queue });
+        }
+        let _ = self.connection.post(&ReleaseContext { context: self.context });
     }
 
     /// Whether its server can no longer be used.

@@ -90,7 +90,7 @@ impl Connection {
     }
 
     /// Lets the session take part in the process's group. `false`: there is none.
-    fn give_secret(&self) -> Result<bool> {
+    pub(crate) fn give_secret(&self) -> Result<bool> {
         let Some(secret) = secret() else { return Ok(false) };
         let mut known = lock(&self.peers().0);
         if !known.has_secret {

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::{Arc, MutexGuard};
 
 use ropeway_abi::CL_COMMAND_MIGRATE_MEM_OBJECTS;
-use ropeway_protocol::ids::{EventId, MemoryId, TransferId};
+use ropeway_protocol::ids::{MemoryId, TransferId};
 use ropeway_protocol::image::ImagePart;
 use ropeway_protocol::limits::MAX_EAGER;
 use ropeway_protocol::messages::{CreateUserEvent, Expect, ExpectContent, Push, PushContent, SetUserEventStatus};
@@ -140,9 +140,9 @@ fn rows(rect: &BufferRect, offset: u64) -> Option<(SmallVec<[Range<u64>; 1]>, bo
 pub(crate) struct Mark(Arc<Event>);
 
 impl Mark {
-    /// Its name where it is.
-    pub(crate) fn event_id(&self) -> EventId {
-        self.0.id()
+    /// The event.
+    pub(crate) fn event(&self) -> &Arc<Event> {
+        &self.0
     }
 }
 
@@ -292,13 +292,13 @@ impl Queue {
         let size = moved_bytes(memory, transfer);
         count(&STATS.moves, 1);
         count(&STATS.bytes_moved, size);
-        let sent = named_in(from, &transfer.after).and_then(|after| match way(from.connection(), to.connection()) {
-            Way::Direct => push(memory, transfer, (from, to), after),
+        let sent = match way(from.connection(), to.connection()) {
+            Way::Direct => named_in(from, &transfer.after).and_then(|after| push(memory, transfer, (from, to), after)),
             Way::Relay => {
                 count(&STATS.bytes_relayed, size);
-                self.relay(memory, transfer, from, after)
+                self.relay(memory, transfer, from)
             }
-        });
+        };
         sent.inspect_err(|_| {
             // Others may be told to wait for it, and must not wait for what does not exist. A lost server has forgotten it.
             let event = arrival.id();

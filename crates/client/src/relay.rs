@@ -1,73 +1,72 @@
 //! Bytes that go from one server to another by way of the client, where the two do not reach each other.
 //!
-//! They are read at one home and written at the other, each by a queue of its own, so that they wait for nothing else. The write is enqueued at once,
-//! for later commands to wait for, and held up by a user event until the bytes are here.
+//! What commands of the target wait for, the *arrival*, is there at once, as an event that its server is told to expect. The bytes are asked for only when
+//! all that they wait for is known to have ended: from then on nothing holds a relay up but the servers and the network, so that relays can take turns,
+//! with few queues and little memory. For each server that something goes to there is a thread ([`carrier`]), which brings it there, one relay after
+//! the other, piece by piece ([`passing`]): while one is written, the next ones are read.
 
-use std::ops::Range;
-use std::sync::{Arc, OnceLock};
+mod carrier;
+mod passing;
 
-use ropeway_abi::{CL_COMMAND_MIGRATE_MEM_OBJECTS, CL_COMPLETE};
-use ropeway_protocol::ids::{EventId, TransferId};
-use ropeway_protocol::messages::{CreateUserEvent, Marker, ReleaseEvent, SetUserEventStatus};
-use ropeway_protocol::types::{Command, EventList};
+use std::sync::Arc;
 
-use crate::connection::{Incoming, Outgoing, Ticket};
+use ropeway_abi::{CL_COMPLETE, CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST};
+use ropeway_protocol::ids::EventId;
+use ropeway_protocol::image::ImagePart;
+use ropeway_protocol::messages::{CreateUserEvent, ExpectSignal, ReleaseEvent, SetUserEventStatus, SignalPeer};
+
+pub(crate) use carrier::Carrier;
+
+use crate::context::Context;
 use crate::event::Event;
-use crate::home::{Home, new_id};
-use crate::host::{HostSource, HostTarget};
+use crate::home::Home;
 use crate::memory::Memory;
 use crate::prepare::Mark;
 use crate::queue::Queue;
 use crate::residency::Transfer;
 use crate::transfer::Part;
-use crate::{Result, SERVER_LOST};
+use crate::{Result, SERVER_LOST, Status};
 
-/// What is sent of bytes that are not there: only to a server that asks too early.
-static NOTHING: [u8; 4096] = [0; 4096];
-
-/// The place of bytes on their way.
-type Between = Arc<OnceLock<Vec<u8>>>;
-
-/// Takes them from the first server; they are in their place when this is dropped.
-struct Here(Vec<u8>, Between);
-
-impl HostTarget for Here {
-    fn size(&self) -> usize {
-        self.0.len()
-    }
-
-    fn span(&self) -> Range<usize> {
-        crate::host::addresses(&self.0)
-    }
-
-    fn run(&mut self, at: usize) -> &mut [u8] {
-        self.0.get_mut(at..).unwrap_or_default()
-    }
+/// Bytes of a memory object that are to be brought from one home to another.
+struct Relay {
+    context: Arc<Context>,
+    memory: Arc<Memory>,
+    what: What,
+    /// The numbers of the homes.
+    from: usize,
+    to: usize,
+    arrival: Arc<Event>,
+    /// Whether the server passes the end of the last write on to the arrival, or this process does.
+    signalled: bool,
+    /// Whether something that it had to wait for has failed.
+    failed: bool,
 }
 
-impl Drop for Here {
-    fn drop(&mut self) {
-        let _ = self.1.set(std::mem::take(&mut self.0));
-    }
+/// Which bytes.
+enum What {
+    /// Ranges of a buffer: offsets and sizes.
+    Ranges(Vec<(u64, u64)>),
+    /// Part of an image, whose elements have so many bytes.
+    Image(ImagePart, u64),
 }
 
-/// Gives so many of them to the other.
-struct There(usize, Between);
-
-impl HostSource for There {
-    fn size(&self) -> usize {
-        self.0
-    }
-
-    fn span(&self) -> Range<usize> {
-        0..0
-    }
-
-    fn run(&self, at: usize) -> &[u8] {
-        let left = self.0.saturating_sub(at);
-        match self.1.get() {
-            Some(bytes) if bytes.len() == self.0 => &bytes[at.min(bytes.len())..],
-            _ => &NOTHING[..left.min(NOTHING.len())],
+impl What {
+    /// The same in pieces of at most `most` bytes, with their sizes; of images, of at least one element.
+    fn pieces<'a>(&'a self, memory: &'a Memory, most: u64) -> Box<dyn Iterator<Item = (Part<'a>, usize)> + 'a> {
+        match self {
+            Self::Ranges(ranges) => {
+                let cut = move |&(start, size): &(u64, u64)| {
+                    let starts = (0..size).step_by(most as usize);
+                    starts.map(move |at| (start + at, most.min(size - at)))
+                };
+                let pieces = ranges.iter().flat_map(cut);
+                Box::new(pieces.map(|(start, size)| (Part::Bytes(memory, start as usize), size as usize)))
+            }
+            Self::Image(part, element) => {
+                let size = move |piece: &ImagePart| piece.region.iter().product::<u64>() * element;
+                let pieces = part.pieces(*element, most);
+                Box::new(pieces.map(move |piece| (Part::Image(memory, piece), size(&piece) as usize)))
+            }
         }
     }
 }
@@ -76,85 +75,98 @@ impl Queue {
     /// Takes bytes from one home to this queue's, after events of the former.
     ///
     /// # Errors
-    /// [`SERVER_LOST`].
-    pub(crate) fn relay(
-        self: &Arc<Self>,
-        memory: &Memory,
-        plan: &Transfer<Mark>,
-        from: &Home,
-        after: EventList,
-    ) -> Result<()> {
-        let context = self.context();
-        let source = Self::new(context, from.devices().first().ok_or(SERVER_LOST)?, 0)?;
-        let target = Self::new(context, self.device(), 0)?;
-        let arrival = plan.arrival.event_id();
-        let image = memory.as_image().map(|image| Part::Image(memory, image.like.whole()));
-        let parts: Vec<_> = match image {
-            Some(part) => vec![(part, image_bytes(memory).ok_or(SERVER_LOST)?)],
-            None => {
-                let part = |range: &Range<u64>| {
-                    (Part::Bytes(memory, range.start as usize), (range.end - range.start) as usize)
-                };
-                plan.ranges.iter().map(part).collect()
-            }
+    /// [`SERVER_LOST`]; nothing is sent then.
+    pub(crate) fn relay(self: &Arc<Self>, memory: &Memory, plan: &Transfer<Mark>, from: &Home) -> Result<()> {
+        let (home, arrival) = (self.home(), plan.arrival.event());
+        let what = match memory.as_image() {
+            Some(image) => What::Image(image.like.whole(), image.element() as u64),
+            None => What::Ranges(plan.ranges.iter().map(|range| (range.start, range.end - range.start)).collect()),
         };
-        let mut written = EventList::default();
-        for (part, size) in &parts {
-            let event = if parts.len() == 1 { arrival } else { EventId(self.home().name(new_id())) };
-            written.0.push(event);
-            relay_part(*part, *size, (&source, &target), (after.clone(), event))?;
+        home.connection().carrier().start()?;
+        let mut relay = Relay {
+            context: Arc::clone(self.context()),
+            memory: memory.hold().ok_or(SERVER_LOST)?,
+            what,
+            from: from.number(),
+            to: home.number(),
+            arrival: Arc::clone(arrival),
+            signalled: home.connection().give_secret()?,
+            failed: false,
+        };
+        let (event, context, peer) = (arrival.id(), home.context(), home.connection().session());
+        if relay.signalled {
+            home.connection().post(&ExpectSignal { event, context, peer })?;
+        } else {
+            home.connection().post(&CreateUserEvent { event, context })?;
         }
-        if parts.len() != 1 {
-            let connection = self.connection();
-            let command = Command { queue: target.id(), event: Some(arrival), waits: written.clone() };
-            connection.post(&Marker { command })?;
-            for event in written.0 {
-                connection.post(&ReleaseEvent { event })?;
-            }
-        }
+        relay.failed = from.is_lost();
+        relay.after(plan.after.iter().map(|mark| Arc::clone(mark.event())).collect());
         Ok(())
     }
 }
 
-fn image_bytes(memory: &Memory) -> Option<usize> {
-    usize::try_from(memory.as_image()?.like.bytes()?).ok()
-}
-
-fn relay_part(
-    part: Part<'_>,
-    size: usize,
-    (source, target): (&Arc<Queue>, &Arc<Queue>),
-    (after, arrival): (EventList, EventId),
-) -> Result<()> {
-    let between = Between::default();
-    let (from, to) = (source.connection(), Arc::clone(target.connection()));
-    let here = EventId(target.home().name(new_id()));
-    to.post(&CreateUserEvent { event: here, context: target.home().context() })?;
-    let transfer = TransferId(new_id());
-    let ticket = Ticket::new(None, None);
-    to.offer_outgoing(transfer, Outgoing::new(Box::new(There(size, Arc::clone(&between))), ticket, Vec::new()));
-    let waits = std::iter::once(here).collect();
-    let command = Command { queue: target.id(), event: Some(arrival), waits };
-    part.post_write_transfer(target.home(), command, size, transfer)?;
-
-    let read = Event::of_command(source, CL_COMMAND_MIGRATE_MEM_OBJECTS, true);
-    let ticket = Ticket::new(Some(Arc::clone(&read)), None);
-    let transfer = TransferId(new_id());
-    from.expect_incoming(transfer, Incoming::new(Box::new(Here(vec![0; size], between)), ticket));
-    let command = Command { queue: source.id(), event: Some(read.id()), waits: after };
-    let posted = part.post_read(source.home(), command, size, transfer);
-    // An event that nobody holds is not heard of.
-    let held = Arc::clone(&read);
-    let pass_on = move |status: i32| {
-        // A lost server has ended what waits for this.
-        let _ = to.post(&SetUserEventStatus { event: here, status: status.min(CL_COMPLETE) });
-        let _ = to.post(&ReleaseEvent { event: here });
-        let _ = to.flush();
-        drop(held);
-    };
-    match posted {
-        Ok(()) => read.on_status(CL_COMPLETE, Box::new(pass_on)),
-        Err(status) => pass_on(status),
+impl Relay {
+    /// Hands it to the thread that carries it out when all of these have ended.
+    fn after(mut self, mut events: Vec<Arc<Event>>) {
+        // All are asked about at once, though they are looked at in turn.
+        events.retain(|event| !event.is_over());
+        events.iter().for_each(|event| event.subscribe());
+        while let Some(event) = events.pop() {
+            if event.has_ended() {
+                self.failed |= event.has_failed();
+                continue;
+            }
+            // It holds itself until it has ended: an event that nobody holds is not heard of.
+            let held = Arc::clone(&event);
+            return event.then(Box::new(move |status| {
+                self.failed |= status < 0;
+                self.after(events);
+                drop(held);
+            }));
+        }
+        let carrier = Arc::clone(self.target().connection());
+        carrier.carrier().carry(self);
     }
-    posted
+
+    fn source(&self) -> &Home {
+        &self.context.homes()[self.from]
+    }
+
+    fn target(&self) -> &Home {
+        &self.context.homes()[self.to]
+    }
+
+    /// What came of it becomes the arrival's end: that of `written`, an event of the target's, or an error.
+    fn conclude(self, written: Result<EventId>) {
+        let (connection, event) = (Arc::clone(self.target().connection()), self.arrival.id());
+        let arrival = (!self.signalled).then(|| Arc::clone(&self.arrival));
+        // Once the end can be known, nothing of the program's is held here.
+        drop(self);
+        let told = match (written, &arrival) {
+            (Ok(written), None) => {
+                let signal = SignalPeer { event: written, peer: connection.session(), remote: event };
+                connection.post(&signal).and_then(|()| connection.post(&ReleaseEvent { event: written }))
+            }
+            (written, _) => {
+                let outcome =
+                    written.and_then(|written| passing::wait_for(&connection, [written].into_iter().collect()));
+                let status = outcome.err().unwrap_or(CL_COMPLETE);
+                let told = connection.post(&SetUserEventStatus { event, status });
+                // The server does not tell of what it was told.
+                arrival.iter().for_each(|arrival| arrival.end(status));
+                told
+            }
+        };
+        // A lost server has ended what waits for it.
+        let _ = told.and_then(|()| connection.flush());
+    }
+
+    /// What it fails with before it has begun; CL_COMPLETE for nothing.
+    fn fails_with(&self) -> Status {
+        match (self.failed, self.source().is_lost()) {
+            (_, true) => SERVER_LOST,
+            (true, false) => CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST,
+            (false, false) => CL_COMPLETE,
+        }
+    }
 }

@@ -45,7 +45,7 @@ impl<'a> Part<'a> {
     }
 
     /// Writes bytes that travel with the command.
-    fn post_write(&self, home: &Home, command: Command, bytes: &[u8]) -> Result<()> {
+    pub(crate) fn post_write(&self, home: &Home, command: Command, bytes: &[u8]) -> Result<()> {
         let connection = home.connection();
         match *self {
             Self::Bytes(memory, offset) => {

@@ -36,6 +36,7 @@ pub use open::OpenError;
 pub(crate) use transfers::{Incoming, Outgoing, Ticket};
 
 use crate::peers::Peers;
+use crate::relay::Carrier;
 use crate::stats::{STATS, count};
 use crate::{Result, SERVER_LOST};
 
@@ -68,6 +69,7 @@ pub struct Connection {
     asked_at: Mutex<Option<Instant>>,
     lost: AtomicBool,
     peers: Peers,
+    carrier: Carrier,
     /// The application has no more use for the server.
     closed: AtomicBool,
     /// What is done once when the server is lost.
@@ -136,6 +138,11 @@ impl Connection {
     /// What its session knows of others.
     pub(crate) fn peers(&self) -> &Peers {
         &self.peers
+    }
+
+    /// What brings it the memory of servers that do not reach it.
+    pub(crate) fn carrier(&self) -> &Carrier {
+        &self.carrier
     }
 
     /// Whether the server is gone for good.
@@ -220,6 +227,14 @@ impl Connection {
             return Ok(result);
         }
         count(&STATS.round_trips, 1);
+        self.wait_aside(over)
+    }
+
+    /// As [`Self::wait`], in a thread that the application does not wait for.
+    ///
+    /// # Errors
+    /// As [`Self::wait`].
+    pub(crate) fn wait_aside<R>(&self, over: impl FnMut() -> Option<R>) -> Result<R> {
         // From here on the helper leaves the link to this thread.
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let result = self.flush().and_then(|()| self.read_until(over));
@@ -339,6 +354,7 @@ impl Connection {
         self.link.shutdown();
         self.transfers.lose();
         self.events.lose();
+        self.carrier.lose();
         self.inbox.wake();
         // It has nothing more to do, and ends.
         self.helper.rouse();

@@ -94,6 +94,7 @@ impl Connection {
             asked_at: Default::default(),
             lost: AtomicBool::new(false),
             peers: Default::default(),
+            carrier: Default::default(),
             closed: AtomicBool::new(false),
             on_loss: Default::default(),
         });
