@@ -18,7 +18,7 @@ use crate::context::Context;
 use crate::home::{Home, in_each};
 use crate::host::{HostRange, HostSource};
 use crate::memory::{Description, HOST_FLAGS, Kind, Memory};
-use crate::prepare::Use;
+use crate::prepare::{Access, Use};
 use crate::queue::Queue;
 use crate::region::Region;
 
@@ -162,6 +162,11 @@ impl Memory {
         asked.into_iter().reduce(Result::or).unwrap_or(Ok(()))
     }
 
+    /// How many bytes part of an image has.
+    fn bytes_of(&self, part: ImagePart) -> usize {
+        self.as_image().and_then(|image| image.like.region_bytes(part.region)).unwrap_or(0) as usize
+    }
+
     /// What it is as an image; `None` for what is none.
     pub fn as_image(&self) -> Option<&Image> {
         match self.kind() {
@@ -216,7 +221,8 @@ impl Queue {
         region: [u64; 3],
         order: Order<'_>,
     ) -> Result<Enqueued> {
-        let uses = [Use::read(source), Use::write_part(target)];
+        let (from_part, to_part) = (ImagePart { origin: from, region }, ImagePart { origin: to, region });
+        let uses = [Use::image(source, Access::Read, from_part), Use::image(target, Access::Write, to_part)];
         let (source, target) = (source.id(self.home()), target.id(self.home()));
         self.enqueue(order, CL_COMMAND_COPY_IMAGE, &uses, |command| CopyImage {
             command,
@@ -238,7 +244,8 @@ impl Queue {
         (target, offset): (&Memory, usize),
         order: Order<'_>,
     ) -> Result<Enqueued> {
-        let uses = [Use::read(source), Use::write_part(target)];
+        let size = source.bytes_of(part);
+        let uses = [Use::image(source, Access::Read, part), Use::bytes(target, Access::Write, offset, size)];
         let (source, target, offset) = (source.id(self.home()), target.id(self.home()), offset as u64);
         self.enqueue(order, CL_COMMAND_COPY_IMAGE_TO_BUFFER, &uses, |command| CopyImageToBuffer {
             command,
@@ -259,7 +266,8 @@ impl Queue {
         (target, part): (&Memory, ImagePart),
         order: Order<'_>,
     ) -> Result<Enqueued> {
-        let uses = [Use::read(source), Use::write_part(target)];
+        let size = target.bytes_of(part);
+        let uses = [Use::bytes(source, Access::Read, offset, size), Use::image(target, Access::Write, part)];
         let (source, target, offset) = (source.id(self.home()), target.id(self.home()), offset as u64);
         self.enqueue(order, CL_COMMAND_COPY_BUFFER_TO_IMAGE, &uses, |command| CopyBufferToImage {
             command,
@@ -281,7 +289,7 @@ impl Queue {
         color: [u32; 4],
         order: Order<'_>,
     ) -> Result<Enqueued> {
-        let uses = [Use::write_part(image)];
+        let uses = [Use::image(image, Access::Write, part)];
         let image = image.id(self.home());
         self.enqueue(order, CL_COMMAND_FILL_IMAGE, &uses, |command| FillImage { command, image, part, color })
     }

@@ -48,6 +48,7 @@ pub mod residency;
 pub mod sampler;
 pub mod semaphore;
 pub mod servers;
+mod spans;
 pub mod stats;
 pub mod svm;
 pub mod system;

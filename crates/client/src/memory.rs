@@ -16,6 +16,7 @@ use crate::mapping::Mappings;
 use crate::pipe::Pipe;
 use crate::prepare::Mark;
 use crate::residency::Residency;
+use crate::spans;
 
 /// Flags about the application's memory: at the server the object is an ordinary one.
 pub(crate) const HOST_FLAGS: u64 = CL_MEM_USE_HOST_PTR | CL_MEM_COPY_HOST_PTR | CL_MEM_ALLOC_HOST_PTR;
@@ -114,9 +115,15 @@ impl Memory {
     fn named(id: u64, context: &Arc<Context>, description: Description, has_contents: bool) -> Arc<Self> {
         let Description { flags, size, kind, parent, host } = description;
         let has_storage = parent.is_none() && !matches!(kind, Kind::Pipe(_));
-        // An image is one thing, which moves whole.
-        let span = if matches!(kind, Kind::Image(_)) { 1 } else { size as u64 };
-        let residency = (context.spans_homes() && has_storage).then(|| Mutex::new(Residency::new(span, has_contents)));
+        let residency = (context.spans_homes() && has_storage).then(|| {
+            Mutex::new(match &kind {
+                Kind::Image(image) => {
+                    let all = image.like.bytes().unwrap_or(0);
+                    Residency::of_slices(all, spans::slice_of(&image.like).unwrap_or(all), has_contents)
+                }
+                _ => Residency::new(size as u64, has_contents),
+            })
+        });
         Arc::new_cyclic(|me| Self {
             id,
             me: Weak::clone(me),

@@ -22,11 +22,9 @@ use crate::memory::Memory;
 use crate::peers::{Way, way};
 use crate::queue::Queue;
 use crate::residency::{By, Events, Plan, Transfer, Use as Usage};
+use crate::spans::{self, Spans};
 use crate::stats::{STATS, count};
 use crate::{Result, SERVER_LOST, Status};
-
-/// Rectangles of more rows than this count as all that lies between their first and last byte.
-const MOST_ROWS: u64 = 64;
 
 /// Bytes of a buffer that say how many of another mean something.
 pub(crate) const CONTENT_SIZE: u64 = 8;
@@ -86,53 +84,38 @@ impl<'a> Use<'a> {
         Self { memory, access, span: Span::Rect(rect) }
     }
 
+    /// Part of an image.
+    pub(crate) fn image(memory: &'a Memory, access: Access, part: ImagePart) -> Self {
+        Self { memory, access, span: Span::Image(part) }
+    }
+
     /// The object whose storage it uses, which parts of it, and how: what replaces only some of these may also keep some.
     fn of_storage(&self) -> (&'a Memory, SmallVec<[Range<u64>; 1]>, Access) {
         let (storage, offset) = self.memory.storage();
         let offset = offset as u64;
         let some_of = |ranges| (ranges, if self.access == Access::Write { Access::ReadWrite } else { self.access });
         let whole = |memory: &Memory| std::iter::once(offset..offset.saturating_add(memory.size() as u64)).collect();
+        let exactly = |spans: Option<Spans>| match spans {
+            Some((ranges, true)) => (ranges, self.access),
+            Some((ranges, false)) => some_of(ranges),
+            None => some_of(whole(self.memory)),
+        };
         let (ranges, access) = match (self.span, storage.as_image()) {
-            // Images move whole.
             (span, Some(image)) => {
-                let covers = match span {
-                    Span::Image(part) => part == image.like.whole(),
-                    Span::Whole => true,
-                    _ => false,
-                };
-                let all = std::iter::once(0..1).collect();
-                if covers { (all, self.access) } else { some_of(all) }
+                let part = if let Span::Image(part) = span { part } else { image.like.whole() };
+                exactly(spans::of_image(&image.like, &part))
             }
             (Span::Whole, None) => (whole(self.memory), self.access),
             (Span::Bytes(from, size), None) => {
                 let from = offset.saturating_add(from as u64);
                 (std::iter::once(from..from.saturating_add(size as u64)).collect(), self.access)
             }
-            (Span::Rect(rect), None) => match rows(&rect, offset) {
-                Some((rows, true)) => (rows, self.access),
-                Some((span, false)) => some_of(span),
-                None => some_of(whole(self.memory)),
-            },
+            (Span::Rect(rect), None) => exactly(spans::of_rect(&rect, offset)),
             // An image in a buffer's memory, whose rows may lie apart.
             (Span::Image(_), None) => some_of(whole(self.memory)),
         };
         (storage, ranges, access)
     }
-}
-
-/// The bytes of a rectangle in a buffer that begins at `offset`, and whether they are just these. `None` for what is no rectangle.
-fn rows(rect: &BufferRect, offset: u64) -> Option<(SmallVec<[Range<u64>; 1]>, bool)> {
-    let (first, span) = rect.bounds()?;
-    let first = first.checked_add(offset)?;
-    let [row, rows, slices] = rect.region;
-    if rect.size() == span {
-        return Some((std::iter::once(first..first.checked_add(span)?).collect(), true));
-    }
-    if rows.saturating_mul(slices) > MOST_ROWS {
-        return Some((std::iter::once(first..first.checked_add(span)?).collect(), false));
-    }
-    let starts = (0..slices).flat_map(|z| (0..rows).map(move |y| first + z * rect.slice_pitch + y * rect.row_pitch));
-    Some((starts.map(|start| start..start + row).collect(), true))
 }
 
 /// An event as the planner has it.
@@ -289,7 +272,7 @@ impl Queue {
     fn bring(self: &Arc<Self>, memory: &Memory, transfer: &Transfer<Mark>) -> Result<()> {
         let (from, to) = (&self.context().homes()[transfer.from], self.home());
         let arrival = &transfer.arrival.0;
-        let size = moved_bytes(memory, transfer);
+        let size = transfer.ranges.iter().map(|range| (range.end - range.start) as usize).sum();
         count(&STATS.moves, 1);
         count(&STATS.bytes_moved, size);
         let sent = match way(from.connection(), to.connection()) {
@@ -348,11 +331,17 @@ impl Memory {
     }
 }
 
-/// How many bytes a transfer moves.
-fn moved_bytes(memory: &Memory, transfer: &Transfer<Mark>) -> usize {
-    match memory.as_image() {
-        Some(image) => image.like.bytes().unwrap_or(0) as usize,
-        None => transfer.ranges.iter().map(|range| (range.end - range.start) as usize).sum(),
+/// What a transfer moves.
+///
+/// # Errors
+/// [`SERVER_LOST`] for what cannot be.
+pub(crate) fn moved(memory: &Memory, transfer: &Transfer<Mark>) -> Result<Moved> {
+    match (memory.as_image(), &*transfer.ranges) {
+        (Some(image), [rows]) => spans::part_of_image(&image.like, rows).map(Moved::Image).ok_or(SERVER_LOST),
+        (Some(_), _) => Err(SERVER_LOST),
+        (None, ranges) => {
+            Ok(Moved::Ranges(ranges.iter().map(|range| (range.start, range.end - range.start)).collect()))
+        }
     }
 }
 
@@ -372,10 +361,7 @@ fn push(memory: &Memory, plan: &Transfer<Mark>, (from, to): (&Home, &Home), afte
     {
         return push_content(memory, content, plan, (from, to), (after, &ready));
     }
-    let what = match memory.as_image() {
-        Some(image) => Moved::Image(image.like.whole()),
-        None => Moved::Ranges(plan.ranges.iter().map(|range| (range.start, range.end - range.start)).collect()),
-    };
+    let what = moved(memory, plan)?;
     let transfer = TransferId(new_id());
     let (ours, theirs) = (to.connection(), from.connection());
     theirs.post(&Push {
@@ -388,34 +374,4 @@ fn push(memory: &Memory, plan: &Transfer<Mark>, (from, to): (&Home, &Home), afte
     })?;
     let event = plan.arrival.0.id();
     ours.post(&Expect { memory: memory.id(to), what, event, peer: theirs.session(), transfer })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn rect(region: [u64; 3], row_pitch: u64, slice_pitch: u64) -> BufferRect {
-        BufferRect { origin: [2, 1, 0], region, row_pitch, slice_pitch }
-    }
-
-    #[test]
-    fn rectangles_are_their_rows() {
-        let (ranges, exact) = rows(&rect([3, 2, 2], 10, 40), 100).unwrap();
-        assert_eq!((ranges.as_slice(), exact), ([112..115, 122..125, 152..155, 162..165].as_slice(), true));
-    }
-
-    #[test]
-    fn what_lies_together_is_one_range() {
-        let whole = BufferRect { origin: [0, 1, 0], region: [10, 3, 1], row_pitch: 10, slice_pitch: 40 };
-        let (ranges, exact) = rows(&whole, 5).unwrap();
-        assert_eq!((ranges.len(), ranges.first().cloned(), exact), (1, Some(15..45), true));
-    }
-
-    #[test]
-    fn many_rows_are_all_that_is_between_them() {
-        let (ranges, exact) = rows(&rect([3, 1000, 1], 10, 10_000), 0).unwrap();
-        assert_eq!((ranges.len(), ranges.first().cloned(), exact), (1, Some(12..10_005), false));
-        assert!(rows(&rect([0, 1, 1], 10, 10), 0).is_none());
-        assert!(rows(&rect([3, 1, 1], u64::MAX, u64::MAX), u64::MAX).is_none());
-    }
 }

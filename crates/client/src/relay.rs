@@ -14,6 +14,7 @@ use ropeway_abi::{CL_COMPLETE, CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST};
 use ropeway_protocol::ids::EventId;
 use ropeway_protocol::image::ImagePart;
 use ropeway_protocol::messages::{CreateUserEvent, ExpectSignal, ReleaseEvent, SetUserEventStatus, SignalPeer};
+use ropeway_protocol::types::Moved;
 
 pub(crate) use carrier::Carrier;
 
@@ -21,7 +22,7 @@ use crate::context::Context;
 use crate::event::Event;
 use crate::home::Home;
 use crate::memory::Memory;
-use crate::prepare::Mark;
+use crate::prepare::{Mark, moved};
 use crate::queue::Queue;
 use crate::residency::Transfer;
 use crate::transfer::Part;
@@ -31,7 +32,7 @@ use crate::{Result, SERVER_LOST, Status};
 struct Relay {
     context: Arc<Context>,
     memory: Arc<Memory>,
-    what: What,
+    what: Moved,
     /// The numbers of the homes.
     from: usize,
     to: usize,
@@ -42,31 +43,22 @@ struct Relay {
     failed: bool,
 }
 
-/// Which bytes.
-enum What {
-    /// Ranges of a buffer: offsets and sizes.
-    Ranges(Vec<(u64, u64)>),
-    /// Part of an image, whose elements have so many bytes.
-    Image(ImagePart, u64),
-}
-
-impl What {
-    /// The same in pieces of at most `most` bytes, with their sizes; of images, of at least one element.
-    fn pieces<'a>(&'a self, memory: &'a Memory, most: u64) -> Box<dyn Iterator<Item = (Part<'a>, usize)> + 'a> {
-        match self {
-            Self::Ranges(ranges) => {
-                let cut = move |&(start, size): &(u64, u64)| {
-                    let starts = (0..size).step_by(most as usize);
-                    starts.map(move |at| (start + at, most.min(size - at)))
-                };
-                let pieces = ranges.iter().flat_map(cut);
-                Box::new(pieces.map(|(start, size)| (Part::Bytes(memory, start as usize), size as usize)))
-            }
-            Self::Image(part, element) => {
-                let size = move |piece: &ImagePart| piece.region.iter().product::<u64>() * element;
-                let pieces = part.pieces(*element, most);
-                Box::new(pieces.map(move |piece| (Part::Image(memory, piece), size(&piece) as usize)))
-            }
+/// What moves in pieces of at most `most` bytes, with their sizes; of images, of at least one element.
+fn pieces<'a>(what: &'a Moved, memory: &'a Memory, most: u64) -> Box<dyn Iterator<Item = (Part<'a>, usize)> + 'a> {
+    match what {
+        Moved::Ranges(ranges) => {
+            let cut = move |&(start, size): &(u64, u64)| {
+                let starts = (0..size).step_by(most as usize);
+                starts.map(move |at| (start + at, most.min(size - at)))
+            };
+            let pieces = ranges.iter().flat_map(cut);
+            Box::new(pieces.map(|(start, size)| (Part::Bytes(memory, start as usize), size as usize)))
+        }
+        Moved::Image(part) => {
+            let element = memory.as_image().map_or(1, |image| image.element() as u64);
+            let size = move |piece: &ImagePart| piece.region.iter().product::<u64>() * element;
+            let pieces = part.pieces(element, most);
+            Box::new(pieces.map(move |piece| (Part::Image(memory, piece), size(&piece) as usize)))
         }
     }
 }
@@ -78,10 +70,7 @@ impl Queue {
     /// [`SERVER_LOST`]; nothing is sent then.
     pub(crate) fn relay(self: &Arc<Self>, memory: &Memory, plan: &Transfer<Mark>, from: &Home) -> Result<()> {
         let (home, arrival) = (self.home(), plan.arrival.event());
-        let what = match memory.as_image() {
-            Some(image) => What::Image(image.like.whole(), image.element() as u64),
-            None => What::Ranges(plan.ranges.iter().map(|range| (range.start, range.end - range.start)).collect()),
-        };
+        let what = moved(memory, plan)?;
         home.connection().carrier().start()?;
         let mut relay = Relay {
             context: Arc::clone(self.context()),

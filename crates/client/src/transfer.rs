@@ -20,7 +20,7 @@ use crate::connection::{Connection, Incoming, Outgoing, Ticket};
 use crate::home::{Home, new_id};
 use crate::host::{HostSource, HostTarget, gather};
 use crate::memory::Memory;
-use crate::prepare::{Access, Arriving, CONTENT_SIZE, Prepared, Span, Use};
+use crate::prepare::{Access, Arriving, CONTENT_SIZE, Prepared, Use};
 use crate::queue::Queue;
 
 /// The part of a memory object that is read or written.
@@ -40,7 +40,7 @@ impl<'a> Part<'a> {
         match *self {
             Self::Bytes(memory, offset) => Use::bytes(memory, access, offset, size),
             Self::Rect(memory, rect) => Use::rect(memory, access, rect),
-            Self::Image(memory, part) => Use { memory, access, span: Span::Image(part) },
+            Self::Image(memory, part) => Use::image(memory, access, part),
         }
     }
 

@@ -112,7 +112,7 @@ impl<'a> Passing<'a> {
 
     fn pass_all(&mut self) -> Result<EventId> {
         let relay = self.relay;
-        let mut pieces = relay.what.pieces(&relay.memory, PIECE as u64);
+        let mut pieces = super::pieces(&relay.what, &relay.memory, PIECE as u64);
         let mut next = pieces.next();
         loop {
             self.writing.retain(|writing| writing.ticket.ended().is_none());

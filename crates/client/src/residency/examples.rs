@@ -122,3 +122,21 @@ fn many_small_writes_make_few_pieces() {
         assert!(buffer.pieces.len() <= super::MOST_PIECES + 2);
     }
 }
+
+#[test]
+fn rows_of_several_slices_move_as_boxes() {
+    // Five slices of ten bytes, of which the second home lacks what begins and ends within slices.
+    let mut image = Residency::of_slices(50, 10, false);
+    update(&mut image, 0, 4..38, 1);
+    let boxes = |plan: Plan<u32>| plan.transfers.into_iter().flat_map(|transfer| transfer.ranges).collect::<Vec<_>>();
+    let plan = read(&mut image, 1, 0..50, &mut Numbers(0)).unwrap();
+    assert_eq!((plan.transfers.len(), plan.waits.len()), (3, 3), "each with an arrival of its own");
+    assert_eq!(boxes(plan), [4..10, 10..30, 30..38]);
+    // What is whole again moves at once, and what lies within a slice as well.
+    update(&mut image, 0, 10..20, 2);
+    update(&mut image, 0, 20..30, 3);
+    assert_eq!(boxes(read(&mut image, 1, 0..50, &mut Numbers(10)).unwrap()), [10..30]);
+    update(&mut image, 0, 22..24, 4);
+    update(&mut image, 0, 24..26, 5);
+    assert_eq!(boxes(read(&mut image, 1, 0..50, &mut Numbers(20)).unwrap()), [22..26]);
+}

@@ -99,6 +99,8 @@ pub struct Lost;
 #[derive(Clone, Debug)]
 pub struct Residency<E> {
     size: u64,
+    /// Of an image, the bytes of a slice: what moves at once is whole slices, or lies within one.
+    slice: Option<u64>,
     /// The first contents are still with the client, and nowhere else.
     at_client: bool,
     /// In order and without gaps, from the first byte to the last.
@@ -118,6 +120,7 @@ impl<E: Clone + PartialEq> Residency<E> {
     pub fn new(size: u64, first_contents: bool) -> Self {
         Self {
             size,
+            slice: None,
             at_client: first_contents,
             pieces: vec![Piece::never_written(0..size)],
             writes: 0,
@@ -127,6 +130,11 @@ impl<E: Clone + PartialEq> Residency<E> {
             #[cfg(test)]
             invalidations: 0,
         }
+    }
+
+    /// An image: as [`Self::new`], with slices of so many bytes.
+    pub fn of_slices(size: u64, slice: u64, first_contents: bool) -> Self {
+        Self { slice: Some(slice).filter(|slice| *slice > 0), ..Self::new(size, first_contents) }
     }
 
     /// Whether the client still has the first contents.
@@ -180,6 +188,9 @@ impl<E: Clone + PartialEq> Residency<E> {
         for range in &ranges {
             self.split_at(range.start);
             self.split_at(range.end);
+        }
+        if reads {
+            self.cut_at_slices(home, &ranges);
         }
         let indices = self.indices(&ranges);
         for &at in &indices {
@@ -253,28 +264,49 @@ impl<E: Clone + PartialEq> Residency<E> {
         self.pieces.insert(index + 1, rest);
     }
 
+    /// Makes pieces that `home` lacks so that each can move at once.
+    fn cut_at_slices(&mut self, home: Home, ranges: &[Range<u64>]) {
+        let Some(slice) = self.slice else { return };
+        let lacking = ranges.iter().flat_map(|range| self.within(range)).filter(|piece| piece.must_come_to(home));
+        let cuts: Vec<_> = lacking
+            .filter(|piece| !moves_at_once(&piece.range, slice))
+            .flat_map(|piece| [piece.range.start.next_multiple_of(slice), piece.range.end / slice * slice])
+            .collect();
+        cuts.into_iter().for_each(|at| self.split_at(at));
+    }
+
     /// Plans the transfers of what `home` lacks of these pieces.
     fn bring(&mut self, home: Home, pieces: &[usize], plan: &mut Plan<E>, events: &mut impl Events<E>) {
         let missing: Vec<_> = pieces.iter().copied().filter(|&at| self.pieces[at].must_come_to(home)).collect();
+        // For each home the one that is being put together.
         let mut transfers: BTreeMap<Home, Transfer<E>> = BTreeMap::new();
         let from_one = self.one_source(&missing);
         for at in missing {
             let piece = &mut self.pieces[at];
             // A piece that was written and is not lost is held by someone.
             let Some(from) = from_one.or_else(|| piece.source()) else { continue };
+            let goes_with = |ranges: &[Range<u64>], slice| match ranges {
+                [before] => before.end == piece.range.start && moves_at_once(&(before.start..piece.range.end), slice),
+                _ => false,
+            };
+            if let (Some(slice), Some(before)) = (self.slice, transfers.get(&from))
+                && !goes_with(&before.ranges, slice)
+            {
+                plan.transfers.extend(transfers.remove(&from));
+            }
             let transfer = transfers.entry(from).or_insert_with(|| Transfer {
                 from,
                 ranges: Vec::new(),
                 after: Vec::new(),
                 arrival: events.arrival(),
             });
-            transfer.ranges.push(piece.range.clone());
+            match transfer.ranges.last_mut() {
+                Some(before) if before.end == piece.range.start => before.end = piece.range.end,
+                _ => transfer.ranges.push(piece.range.clone()),
+            }
             piece.copy(from, home, transfer);
         }
-        for (_, mut transfer) in transfers {
-            transfer.ranges = join(transfer.ranges.drain(..));
-            plan.transfers.push(transfer);
-        }
+        plan.transfers.extend(transfers.into_values());
     }
 
     /// The home that can give all of several pieces, soonest.
@@ -370,6 +402,7 @@ impl<E: Clone + PartialEq> Residency<E> {
         if self.pieces.len() <= self.most_pieces / 2 {
             return;
         }
+        self.cut_at_slices(home, std::slice::from_ref(&(0..self.size)));
         let all: Vec<_> = (0..self.pieces.len()).collect();
         self.bring(home, &all, plan, events);
         for piece in &mut self.pieces {
@@ -377,6 +410,12 @@ impl<E: Clone + PartialEq> Residency<E> {
         }
         self.pieces.dedup_by(|later, earlier| earlier.is_held_as(later) && earlier.absorb(later));
     }
+}
+
+/// Whether bytes of an image with such slices are whole slices, or rows of one.
+fn moves_at_once(range: &Range<u64>, slice: u64) -> bool {
+    range.start / slice == range.end.saturating_sub(1) / slice
+        || range.start.is_multiple_of(slice) && range.end.is_multiple_of(slice)
 }
 
 /// Ranges in order, those that touch or overlap as one.

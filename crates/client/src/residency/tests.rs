@@ -11,7 +11,7 @@ use std::ops::Range;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
-use super::{By, Events, Home, Residency, Use};
+use super::{By, Events, Home, Residency, Use, moves_at_once};
 
 const CASES: u32 = 10_000;
 const OBJECTS: usize = 2;
@@ -52,6 +52,17 @@ struct Case {
     commands: Vec<Command>,
     seed: u64,
     most_pieces: usize,
+    /// Of images.
+    slice: Option<u64>,
+}
+
+impl Case {
+    fn residency(&self, first_contents: bool) -> Residency<usize> {
+        match self.slice {
+            Some(slice) => Residency::of_slices(SIZE as u64, slice, first_contents),
+            None => Residency::new(SIZE as u64, first_contents),
+        }
+    }
 }
 
 fn ranges() -> impl Strategy<Value = Range<usize>> {
@@ -98,8 +109,16 @@ fn cases(most_pieces: Range<usize>) -> impl Strategy<Value = Case> {
         let command = (0..homes, lane.clone(), touches());
         prop::collection::vec(command.prop_map(|(home, lane, touches)| Command { home, lane, touches }), 1..16)
     });
-    (any::<[bool; OBJECTS]>(), commands, any::<u64>(), most_pieces)
-        .prop_map(|(first_contents, commands, seed, most_pieces)| Case { first_contents, commands, seed, most_pieces })
+    let slice = prop_oneof![2 => Just(None), 1 => Just(Some(5)), 1 => Just(Some(2))];
+    (any::<[bool; OBJECTS]>(), commands, any::<u64>(), most_pieces, slice).prop_map(
+        |(first_contents, commands, seed, most_pieces, slice)| Case {
+            first_contents,
+            commands,
+            seed,
+            most_pieces,
+            slice,
+        },
+    )
 }
 
 /// Numbers that look random, from a seed.
@@ -218,7 +237,9 @@ impl Model {
             let mut names = Names { tasks: &mut self.tasks, dice: &mut self.dice };
             let bytes = [declared.start as u64..declared.end as u64];
             let plan = plans[object].plan(home, &usage, &bytes, &mut names).map_err(|_| "lost")?;
-            if plans[object].pieces.len() > plans[object].most_pieces + 2 {
+            // Of images, what is missing may be cut further.
+            let more = if plans[object].slice.is_some() { SIZE } else { 2 };
+            if plans[object].pieces.len() > plans[object].most_pieces + more {
                 return Err(format!("{} pieces", plans[object].pieces.len()));
             }
             if plan.first_contents {
@@ -227,6 +248,11 @@ impl Model {
             }
             after.extend(&plan.waits);
             for transfer in plan.transfers {
+                if let Some(slice) = plans[object].slice
+                    && !matches!(&*transfer.ranges, [one] if moves_at_once(one, slice))
+                {
+                    return Err(format!("{:?} move at once, with slices of {slice}", transfer.ranges));
+                }
                 let moved: Vec<_> = transfer.ranges.iter().flat_map(|r| r.start as usize..r.end as usize).collect();
                 for &at in &moved {
                     let latest = self.declared[object][at];
@@ -321,7 +347,7 @@ fn run(case: &Case, watch: Watch, forget_every: Option<u32>) -> Result<(), Strin
     let mut plans = case.first_contents.map(|first| Residency {
         most_pieces: case.most_pieces,
         forget_every,
-        ..Residency::new(SIZE as u64, first)
+        ..case.residency(first)
     });
     let haste = 1 + model.dice.roll(40);
     for command in &case.commands {
@@ -374,7 +400,7 @@ proptest! {
     #[test]
     fn with_a_home_only_that_is_lost_which_no_other_has(case in cases(200..201), gone in 0..2usize, known: bool) {
         let mut model = Model::new(&case);
-        let mut plans = case.first_contents.map(|first| Residency::new(SIZE as u64, first));
+        let mut plans = case.first_contents.map(|first| case.residency(first));
         for command in &case.commands {
             model.enqueue(command, &mut plans, Watch::Moves).map_err(TestCaseError::fail)?;
         }
