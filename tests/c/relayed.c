@@ -6,6 +6,7 @@
  * relayed held N          N moves that wait for what the program has not yet done, and one that does not
  * relayed image           an image that the devices turn around
  * relayed called          a callback that waits for a move
+ * relayed silent          a move from the first device to the second, from the first line that it reads on, while the first falls silent
  * relayed lost SIZE       moves between all devices, from the first line that it reads on, while a device goes away
  *
  * Ends with the most memory that it has ever had, in kB. */
@@ -244,6 +245,28 @@ static void lost(size_t size)
     close_free();
 }
 
+static void silent(void)
+{
+    cl_mem x = buffer_of(CL_MEM_READ_WRITE, 4000, NULL), y = buffer_of(CL_MEM_READ_WRITE, 4000, NULL);
+    cl_event gate, end;
+    MAKE(gate, clCreateUserEvent(context, &status));
+    CHECK(clReleaseEvent(run(0, put, y, 1, 1000, 0, NULL)));
+    CHECK(clReleaseEvent(run(1, add, y, 1, 1000, 0, NULL)));
+    finish_all();
+    printf("ready\n");
+    fflush(stdout);
+    getchar();
+    CHECK(clReleaseEvent(run(0, put, x, 1, 1000, 1, &gate)));
+    end = run(1, add, x, 1, 1000, 0, NULL);
+    CHECK(clSetUserEventStatus(gate, CL_COMPLETE));
+    cl_int waited = clWaitForEvents(1, &end);
+    printf("waited: %d, ended: %d\n", waited, status_of(end) < 0);
+    CHECK(clReleaseEvent(gate));
+    CHECK(clReleaseEvent(end));
+    CHECK(clReleaseMemObject(x));
+    CHECK(clReleaseMemObject(y));
+}
+
 static void say_memory(void)
 {
     char line[200];
@@ -274,6 +297,8 @@ int main(int argc, char **argv)
         image();
     } else if (strcmp(what, "called") == 0) {
         called();
+    } else if (strcmp(what, "silent") == 0) {
+        silent();
     } else {
         REQUIRE(strcmp(what, "lost") == 0);
         lost(first);

@@ -123,3 +123,17 @@ fn a_server_lost_under_way_ends_what_it_has_to_do_with() {
         }
     }
 }
+
+#[test]
+fn a_server_that_falls_silent_holds_up_nobody_for_ever() {
+    let servers = start(2, &[]);
+    let first = Proxy::to(servers[0].address(), Fault::None);
+    let mut program = program(&[first.url().to_owned(), servers[1].url().to_owned()], &["silent"]).start();
+    assert_eq!(program.line(), "ready");
+    first.freeze();
+    program.say("go");
+    // Nothing but what goes from the first server to the second is waited for, and at the second.
+    let outcome = program.finish().success();
+    assert!(outcome.stdout.starts_with("waited: -14, ended: 1\n"), "{}\n{}", outcome.stdout, outcome.stderr);
+    assert!(outcome.stderr.contains("is lost: it gives no sign of life"), "{}", outcome.stderr);
+}

@@ -7,11 +7,11 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
-use super::Connection;
+use super::{Connection, SILENCE};
 
 /// Nothing stays unsent longer than this.
 const TICK: Duration = Duration::from_micros(250);
@@ -86,6 +86,8 @@ pub(super) fn start(connection: &Arc<Connection>) -> std::io::Result<()> {
 fn run(connection: &Connection) {
     let helper = &connection.helper;
     let mut idle = 0;
+    // When something came last, or nothing was expected.
+    let mut heard = Instant::now();
     HELPERS.fetch_add(1, Ordering::Relaxed);
     while !connection.is_lost() {
         // Threads that wait read and send by themselves; two at it would only be in each other's way.
@@ -108,6 +110,11 @@ fn run(connection: &Connection) {
         if readable && connection.waiting.load(Ordering::SeqCst) == 0 {
             connection.drain();
         }
+        if readable || !expecting {
+            heard = Instant::now();
+        } else if heard.elapsed() >= SILENCE {
+            connection.look_for_life();
+        }
         while connection.waiting.load(Ordering::SeqCst) == 0 && connection.send_chunk() {
             busy = true;
         }
@@ -121,13 +128,14 @@ fn run(connection: &Connection) {
     HELPERS.fetch_sub(1, Ordering::Relaxed);
 }
 
-/// Sleeps until the link is used again or, when something is expected, until something arrives (then true).
+/// Sleeps until the link is used again or, when something is expected, until something arrives (then true), or should have.
 fn sleep_until_roused(connection: &Connection, expecting: bool) -> bool {
     let wake = connection.helper.wake.as_fd();
     let mut fds = [PollFd::from_borrowed_fd(wake, PollFlags::IN), PollFd::new(&connection.link, PollFlags::IN)];
     let watched = if expecting { &mut fds[..] } else { &mut fds[..1] };
     // An interrupted poll is as good as a wake-up.
-    let _ = poll(watched, None);
+    let silence = Timespec { tv_sec: SILENCE.as_secs().cast_signed(), tv_nsec: 0 };
+    let _ = poll(watched, expecting.then_some(&silence));
     let mut counter = [0; 8];
     let _ = rustix::io::read(wake, &mut counter);
     expecting && !fds[1].revents().is_empty()

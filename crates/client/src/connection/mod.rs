@@ -295,9 +295,16 @@ impl Connection {
 
     /// The server has given a sign of life.
     fn heard(&self) {
-        // Who holds it while another reads has just asked.
-        if let Ok(mut asked_at) = self.asked_at.try_lock() {
-            *asked_at = None;
+        *lock(&self.asked_at) = None;
+    }
+
+    /// Nothing has come for a while of what is expected, and no thread waits for it: the server may be gone, and others wait for what it
+    /// holds up.
+    fn look_for_life(&self) {
+        // This process itself may have been stopped for a while.
+        self.drain();
+        if let Err(error) = self.ask_for_a_sign_of_life() {
+            self.lose(error.to_string());
         }
     }
 
@@ -309,6 +316,8 @@ impl Connection {
             Some(_) => Err(inbox::ReadError::Silent),
             None => {
                 *asked_at = Some(Instant::now());
+                // Who reads the answer says so at once.
+                drop(asked_at);
                 let number = self.next_call_number();
                 // Nobody waits for this very answer: any bytes will do. A failure marks the connection as lost.
                 let _ =
