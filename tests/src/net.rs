@@ -247,6 +247,14 @@ impl Host {
         }
     }
 
+    /// Lets it and `other` find no way to each other, which who tries is told at once.
+    pub fn has_no_way_to(&self, other: &Self) {
+        for (from, to) in [(self, other), (other, self)] {
+            let (namespace, address) = (&from.namespace, to.address);
+            self.order(&format!("ip -n {namespace} route add unreachable {address}/32"));
+        }
+    }
+
     /// What has gone over its link.
     pub fn traffic(&self) -> Traffic {
         self.traffic_of("net0")

@@ -1,0 +1,67 @@
+//! Servers that do not reach each other, or no more: the client passes on what goes from one to the other, which is counted on its link.
+
+use ropeway_tests::cluster::{Cluster, MIB, Stage, expect};
+use ropeway_tests::program::Outcome;
+
+/// Runs the program, and does `part` with the cluster when it begins or once servers have talked to each other.
+fn run(cluster: &Cluster, early: bool, part: impl Fn(&Cluster)) -> (Stage, Outcome) {
+    if early {
+        part(cluster);
+    }
+    let mut program = cluster.program("parted", &["4194304", "6"]).start();
+    expect(&mut program, "before: right");
+    expect(&mut program, "part");
+    if !early {
+        part(cluster);
+    }
+    program.say("done");
+    expect(&mut program, "after: right");
+    expect(&mut program, "begin to and fro");
+    let stage = cluster.stage(&mut program, "to and fro");
+    let outcome = program.finish().success();
+    eprintln!("{}", outcome.stderr);
+    assert_eq!(outcome.stdout, "to and fro: right\n", "{}", outcome.stderr);
+    (stage, outcome)
+}
+
+/// Six times there or back, all of it by way of the client, and nothing straight.
+fn passed_on(stage: &Stage, outcome: &Outcome) {
+    stage.expect_to_client(6 * 4 * MIB, MIB);
+    stage.expect_from_client(6 * 4 * MIB, MIB);
+    for server in [0, 1] {
+        stage.expect_to(server, 3 * 4 * MIB, MIB);
+        stage.expect_from(server, 3 * 4 * MIB, MIB);
+    }
+    assert!(stage.between() < 2 * MIB, "{stage:?}");
+    assert_eq!(outcome.stderr.matches("do not reach each other").count(), 1, "{}", outcome.stderr);
+}
+
+#[test]
+fn servers_without_a_way_between_them_are_served_by_the_client() {
+    let Some(cluster) = Cluster::start() else { return };
+    let (stage, outcome) = run(&cluster, true, |cluster| cluster.host(1).has_no_way_to(cluster.host(2)));
+    passed_on(&stage, &outcome);
+}
+
+#[test]
+fn servers_with_something_between_them_that_lets_nothing_through_are_served_by_the_client() {
+    let Some(cluster) = Cluster::start() else { return };
+    let (stage, outcome) = run(&cluster, true, |cluster| cluster.host(1).part_from(cluster.host(2)));
+    passed_on(&stage, &outcome);
+}
+
+#[test]
+fn servers_that_are_parted_in_the_middle_are_served_by_the_client() {
+    let Some(cluster) = Cluster::start() else { return };
+    let (stage, outcome) = run(&cluster, false, |cluster| cluster.host(1).part_from(cluster.host(2)));
+    passed_on(&stage, &outcome);
+}
+
+#[test]
+fn servers_that_are_not_parted_do_not_need_the_client() {
+    let Some(cluster) = Cluster::start() else { return };
+    let (stage, outcome) = run(&cluster, true, |_| ());
+    assert!(stage.client() < 50_000, "{stage:?}");
+    stage.expect_between(6 * 4 * MIB, MIB);
+    assert!(!outcome.stderr.contains("ropeway: "), "{}", outcome.stderr);
+}
