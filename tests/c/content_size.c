@@ -2,8 +2,8 @@
  *
  * content_size errors          what clSetContentSizeBufferPoCL refuses
  * content_size read SIZE N     N bytes written by a kernel into a buffer of SIZE bytes, which is then read whole
- * content_size turns SIZE N R  the same, R times, each on another device, which then changes them all */
-#include "common.h"
+ * content_size turns SIZE N R  the same, R times, each on another device, which then changes them all; with "staged" behind it, measured */
+#include "stages.h"
 
 typedef cl_int(CL_API_CALL *set_content_size_fn)(cl_mem buffer, cl_mem content_size_buffer);
 
@@ -66,6 +66,12 @@ int main(int argc, char **argv)
     set_arg(produce, 1, sizeof length, &length);
     set_arg(produce, 2, sizeof n, &n);
     cl_event last, next;
+    int staged = argc > 5 && strcmp(argv[5], "staged") == 0;
+    if (staged) {
+        CHECK(clEnqueueFillBuffer(queues[0], data, "", 1, 0, size, 0, NULL, NULL));
+        CHECK(clFinish(queues[0]));
+        begin_stage("in turn");
+    }
     launch(queues[0], produce, n ? n : 1, 0, NULL, &last);
     for (cl_uint i = 1; i < turns; i++) {
         set_arg(change, 0, sizeof data, &data);
@@ -75,7 +81,14 @@ int main(int argc, char **argv)
         last = next;
     }
     unsigned char *x = malloc(size);
+    if (staged) {
+        CHECK(clWaitForEvents(1, &last));
+        end_stage();
+        begin_stage("read");
+    }
     CHECK(clEnqueueReadBuffer(queues[(turns - 1) % count], data, CL_TRUE, 0, size, x, 1, &last, NULL));
+    if (staged)
+        end_stage();
     for (size_t i = 0; i < n; i++)
         REQUIRE(x[i] == (unsigned char)(i * 7 + turns));
     /* What lies behind the contents can be written and read as ever, once it is said that there is more. */

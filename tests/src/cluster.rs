@@ -131,6 +131,14 @@ impl Cluster {
         Some(Self { servers, net })
     }
 
+    /// A client and as many servers as there are lists: each with these variables.
+    pub fn with_env(env: &[&[(&str, &str)]]) -> Option<Self> {
+        let net = Net::or_skip(u8::try_from(env.len()).expect("few servers") + 1)?;
+        let hosts = net.hosts().iter().skip(1).zip(env);
+        let servers = hosts.map(|(host, env)| Server::start_on(host, &[], env)).collect();
+        Some(Self { servers, net })
+    }
+
     /// Two servers that have a network between them, besides the one that the client is on.
     pub fn with_inner_network() -> Option<Self> {
         let net = Net::or_skip(3)?;

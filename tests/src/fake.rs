@@ -9,7 +9,12 @@ use std::time::Duration;
 ///
 /// The thread ends with the test's process.
 pub fn server(treat: impl Fn(TcpStream) + Send + Sync + Clone + 'static) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
+    server_at("127.0.0.1:0", treat)
+}
+
+/// The same at `address` (`host:port`).
+fn server_at(address: &str, treat: impl Fn(TcpStream) + Send + Sync + Clone + 'static) -> String {
+    let listener = TcpListener::bind(address).expect("the address is free");
     let url = format!("tcp://{}", listener.local_addr().expect("it is bound"));
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
@@ -35,7 +40,12 @@ pub fn silent() -> String {
 
 /// Answers everything with these bytes, and keeps the connection open.
 pub fn answering(bytes: Vec<u8>) -> String {
-    server(move |mut stream| {
+    answering_at("127.0.0.1:0", bytes)
+}
+
+/// The same at `address` (`host:port`).
+pub fn answering_at(address: &str, bytes: Vec<u8>) -> String {
+    server_at(address, move |mut stream| {
         let _ = stream.set_read_timeout(Some(Duration::from_secs(5)));
         let _ = stream.read(&mut [0; 4096]);
         let _ = stream.write_all(&bytes);

@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -185,7 +186,17 @@ impl Program {
             let _ = stderr.read_to_end(&mut text);
             String::from_utf8_lossy(&text).into_owned()
         });
-        Running { child, stdout: Some(stdout), stderr: Some(stderr), begin, limit: self.limit, home: Some(self.home) }
+        let (over, is_over) = mpsc::channel();
+        let (pid, limit) = (child.id(), self.limit);
+        // Whoever reads what it prints must not wait for ever.
+        thread::spawn(move || {
+            if is_over.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
+                eprintln!("a program runs for longer than {limit:?}, and is killed");
+                process::kill(pid);
+            }
+        });
+        let (stdout, stderr, home, over) = (Some(stdout), Some(stderr), Some(self.home), Some(over));
+        Running { child, stdout, stderr, begin, limit, home, over }
     }
 }
 
@@ -197,6 +208,8 @@ pub struct Running {
     begin: Instant,
     limit: Duration,
     home: Option<TempDir>,
+    /// Whoever watches that it ends in time knows by this that it has.
+    over: Option<Sender<()>>,
 }
 
 impl Running {
@@ -239,6 +252,7 @@ impl Running {
         });
         let left = self.limit.saturating_sub(self.begin.elapsed());
         let status = wait_for("end of the program", left, || self.child.try_wait().expect("it is our child"));
+        self.over = None;
         let elapsed = self.begin.elapsed();
         let stderr = self.stderr.take().expect("it is finished once");
         let home = self.home.take().expect("it is finished once");

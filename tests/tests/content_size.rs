@@ -1,6 +1,6 @@
 //! Buffers of which only the first bytes mean something: the others do not travel.
 
-use ropeway_tests::net::{Host, Net};
+use ropeway_tests::cluster::Cluster;
 use ropeway_tests::places::c_program;
 use ropeway_tests::program::Program;
 use ropeway_tests::server::Server;
@@ -57,13 +57,16 @@ fn contents_go_through_pinned_memory() {
 
 #[test]
 fn what_means_nothing_does_not_go_from_server_to_server() {
-    let Some(net) = Net::or_skip(3) else { return };
-    let servers: Vec<_> = net.hosts().iter().skip(1).map(|host| Server::start_on(host, &[], &[])).collect();
-    let urls = servers.iter().map(Server::url).collect::<Vec<_>>().join(",");
-    let to_servers = || net.hosts().iter().skip(1).map(Host::traffic).map(|link| link.bytes_in).sum::<u64>();
-    let before = to_servers();
-    // 20 turns with 5,000 bytes of 10,000,000; at the end all of it moves, once more.
-    run(Program::remote(c_program("content_size"), &urls).args(["turns", "10000000", "5000", "20"]).on(net.host(0)));
-    let moved = to_servers() - before;
-    assert!(moved < 11_000_000, "{moved} bytes went to the servers");
+    let Some(cluster) = Cluster::start() else { return };
+    // 19 times from server to server, a part of 10,000,000 bytes.
+    for contents in [0, 5000, 200_000, 3_000_000] {
+        let args = ["turns", "10000000", &contents.to_string(), "20", "staged"];
+        let (stages, outcome) = cluster.stages(cluster.program("content_size", &args));
+        assert_eq!(outcome.stdout, "contents are right\n");
+        let [in_turn, read] = &stages[..] else { panic!("two parts are measured: {stages:?}") };
+        in_turn.expect_between(19 * contents, 200_000);
+        assert!(in_turn.client() < 50_000, "{in_turn:?}");
+        read.expect_to_client(contents, 100_000);
+        assert!(read.between() < 10_000, "{read:?}");
+    }
 }

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use ropeway_tests::cluster::{Cluster, MIB};
 use ropeway_tests::places::{self, c_program};
 use ropeway_tests::process;
 use ropeway_tests::program::{Outcome, Program};
@@ -51,6 +52,26 @@ fn one_context_holds_devices_of_this_machine_and_of_others() {
     assert_eq!(both.stdout, native.run().success().stdout, "left: through Ropeway, right: native; {}", both.stderr);
     assert!(both.stdout.starts_with("2 devices in one context\n"), "{}", both.stdout);
     assert_eq!(both.stderr, "", "they reach each other");
+    expect_end(runtime.path());
+}
+
+/// What goes to and from this machine's devices goes over its link, and what goes between the others does not.
+#[test]
+fn they_take_part_with_devices_of_a_network() {
+    let Some(cluster) = Cluster::of(2) else { return };
+    let runtime = tempfile::tempdir().unwrap();
+    let all = format!("local:,{}", cluster.urls());
+    let run = |args: &[&str]| program("many_servers", &all, runtime.path()).args(args).on(cluster.host(0));
+    let native = Program::native(c_program("many_servers")).env("POCL_DEVICES", "pthread pthread pthread");
+    let remote = run(&["all"]).run().success();
+    assert_eq!(remote.stdout, native.args(["all"]).run().success().stdout, "left: through Ropeway, right: native");
+    assert_eq!(remote.stderr, "", "they reach each other");
+    expect_end(runtime.path());
+    // Twice round: from this machine to the first server, the second, and back.
+    let (stage, _) = cluster.measured(run(&["exchange", "4194304", "6"]));
+    stage.expect_from_client(2 * 4 * MIB, MIB);
+    stage.expect_between(2 * 4 * MIB, MIB);
+    stage.expect_to_client(2 * 4 * MIB, MIB);
     expect_end(runtime.path());
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ropeway_tests::cluster::Cluster;
 use ropeway_tests::places::c_program;
 use ropeway_tests::process;
 use ropeway_tests::program::{Outcome, Program};
@@ -57,6 +58,14 @@ fn one_context_of_two_servers_and_of_three() {
     servers.push(Server::start());
     let outcome = run("many_homes", &servers);
     assert_eq!(outcome.stdout, expected(3), "{}", outcome.stderr);
+}
+
+#[test]
+fn one_context_of_servers_on_machines_of_their_own() {
+    let Some(cluster) = Cluster::start() else { return };
+    let outcome = cluster.program("many_homes", &[]).run().success();
+    assert_eq!(outcome.stdout, expected(3), "{}", outcome.stderr);
+    assert!(!outcome.stderr.contains("ropeway: "), "{}", outcome.stderr);
 }
 
 #[test]

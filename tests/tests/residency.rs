@@ -1,5 +1,6 @@
 //! What devices of several servers have of the memory objects of one context: what moves, and what does not.
 
+use ropeway_tests::cluster::Cluster;
 use ropeway_tests::places::c_program;
 use ropeway_tests::process;
 use ropeway_tests::program::Program;
@@ -95,6 +96,28 @@ fn everything_is_the_same_through_the_client() {
     for args in ALL {
         let seen = servers.run_with(args, &[("ROPEWAY_PEERS", "off")]);
         assert_eq!(seen.count("bytes_relayed"), seen.count("bytes_moved"));
+    }
+}
+
+/// What the client says that moves is what goes over the links of servers on machines of their own.
+#[test]
+fn what_is_said_to_move_is_what_the_links_carry() {
+    let Some(cluster) = Cluster::start() else { return };
+    for args in ALL.into_iter().chain([&["random", "21", "500"][..]]) {
+        let before = cluster.traffic();
+        let name = program(args);
+        let program = Program::remote(name, &cluster.urls()).args(args).env("ROPEWAY_STATS", "1");
+        let outcome = program.on(cluster.host(0)).run().success();
+        let links: Vec<_> = cluster.traffic().into_iter().zip(before).map(|(after, before)| after - before).collect();
+        let seen = Seen { said: outcome.stdout, stderr: outcome.stderr };
+        assert!(seen.said.ends_with("right\n"), "{}", seen.said);
+        let came: u64 = links.iter().skip(1).map(|link| link.bytes_in).sum();
+        let (between, moved, moves) = (came - links[0].bytes_out, seen.count("bytes_moved"), seen.count("moves"));
+        eprintln!("{args:?}: {moved} bytes in {moves} moves, {between} between the servers");
+        // Each move takes a message and a few packets, and so does each end that is told.
+        let most = moved + moved / 50 + 1000 * moves + 300_000;
+        assert!((moved..most).contains(&between), "{args:?}: {moved} bytes in {moves} moves: {links:?}");
+        assert_eq!(seen.count("bytes_relayed"), 0);
     }
 }
 
