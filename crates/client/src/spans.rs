@@ -8,8 +8,11 @@ use ropeway_protocol::image::{ImageDescription, ImagePart};
 use ropeway_protocol::types::BufferRect;
 use smallvec::SmallVec;
 
-/// Regions that are more ranges than this count as all that lies between their first and last byte.
-const MOST: u64 = 64;
+/// Rectangles of more rows than this count as all that lies between their first and last byte.
+const MOST_ROWS: u64 = 64;
+
+/// So do parts of images that are rows of more slices than this, each of which moves by itself.
+const MOST_SLICES: u64 = 16;
 
 /// Ranges of bytes, and whether these are just what was asked for.
 pub(crate) type Spans = (SmallVec<[Range<u64>; 1]>, bool);
@@ -22,7 +25,7 @@ pub(crate) fn of_rect(rect: &BufferRect, offset: u64) -> Option<Spans> {
     if rect.size() == span {
         return Some((std::iter::once(first..first.checked_add(span)?).collect(), true));
     }
-    if rows.saturating_mul(slices) > MOST {
+    if rows.saturating_mul(slices) > MOST_ROWS {
         return Some((std::iter::once(first..first.checked_add(span)?).collect(), false));
     }
     let starts = (0..slices).flat_map(|z| (0..rows).map(move |y| first + z * rect.slice_pitch + y * rect.row_pitch));
@@ -41,7 +44,7 @@ pub(crate) fn of_image(like: &ImageDescription, part: &ImagePart) -> Option<Span
     let whole_rows = columns == width;
     Some(match () {
         () if rows == height || slices == 1 => (std::iter::once(between(z, last)).collect(), whole_rows),
-        () if slices > MOST => (std::iter::once(between(z, last)).collect(), false),
+        () if slices > MOST_SLICES => (std::iter::once(between(z, last)).collect(), false),
         () => ((z..=last).map(|slice| between(slice, slice)).collect(), whole_rows),
     })
 }
