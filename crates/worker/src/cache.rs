@@ -19,6 +19,9 @@ const PARTIAL: &str = "partial-";
 /// A partial file this old belongs to nobody any more.
 const ABANDONED: std::time::Duration = std::time::Duration::from_secs(3600);
 
+/// What was used so lately counts as used now.
+const FRESH: std::time::Duration = std::time::Duration::from_secs(10);
+
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// The cache: a folder shared by all workers of a server, and what this session was sent while the folder fails.
@@ -43,15 +46,20 @@ impl Cache {
         }
         let path = self.folder.as_ref()?.join(hash.hex());
         let file = File::open(&path).ok()?;
-        let mut content = Vec::new();
-        (&file).take(MAX_CONTENT as u64 + 1).read_to_end(&mut content).ok()?;
-        if ContentHash::of(&content) != *hash {
+        let about = file.metadata().ok()?;
+        let size = usize::try_from(about.len()).ok().filter(|size| *size <= MAX_CONTENT)?;
+        let mut content = vec![0; size];
+        let whole = (&file).read_exact(&mut content);
+        if whole.is_err() || ContentHash::of(&content) != *hash {
             // Cut short by a full disk, or damaged: as if it had never been there.
             let _ = fs::remove_file(&path);
             return None;
         }
         // The time of last use decides what goes first. On a read-only folder nothing is evicted either.
-        let _ = file.set_modified(SystemTime::now());
+        let now = SystemTime::now();
+        if about.modified().is_ok_and(|used| now.duration_since(used).unwrap_or(FRESH) >= FRESH) {
+            let _ = file.set_modified(now);
+        }
         Some(content)
     }
 

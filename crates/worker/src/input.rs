@@ -69,6 +69,11 @@ impl Input {
         Self { link, buffer: vec![0; BUFFER], start: 0, end: 0, bulk: None }
     }
 
+    /// Where they come from.
+    pub fn link(&self) -> &Arc<Link> {
+        &self.link
+    }
+
     /// Hands the next frame to its handler, if its header and body are in the buffer; says whether there was one.
     ///
     /// # Errors

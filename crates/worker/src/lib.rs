@@ -8,6 +8,7 @@
 //! reader's role ([`team`]). Large transfers are [`transfer`]'s. What goes to other sessions of the same client, and comes from them, is [`peers`]'.
 #![deny(unsafe_code)]
 
+mod alarm;
 mod build;
 mod cache;
 mod command_buffer;

@@ -148,7 +148,8 @@ fn serve(mut warm: Warm, (socket, control): (OwnedFd, OwnedFd), hello: &Hello, o
 
     let session = Session::new(common, warm, options.memory_quota);
     let reader = Reader { input: Input::new(link), session };
-    Team::new(reader, move |end| over(end)).serve();
+    let team = Team::new(reader, move |end| over(end));
+    team.unwrap_or_else(|error| give_up(format!("cannot make a timer: {error}"))).serve();
     // `over` ends the process.
     process::exit(0)
 }

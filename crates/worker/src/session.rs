@@ -214,6 +214,11 @@ impl Session {
         self.contexts.get(&id).ok_or_else(|| unknown(id))
     }
 
+    /// Whether there is something that somebody may be waiting for, to be done when no command is left to read.
+    pub fn owes_anything(&self) -> bool {
+        !self.deferred.is_empty() || self.common.outgoing.any_left()
+    }
+
     /// What to do when no command is left to read: what somebody may be waiting for.
     pub fn idle_job(&mut self) -> Option<Job> {
         let spare = self.common.unasked.load(Ordering::Acquire) < MOST_UNASKED;

@@ -2,26 +2,24 @@
 //!
 //! The thread that holds the reader's lock (the *leader*) reads commands and carries them out. What may wait is a
 //! [`Job`]: the leader runs it itself, with the lock given up. Usually it is back before anybody noticed, takes the lock
-//! again, and no thread was woken on the way of a blocking call. Should it stay away, the *follower*, which looks at
-//! regular intervals, takes the lock over and leads; the old leader, once back, finds the lock taken and follows.
+//! again, and no thread was woken for a blocking call. Should it stay away, the *follower*, whom an [`Alarm`] wakes, watches the
+//! link too, and as soon as there is something to read takes the lock over and leads; the old leader, once back, finds the lock taken
+//! and follows.
 
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
-use std::thread::{self, Thread};
-use std::time::Duration;
+use std::thread;
 
+use ropeway_transport::Link;
+
+use crate::alarm::Alarm;
 use crate::error::End;
 use crate::input::Input;
 use crate::job::Job;
 use crate::objects::lock;
 use crate::pulse::{Onlooker, PULSE};
 use crate::session::Session;
-
-/// How often the follower looks. A lock that was free at two looks with nobody taking it in between is taken over.
-const TICK: Duration = Duration::from_micros(300);
-
-/// After so many looks with no job under way the follower sleeps until the next one, or until it is time to look whether the leader is still there.
-const QUIET_TICKS: u32 = 30;
 
 /// Most threads of a session. Each is in a job that waits for the device, or one of the two that are not.
 const MAX_THREADS: usize = 64;
@@ -48,9 +46,7 @@ impl Reader {
                     return Ok(job);
                 }
             }
-            let settled =
-                session.deferred.is_empty() && !session.lanes.is_dirty() && !session.common.outgoing.any_left();
-            if !settled {
+            if session.owes_anything() || session.lanes.is_dirty() {
                 if input.try_fill()? {
                     continue;
                 }
@@ -72,11 +68,14 @@ pub struct Team {
     turns: AtomicU64,
     /// Held by the one follower that looks; others queue up behind it.
     lookout: Mutex<()>,
-    /// The follower that looks, while it sleeps without a deadline.
-    asleep: Mutex<Option<Thread>>,
-    is_asleep: AtomicBool,
+    /// Wakes the follower that looks.
+    alarm: Alarm,
+    /// Where commands come from.
+    link: Arc<Link>,
     /// The follower is to take over at once.
     urgent: AtomicBool,
+    /// The leader in a job has left something to whoever leads next.
+    unsettled: AtomicBool,
     followers: AtomicUsize,
     in_jobs: AtomicUsize,
     threads: AtomicUsize,
@@ -86,21 +85,25 @@ pub struct Team {
 
 impl Team {
     /// A team for this session. `over` is told, by whichever thread finds out, why the session is over.
-    pub fn new(reader: Reader, over: impl Fn(End) + Send + Sync + 'static) -> Arc<Self> {
+    ///
+    /// # Errors
+    /// What the system said.
+    pub fn new(reader: Reader, over: impl Fn(End) + Send + Sync + 'static) -> io::Result<Arc<Self>> {
         let common = reader.session.common.clone();
-        Arc::new(Self {
+        Ok(Arc::new(Self {
+            alarm: Alarm::new()?,
+            link: reader.input.link().clone(),
             reader: Mutex::new(reader),
             turns: AtomicU64::new(0),
             lookout: Mutex::new(()),
-            asleep: Mutex::new(None),
-            is_asleep: AtomicBool::new(false),
             urgent: AtomicBool::new(false),
+            unsettled: AtomicBool::new(false),
             followers: AtomicUsize::new(0),
             in_jobs: AtomicUsize::new(0),
             threads: AtomicUsize::new(1),
             over: Box::new(over),
             common,
-        })
+        }))
     }
 
     /// Lets the calling thread lead first, with a follower ready.
@@ -143,17 +146,19 @@ impl Team {
         loop {
             let job = reader.next_job()?;
             let more = reader.input.buffered();
+            self.unsettled.store(reader.session.owes_anything(), Ordering::SeqCst);
             drop(reader);
-            self.turns.fetch_add(1, Ordering::Relaxed);
+            let turn = self.turns.fetch_add(1, Ordering::Relaxed) + 1;
             self.in_jobs.fetch_add(1, Ordering::SeqCst);
             if self.followers.load(Ordering::Relaxed) == 0 {
                 self.add_follower()?;
-            } else if more {
+            }
+            if more {
                 // Commands are waiting already, behind one that may wait long.
                 self.urgent.store(true, Ordering::SeqCst);
-                self.wake();
-            } else if self.is_asleep.load(Ordering::SeqCst) {
-                self.wake();
+                self.alarm.ring(turn);
+            } else {
+                self.alarm.set(turn);
             }
             let outcome = job.run(&self.common);
             self.in_jobs.fetch_sub(1, Ordering::SeqCst);
@@ -170,37 +175,36 @@ impl Team {
         }
     }
 
-    fn wake(&self) {
-        if let Some(thread) = lock(&self.asleep).as_ref() {
-            thread.unpark();
-        }
-    }
-
-    /// Looks until the reader's lock is left alone, and takes it.
+    /// Looks until the reader's lock is left alone while there is something to do, and takes it.
     fn follow(&self) -> MutexGuard<'_, Reader> {
         let _lookout = lock(&self.lookout);
-        *lock(&self.asleep) = Some(thread::current());
-        let mut seen = self.turns.load(Ordering::Relaxed);
-        let mut quiet = 0;
         let mut onlooker = Onlooker::new();
+        // Whether a leader has been in a job since the last look.
+        let mut is_away = false;
+        if self.in_jobs.load(Ordering::SeqCst) > 0 {
+            // Who looked before has heard the alarm.
+            self.alarm.set(self.turns.load(Ordering::Relaxed));
+        }
         loop {
-            if self.in_jobs.load(Ordering::SeqCst) == 0 && quiet >= QUIET_TICKS {
-                self.is_asleep.store(true, Ordering::SeqCst);
-                // A leader that went into a job before it could see the flag is seen here.
-                if self.in_jobs.load(Ordering::SeqCst) == 0 && !self.urgent.load(Ordering::SeqCst) {
-                    thread::park_timeout(PULSE);
-                }
-                self.is_asleep.store(false, Ordering::SeqCst);
-                quiet = 0;
-            } else {
-                thread::park_timeout(TICK);
-            }
+            let any_bytes = self.alarm.wait(is_away.then_some(&*self.link), PULSE);
             // A broken link is the leader's to find.
             let _ = onlooker.look(&self.common.leading, &self.common.outgoing);
-            let turns = self.turns.load(Ordering::Relaxed);
-            quiet = if turns == seen { quiet + 1 } else { 0 };
+            // In this order: a leader that goes into a job either sets the alarm anew or is seen here.
+            let rung = self.alarm.has_rung();
             let urgent = self.urgent.swap(false, Ordering::SeqCst);
-            if (turns == seen || urgent) && self.in_jobs.load(Ordering::SeqCst) > 0 {
+            if self.in_jobs.load(Ordering::SeqCst) == 0 {
+                is_away = false;
+                continue;
+            }
+            if let Some(turn) = rung {
+                let now = self.turns.load(Ordering::Relaxed);
+                is_away = turn == now;
+                if !is_away {
+                    self.alarm.set(now);
+                }
+            }
+            if urgent || is_away && (any_bytes || self.unsettled.load(Ordering::SeqCst)) {
+                is_away = false;
                 let reader = match self.reader.try_lock() {
                     Ok(reader) => reader,
                     Err(TryLockError::Poisoned(error)) => error.into_inner(),
@@ -208,10 +212,8 @@ impl Team {
                 };
                 self.turns.fetch_add(1, Ordering::Relaxed);
                 self.followers.fetch_sub(1, Ordering::Relaxed);
-                *lock(&self.asleep) = None;
                 return reader;
             }
-            seen = turns;
         }
     }
 }

@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
 
 use ropeway_abi as cl;
+use ropeway_protocol::content::ContentHash;
 use ropeway_protocol::handshake::{
     DEVICE_QUERIES, DeviceInfo, Opening, PlatformInfo, Property, Welcome, encode_opening,
 };
@@ -94,6 +95,8 @@ impl Warm {
     /// One sentence for the server's log.
     pub fn up(options: &WorkerOptions) -> Result<Self, String> {
         process::set_env(WORKER_MARK, "1");
+        // The first hash of all finds out what the processor can do, which takes long on a virtual one.
+        let _ = ContentHash::of(&[]);
         let news = channel();
         let native = native::platforms()?.into_iter().filter(|platform| !is_own(*platform));
         let platforms: Vec<_> = native.map(WarmPlatform::new).collect();

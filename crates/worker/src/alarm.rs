@@ -1,0 +1,103 @@
+//! What wakes the follower: a timer, so that nobody is woken for a job that is over soon.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use ropeway_transport::Link;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime};
+
+/// After so long the follower looks what has become of a job.
+const LATER: Duration = Duration::from_micros(300);
+
+/// A timer would not ring for no time at all.
+const NOW: Duration = Duration::from_nanos(1);
+
+/// The timer.
+pub struct Alarm {
+    timer: OwnedFd,
+    is_set: AtomicBool,
+    /// The turn at which it was set.
+    turn: AtomicU64,
+}
+
+impl Alarm {
+    /// One that is not set.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub fn new() -> io::Result<Self> {
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+        Ok(Self { timer, is_set: AtomicBool::new(false), turn: AtomicU64::new(0) })
+    }
+
+    /// Has it ring soon, if it is not to ring anyway.
+    pub fn set(&self, turn: u64) {
+        if !self.is_set.swap(true, Ordering::SeqCst) {
+            self.ring_after(LATER, turn);
+        }
+    }
+
+    /// Has it ring now.
+    pub fn ring(&self, turn: u64) {
+        self.is_set.store(true, Ordering::SeqCst);
+        self.ring_after(NOW, turn);
+    }
+
+    fn ring_after(&self, time: Duration, turn: u64) {
+        self.turn.store(turn, Ordering::SeqCst);
+        let value = Timespec { tv_sec: 0, tv_nsec: i64::from(time.subsec_nanos()) };
+        let once = Itimerspec { it_interval: Timespec::default(), it_value: value };
+        // It fails for no timer and for no time.
+        let _ = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &once);
+    }
+
+    /// Waits until it rings, or bytes have come on `link`, for so long at the most. Whether there are bytes.
+    pub fn wait(&self, link: Option<&Link>, patience: Duration) -> bool {
+        let timeout = Timespec { tv_sec: patience.as_secs() as i64, tv_nsec: i64::from(patience.subsec_nanos()) };
+        let timer = PollFd::new(&self.timer, PollFlags::IN);
+        // An interrupted wait is as good as one that is over.
+        let Some(link) = link else {
+            let _ = poll(&mut [timer], Some(&timeout));
+            return false;
+        };
+        let mut both = [timer, PollFd::new(link, PollFlags::IN)];
+        let _ = poll(&mut both, Some(&timeout));
+        !both[1].revents().is_empty()
+    }
+
+    /// Whether it has rung: gives the turn at which it was set. It can be set again from then on.
+    pub fn has_rung(&self) -> Option<u64> {
+        let mut times = [0; 8];
+        rustix::io::read(&self.timer, &mut times).ok()?;
+        let turn = self.turn.load(Ordering::SeqCst);
+        self.is_set.store(false, Ordering::SeqCst);
+        Some(turn)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn it_rings_once_for_the_turn_at_which_it_was_set() {
+        let alarm = Alarm::new().unwrap();
+        assert_eq!(alarm.has_rung(), None);
+        alarm.set(7);
+        alarm.set(8);
+        let begin = Instant::now();
+        alarm.wait(None, Duration::from_secs(10));
+        assert!(begin.elapsed() >= LATER && begin.elapsed() < Duration::from_secs(5));
+        assert_eq!((alarm.has_rung(), alarm.has_rung()), (Some(7), None));
+        alarm.set(9);
+        alarm.ring(10);
+        alarm.wait(None, Duration::from_secs(10));
+        assert_eq!((alarm.has_rung(), alarm.has_rung()), (Some(10), None));
+    }
+}
