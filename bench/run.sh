@@ -4,6 +4,6 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 cargo build --release -p ropeway-cli -p ropeway-icd -p ropeway-bench
 # A device that only takes its time, for figures that two cores must not decide; without OpenCL's headers they are left out.
-"${CC:-cc}" -std=gnu11 -O2 -fPIC -fvisibility=hidden -shared -o "${CARGO_TARGET_DIR:-target}/release/libstub-opencl.so" \
+"${CC:-cc}" -std=gnu11 -O2 -fPIC -fvisibility=hidden -shared -Wl,-z,now -o "${CARGO_TARGET_DIR:-target}/release/libstub-opencl.so" \
     bench/stub/*.c -lpthread || echo "no stub device: its figures are left out" >&2
 exec "${CARGO_TARGET_DIR:-target}/release/ropeway-bench" "$@"

@@ -212,12 +212,47 @@ static void *run(void *data)
     return NULL;
 }
 
+/* Whether a thread waits for a queue, and the queue that is given to it. */
+static int spare;
+static cl_command_queue given;
+
+static void *await_queue(void *data)
+{
+    (void)data;
+    pthread_mutex_lock(&stub_lock);
+    while (given == NULL)
+        pthread_cond_wait(&stub_changed, &stub_lock);
+    cl_command_queue queue = given;
+    given = NULL;
+    pthread_mutex_unlock(&stub_lock);
+    return run(queue);
+}
+
+static int start(void *(*work)(void *), void *data)
+{
+    pthread_t thread;
+    return pthread_create(&thread, NULL, work, data) == 0 && pthread_detach(thread) == 0;
+}
+
+void stub_prepare_thread(void)
+{
+    pthread_mutex_lock(&stub_lock);
+    if (!spare)
+        spare = start(await_queue, NULL);
+    pthread_mutex_unlock(&stub_lock);
+}
+
 void stub_queue_command(cl_command_queue queue, struct command *command)
 {
     pthread_mutex_lock(&stub_lock);
     if (!queue->started) {
-        queue->started = pthread_create(&queue->thread, NULL, run, queue) == 0;
-        pthread_detach(queue->thread);
+        queue->started = 1;
+        if (spare && given == NULL) {
+            given = queue;
+            spare = 0;
+        } else {
+            queue->started = start(run, queue);
+        }
     }
     *queue->last = command;
     queue->last = &command->next;

@@ -143,6 +143,7 @@ static cl_context CL_API_CALL create_context(const cl_context_properties *proper
                                              cl_int *error)
 {
     (void)properties, (void)count, (void)list, (void)notify, (void)data;
+    stub_prepare_thread();
     GIVE(stub_new(sizeof(struct _cl_context)), CL_SUCCESS);
 }
 

@@ -104,7 +104,11 @@ static void find_kernels(cl_program program)
         const char *open = strchr(name, '('), *close = open != NULL ? strchr(open, ')') : NULL;
         if (close == NULL)
             return;
-        struct declaration *is = &program->kernel[program->count++];
+        struct declaration *more = realloc(program->kernel, (program->count + 1) * sizeof *more);
+        if (more == NULL)
+            return;
+        program->kernel = more;
+        struct declaration *is = &more[program->count++];
         memset(is, 0, sizeof *is);
         size_t length = strcspn(name, " \t\n(");
         snprintf(is->name, NAME, "%.*s", (int)length, name);
@@ -142,6 +146,7 @@ static cl_int CL_API_CALL release_program(cl_program program)
 {
     if (stub_drop(&program->references)) {
         free(program->source);
+        free(program->kernel);
         free(program);
     }
     return CL_SUCCESS;

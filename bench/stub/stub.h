@@ -64,7 +64,7 @@ struct _cl_program {
     char *source;
     int built;
     cl_uint count;
-    struct declaration kernel[MOST_KERNELS];
+    struct declaration *kernel;
 };
 
 union value {
@@ -121,12 +121,14 @@ struct _cl_command_queue {
     cl_command_queue_properties properties;
     struct command *first, **last;
     int running, ending, started;
-    pthread_t thread;
 };
 
 /* One lock for all that changes, and one condition for all who wait: there is little of either. */
 extern pthread_mutex_t stub_lock;
 extern pthread_cond_t stub_changed;
+
+/* Has a thread ready for the next queue: a driver has its own before the first command comes. */
+void stub_prepare_thread(void);
 
 cl_int stub_answer(const void *from, size_t size, size_t room, void *value, size_t *size_ret);
 #define TEXT(text) stub_answer((text), strlen(text) + 1, room, value, size_ret)
