@@ -54,6 +54,9 @@ impl Context {
         };
         let mut made = Ok(());
         for home in &context.homes {
+            if context.spans_homes() {
+                home.connection().count_shared_context(true);
+            }
             if let Some(listener) = &on_error {
                 home.connection().listen(home.context(), Arc::clone(listener));
             }
@@ -178,6 +181,9 @@ impl Drop for Context {
         for home in &self.homes {
             home.connection().stop_listening(home.context());
             home.release();
+            if self.spans_homes() {
+                home.connection().count_shared_context(false);
+            }
         }
         for callback in std::mem::take(&mut *lock(&self.on_destruction)).into_iter().rev() {
             run_later(callback);

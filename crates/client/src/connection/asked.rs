@@ -175,10 +175,8 @@ impl<'a, T: Copy, R: DeserializeOwned> Answers<'a, T, R> {
             if readable {
                 connection.drain();
                 one.heard = Instant::now();
-            } else if one.heard.elapsed() >= SILENCE
-                && let Err(error) = connection.ask_for_a_sign_of_life()
-            {
-                connection.lose(error.to_string());
+            } else if one.heard.elapsed() >= SILENCE {
+                connection.look_for_life();
             }
         }
     }

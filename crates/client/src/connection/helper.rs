@@ -14,7 +14,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use super::{Connection, SILENCE};
 
 /// Nothing stays unsent longer than this.
-const TICK: Duration = Duration::from_micros(250);
+pub(super) const TICK: Duration = Duration::from_micros(250);
 
 /// Ticks without anything to do after which the link counts as quiet: of a single server. With more, all of them together look about as often.
 const QUIET_AFTER: usize = 40;
@@ -49,6 +49,11 @@ impl Helper {
         }
         self.rouse();
         true
+    }
+
+    /// Whether it sleeps.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.quiet.load(Ordering::Relaxed)
     }
 
     /// Something will come that nobody may wait for.
@@ -108,7 +113,7 @@ fn run(connection: &Connection) {
         };
         let mut busy = readable || connection.transfers.looks_elsewhere();
         if readable && connection.waiting.load(Ordering::SeqCst) == 0 {
-            connection.drain();
+            connection.read_arrived();
         }
         if readable || !expecting {
             heard = Instant::now();

@@ -19,6 +19,9 @@ use crate::stats::{STATS, count};
 /// Bytes asked of the socket at once, while frames are small.
 const READ: usize = 64 << 10;
 
+/// The same, until as many have come: most links of many never carry more.
+const FIRST_READ: usize = 4 << 10;
+
 /// Tails longer than this are worth receiving straight to where they belong.
 const LONG_TAIL: usize = 32 << 10;
 
@@ -63,6 +66,8 @@ pub(super) struct Reader {
     buffer: Vec<u8>,
     start: usize,
     end: usize,
+    /// More has come at once than fits into the first buffer.
+    is_busy: bool,
     /// After a frame with a long tail, the bytes of its header and body: as much is asked for next and no more, so that the
     /// next such tail is received straight, and aligned, to where it belongs. 0 after other frames.
     between_tails: usize,
@@ -146,8 +151,9 @@ impl Reader {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
         }
-        if self.buffer.len() < self.end + READ {
-            self.buffer.resize(self.end + READ, 0);
+        let room = if self.is_busy { self.end + READ } else { FIRST_READ };
+        if self.buffer.len() < room {
+            self.buffer.resize(room, 0);
         }
         let most = match self.between_tails {
             0 => READ,
@@ -160,7 +166,7 @@ impl Reader {
                 }
             }
         };
-        let most = most.min(READ);
+        let most = most.min(READ).min(self.buffer.len() - self.end);
         let room = &mut self.buffer[self.end..self.end + most];
         let got = if wait { link.recv(room) } else { link.try_recv(room) };
         match got {
@@ -168,6 +174,7 @@ impl Reader {
             Ok(n) => {
                 count(&STATS.bytes_received, n);
                 self.end += n;
+                self.is_busy |= self.end >= FIRST_READ;
                 Ok(true)
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(false),

@@ -13,6 +13,7 @@ mod inbox;
 mod open;
 mod outbox;
 mod receive;
+mod rounds;
 mod transfers;
 
 use std::collections::HashMap;
@@ -70,6 +71,7 @@ pub struct Connection {
     lost: AtomicBool,
     peers: Peers,
     carrier: Carrier,
+    rounds: rounds::Rounds,
     /// The application has no more use for the server.
     closed: AtomicBool,
     /// What is done once when the server is lost.
@@ -184,6 +186,9 @@ impl Connection {
             return Err(SERVER_LOST);
         }
         let full = self.check(self.outbox.push(&self.link, tail, encode))?;
+        if !full && self.leave_to_round() {
+            return Ok(());
+        }
         // A quiet link carries the first message at once; those right behind it gather.
         let was_quiet = self.helper.note_activity();
         if full || was_quiet { self.flush() } else { Ok(()) }
@@ -334,18 +339,23 @@ impl Connection {
 
     /// Takes in what has arrived, without waiting.
     pub(crate) fn drain(&self) {
+        self.read_arrived();
+        // What the server has asked for is not this thread's to send.
+        if self.transfers.any_ready() && self.waiting.load(Ordering::SeqCst) == 0 {
+            self.helper.rouse();
+        }
+    }
+
+    /// The same for the helper, which sends what the server asks for.
+    fn read_arrived(&self) {
         if let Some(mut role) = self.inbox.try_read() {
             loop {
                 match role.read(&self.link, false, self) {
                     Ok(true) => self.heard(),
-                    Ok(false) => break,
+                    Ok(false) => return,
                     Err(error) => return self.lose(error.to_string()),
                 }
             }
-        }
-        // What the server has asked for is not this thread's to send.
-        if self.transfers.any_ready() && self.waiting.load(Ordering::SeqCst) == 0 {
-            self.helper.rouse();
         }
     }
 

@@ -95,10 +95,12 @@ impl Connection {
             lost: AtomicBool::new(false),
             peers: Default::default(),
             carrier: Default::default(),
+            rounds: Default::default(),
             closed: AtomicBool::new(false),
             on_loss: Default::default(),
         });
         helper::start(&connection)?;
+        connection.join_rounds();
         Ok(connection)
     }
 }

@@ -7,7 +7,7 @@
 //! - at the helper thread's next tick at the latest.
 
 use std::io::{self, IoSlice};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use ropeway_transport::{Link, Sender};
 
@@ -76,19 +76,50 @@ impl Outbox {
         Self::send(link, &mut sending, pending, &[])
     }
 
+    /// Sends what is pending, as far as the socket takes it at once. Returns whether it took all.
+    ///
+    /// # Errors
+    /// What the socket said.
+    pub(super) fn try_flush(&self, link: &Link) -> io::Result<bool> {
+        if self.is_empty() {
+            return Ok(true);
+        }
+        // Who is sending may not be done for long.
+        let mut sending = match self.sending.try_lock() {
+            Ok(sending) => sending,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return Ok(false),
+        };
+        Self::take(&mut sending, lock(&self.pending));
+        let sent = link.try_send(&sending)?;
+        count(&STATS.bytes_sent, sent);
+        if sent == sending.len() {
+            return Ok(true);
+        }
+        // What has been posted meanwhile comes behind it.
+        let mut pending = lock(&self.pending);
+        sending.drain(..sent);
+        sending.append(&mut pending.bytes);
+        std::mem::swap(&mut *sending, &mut pending.bytes);
+        Ok(false)
+    }
+
     /// Whether nothing waits to be sent.
     pub(super) fn is_empty(&self) -> bool {
         lock(&self.pending).bytes.is_empty()
     }
 
-    fn send(link: &Link, sending: &mut Vec<u8>, mut pending: MutexGuard<'_, Pending>, tail: &[u8]) -> io::Result<()> {
-        sending.clear();
-        std::mem::swap(sending, &mut pending.bytes);
-        let messages = std::mem::take(&mut pending.messages);
-        drop(pending);
-        count(&STATS.batches, 1);
-        count(&STATS.messages_sent, messages);
+    fn send(link: &Link, sending: &mut Vec<u8>, pending: MutexGuard<'_, Pending>, tail: &[u8]) -> io::Result<()> {
+        Self::take(sending, pending);
         count(&STATS.bytes_sent, sending.len() + tail.len());
         link.send_all(&mut [IoSlice::new(sending), IoSlice::new(tail)])
+    }
+
+    /// Takes what is pending, to be sent.
+    fn take(sending: &mut Vec<u8>, mut pending: MutexGuard<'_, Pending>) {
+        sending.clear();
+        std::mem::swap(sending, &mut pending.bytes);
+        count(&STATS.batches, 1);
+        count(&STATS.messages_sent, std::mem::take(&mut pending.messages));
     }
 }
