@@ -92,7 +92,8 @@ impl Program {
 
     /// `program` with only the devices of these servers (URLs with commas between them).
     pub fn remote(program: impl AsRef<OsStr>, servers: &str) -> Self {
-        let this = Self::beside_local(program, servers);
+        // A busy machine may keep a server from answering for longer than a program usually waits.
+        let this = Self::beside_local(program, servers).env("ROPEWAY_CONNECT_TIMEOUT", "20");
         fs::remove_file(this.vendors().join("pocl.icd")).expect("it was just made");
         this
     }
