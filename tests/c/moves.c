@@ -321,6 +321,41 @@ static void contents(void)
     CHECK(clReleaseMemObject(length));
 }
 
+/* A program of a sixteenth of SIZE. */
+static void programs(void)
+{
+    static const char *end = "*/ __kernel void last(__global uint *x) { x[0] = 1; }\n";
+    size_t length = size / 16;
+    char *source = malloc(length + 1);
+    memset(source, '.', length);
+    memcpy(source, "/*", 2);
+    strcpy(source + length - strlen(end), end);
+    for (int turn = 0; turn < 2; turn++) {
+        cl_program long_one;
+        begin_stage(turn ? "the same built again" : "a program built");
+        MAKE(long_one, clCreateProgramWithSource(context, 1, (const char **)&source, NULL, &status));
+        CHECK(clBuildProgram(long_one, 0, NULL, NULL, NULL, NULL));
+        done();
+        CHECK(clReleaseProgram(long_one));
+    }
+    free(source);
+}
+
+static void one_alone(void)
+{
+    enum { MANY = 100 };
+    cl_mem objects[MANY];
+    begin_stage("a hundred objects for one device");
+    for (int i = 0; i < MANY; i++) {
+        objects[i] = buffer_of(CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, 4096, memory);
+        CHECK(clReleaseEvent(run(1, add, objects[i], 1, 1024, 0, NULL)));
+    }
+    CHECK(clFinish(queues[1]));
+    end_stage();
+    for (int i = 0; i < MANY; i++)
+        CHECK(clReleaseMemObject(objects[i]));
+}
+
 int main(int argc, char **argv)
 {
     REQUIRE(argc > 1);
@@ -351,6 +386,8 @@ int main(int argc, char **argv)
     waits();
     pictures();
     contents();
+    programs();
+    one_alone();
     CHECK(clReleaseMemObject(first));
     cl_kernel kernels[] = {look, draw, view, produce, change};
     for (int i = 0; i < 5; i++)

@@ -32,12 +32,12 @@ fn anyhow(name: &'static str, to: [u64; 3]) -> Moves {
 
 impl Moves {
     /// The client gets so much of it.
-    fn to_client(self, bytes: u64) -> Self {
+    fn client_gets(self, bytes: u64) -> Self {
         Self { client: (bytes, 0), ..self }
     }
 
     /// The client gives so much of it.
-    fn from_client(self, bytes: u64) -> Self {
+    fn client_gives(self, bytes: u64) -> Self {
         Self { client: (0, bytes), ..self }
     }
 }
@@ -62,7 +62,7 @@ fn exactly_what_is_needed_moves_and_goes_straight() {
         nothing("read again by all"),
         // The first has it already, and takes it from the others, which then need it.
         between("taken to be written by each", [0, SIZE, SIZE], [SIZE, SIZE, 0]),
-        between("first contents", [SIZE, 0, 0], [0; 3]).from_client(SIZE),
+        between("first contents", [SIZE, 0, 0], [0; 3]).client_gives(SIZE),
         anyhow("read-only for the others", [0, SIZE, SIZE]),
         nothing("read-only again for all"),
         nothing("halves written at once"),
@@ -71,14 +71,14 @@ fn exactly_what_is_needed_moves_and_goes_straight() {
         between("little of much", [0, 4096, 0], [4096, 0, 0]),
         nothing("half replaced by a fill"),
         between("the other half read there", [0, HALF, 0], [HALF, 0, 0]),
-        between("replaced by the program", [0, 0, SIZE], [0; 3]).from_client(SIZE),
-        between("read through another queue", [SIZE, 0, 0], [SIZE, 0, SIZE]).to_client(SIZE),
+        between("replaced by the program", [0, 0, SIZE], [0; 3]).client_gives(SIZE),
+        between("read through another queue", [SIZE, 0, 0], [SIZE, 0, SIZE]).client_gets(SIZE),
         anyhow("a quarter copied", [0, QUARTER, 0]),
         nothing("the copy read where it is"),
         anyhow("a rectangle copied", [0, ROWS, 0]),
         nothing("mapped to be replaced"),
-        between("unmapped", [0, HALF, 0], [0; 3]).from_client(HALF),
-        between("mapped to be read", [0, 0, QUARTER], [0, QUARTER, QUARTER]).to_client(QUARTER),
+        between("unmapped", [0, HALF, 0], [0; 3]).client_gives(HALF),
+        between("mapped to be read", [0, 0, QUARTER], [0, QUARTER, QUARTER]).client_gets(QUARTER),
         nothing("unmapped unchanged"),
         nothing("held up by a user event"),
         between("let go", [0, HALF, 0], [HALF, 0, 0]),
@@ -87,8 +87,12 @@ fn exactly_what_is_needed_moves_and_goes_straight() {
         between("contents migrated", [0, CONTENT, 0], [CONTENT, 0, 0]),
         nothing("contents changed there"),
         between("contents changed elsewhere", [0, 0, CONTENT], [0, CONTENT, 0]),
-        between("contents read", [0; 3], [0, 0, CONTENT]).to_client(CONTENT),
+        between("contents read", [0; 3], [0, 0, CONTENT]).client_gets(CONTENT),
+        // Each server gets the source, once.
+        between("a program built", [SIZE / 16; 3], [0; 3]).client_gives(3 * SIZE / 16),
+        nothing("the same built again"),
     ];
+    let (one_alone, stages) = stages.split_last().expect("there are many");
     let names: Vec<_> = stages.iter().map(|stage| stage.name.as_str()).collect();
     assert_eq!(names, expected.each_ref().map(|moves| moves.name));
     for (stage, moves) in stages.iter().zip(&expected) {
@@ -103,4 +107,9 @@ fn exactly_what_is_needed_moves_and_goes_straight() {
         stage.expect_to_client(moves.client.0, framing);
         stage.expect_from_client(moves.client.1, framing);
     }
+    // What only one device uses is made nowhere else.
+    assert_eq!(one_alone.name, "a hundred objects for one device");
+    one_alone.expect_to(1, 100 * 4096, 100_000);
+    let others = one_alone.server(0).bytes() + one_alone.server(2).bytes();
+    assert!(others < 3000, "{one_alone:?}");
 }

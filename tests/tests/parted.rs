@@ -1,7 +1,8 @@
 //! Servers that do not reach each other, or no more: the client passes on what goes from one to the other, which is counted on its link.
 
 use ropeway_tests::cluster::{Cluster, MIB, Stage, expect};
-use ropeway_tests::program::Outcome;
+use ropeway_tests::places::c_program;
+use ropeway_tests::program::{Outcome, Program};
 
 /// Runs the program, and does `part` with the cluster when it begins or once servers have talked to each other.
 fn run(cluster: &Cluster, early: bool, part: impl Fn(&Cluster)) -> (Stage, Outcome) {
@@ -55,6 +56,17 @@ fn servers_that_are_parted_in_the_middle_are_served_by_the_client() {
     let Some(cluster) = Cluster::start() else { return };
     let (stage, outcome) = run(&cluster, false, |cluster| cluster.host(1).part_from(cluster.host(2)));
     passed_on(&stage, &outcome);
+}
+
+#[test]
+fn collective_operations_go_by_way_of_the_client() {
+    let Some(cluster) = Cluster::start() else { return };
+    cluster.host(1).has_no_way_to(cluster.host(2));
+    let args = ["3", "each", "15000"];
+    let plain = Program::native(c_program("collectives_ordinary")).args(args).run().success();
+    let outcome = cluster.program("collectives", &args).run().success();
+    assert_eq!(outcome.stdout, plain.stdout, "left: over servers, right: ordinary calls natively; {}", outcome.stderr);
+    assert_eq!(outcome.stderr.matches("do not reach each other").count(), 1, "{}", outcome.stderr);
 }
 
 #[test]
