@@ -39,7 +39,7 @@ int main(int argc, char **argv)
     printf("before: right\n");
     stage("part");
     while (try_once(x, ++turn, items) != CL_SUCCESS)
-        REQUIRE(turn < 10);
+        REQUIRE(turn < 200);
     fprintf(stderr, "after %u errors\n", turn - 4);
     read_back(2, x, got, size);
     for (size_t i = 0; i < items; i++)
@@ -58,7 +58,22 @@ int main(int argc, char **argv)
     read_back(rounds, x, got, size);
     for (size_t i = 0; i < items; i++)
         REQUIRE(got[i] == i * 5 + 1 + 7 * rounds);
-    printf("to and fro: right\n");
+    /* The third one reaches both, and has it, too. */
+    CHECK(clFinish(queues[rounds % 2]));
+    cl_mem y = buffer_of(CL_MEM_READ_WRITE, size, NULL);
+    CHECK(clReleaseEvent(run(0, put, y, 9, items, 0, NULL)));
+    CHECK(clFinish(queues[0]));
+    CHECK(clEnqueueMigrateMemObjects(queues[2], 1, &y, 0, 0, NULL, NULL));
+    CHECK(clFinish(queues[2]));
+    begin_stage("from the third");
+    CHECK(clEnqueueMigrateMemObjects(queues[1], 1, &y, 0, 0, NULL, NULL));
+    CHECK(clFinish(queues[1]));
+    end_stage();
+    read_back(1, y, got, size);
+    for (size_t i = 0; i < items; i++)
+        REQUIRE(got[i] == i * 9 + 1);
+    CHECK(clReleaseMemObject(y));
+    printf("all right\n");
     CHECK(clReleaseEvent(last));
     CHECK(clReleaseMemObject(x));
     free(got);

@@ -42,6 +42,8 @@ pub struct Traffic {
     pub packets_in: u64,
     /// Packets sent.
     pub packets_out: u64,
+    /// Segments of TCP that the machine has sent again over any link. Nothing gets lost here, but what comes late may seem to be.
+    pub resent: u64,
 }
 
 impl Traffic {
@@ -60,6 +62,7 @@ impl Sub for Traffic {
             bytes_out: self.bytes_out - before.bytes_out,
             packets_in: self.packets_in - before.packets_in,
             packets_out: self.packets_out - before.packets_out,
+            resent: self.resent - before.resent,
         }
     }
 }
@@ -269,9 +272,15 @@ impl Host {
         let read = ["rx_bytes", "tx_bytes", "rx_packets", "tx_packets"]
             .map(|what| format!("/sys/class/net/{link}/statistics/{what}"))
             .join(" ");
-        let text = self.order(&format!("ip netns exec {} cat {read}", self.namespace));
+        let text = self.order(&format!("ip netns exec {} cat {read} /proc/net/snmp", self.namespace));
         let mut numbers = text.lines().map(|line| line.parse().expect("the kernel prints numbers"));
         let mut next = || numbers.next().expect("there are four of them");
-        Traffic { bytes_in: next(), bytes_out: next(), packets_in: next(), packets_out: next() }
+        let (bytes_in, bytes_out, packets_in, packets_out) = (next(), next(), next(), next());
+        // One line of names, one of numbers.
+        let mut tcp = text.lines().filter(|line| line.starts_with("Tcp:")).map(str::split_whitespace);
+        let (names, values) = (tcp.next().expect("there is TCP"), tcp.next().expect("there is TCP"));
+        let found = names.zip(values).find(|(name, _)| *name == "RetransSegs");
+        let resent = found.and_then(|(_, value)| value.parse().ok()).expect("the kernel counts them");
+        Traffic { bytes_in, bytes_out, packets_in, packets_out, resent }
     }
 }

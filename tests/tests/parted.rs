@@ -19,9 +19,13 @@ fn run(cluster: &Cluster, early: bool, part: impl Fn(&Cluster)) -> (Stage, Outco
     expect(&mut program, "after: right");
     expect(&mut program, "begin to and fro");
     let stage = cluster.stage(&mut program, "to and fro");
+    expect(&mut program, "begin from the third");
+    let third = cluster.stage(&mut program, "from the third");
+    assert!(third.client() < 50_000, "there is a way that does not need the client: {third:?}");
+    third.expect_between(4 * MIB, MIB);
     let outcome = program.finish().success();
     eprintln!("{}", outcome.stderr);
-    assert_eq!(outcome.stdout, "to and fro: right\n", "{}", outcome.stderr);
+    assert_eq!(outcome.stdout, "all right\n", "{}", outcome.stderr);
     (stage, outcome)
 }
 

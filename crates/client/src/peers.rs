@@ -3,7 +3,7 @@
 //! The sessions of this process are made known to each other when something first goes from one to the other: both get the process's
 //! secret, and one of them is told to connect. Where neither can, the client passes things on.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::Read as _;
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -30,6 +30,8 @@ pub(crate) struct Peers(Mutex<Known>);
 struct Known {
     has_secret: bool,
     peers: HashMap<SessionId, State>,
+    /// Those of which it has been said that what goes to and from them takes a detour.
+    said: HashSet<SessionId>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -37,8 +39,10 @@ enum State {
     /// It was told to connect.
     Asked,
     Connected,
-    /// Why not, and whether that has been said.
-    Unreachable(String, bool),
+    /// It could not, and why.
+    Unreachable(String),
+    /// It was connected, in whichever direction, until this happened.
+    Parted(String),
 }
 
 /// What the sessions of this process prove to each other that they belong to it by. `None` where the system has no random numbers.
@@ -70,10 +74,12 @@ pub(crate) fn way(from: &Arc<Connection>, to: &Arc<Connection>) -> Way {
     // Whichever may be the harder to reach is to call the other: what serves this machine alone, and else always the same.
     let key = |connection: &Connection| (!connection.endpoint().is_local(), connection.session());
     let (first, second) = if key(from) < key(to) { (from, to) } else { (to, from) };
-    if first.connects_to(second) || second.connects_to(first) {
+    if !were_parted(first, second) && (first.connects_to(second) || second.connects_to(first)) {
         return Way::Direct;
     }
-    if let Some(why) = first.peers().to_be_said(second.session()) {
+    if lock(&first.peers().0).said.insert(second.session()) {
+        let why = first.peers().why_not(second.session());
+        let why = why.or_else(|| second.peers().why_not(first.session())).unwrap_or_default();
         crate::warning!(
             "{} and {} do not reach each other ({why}): what goes from one to the other goes through this machine; see --peer-address",
             first.endpoint(),
@@ -81,6 +87,16 @@ pub(crate) fn way(from: &Arc<Connection>, to: &Arc<Connection>) -> Way {
         );
     }
     Way::Relay
+}
+
+/// Whether two sessions are known not to reach each other, without finding out. Where none may reach any, none is worse off.
+pub(crate) fn are_apart(one: &Connection, other: &Connection) -> bool {
+    were_parted(one, other) || (one.has_no_way_to(other) && other.has_no_way_to(one))
+}
+
+/// Whether one of two sessions has lost the other: that one may not have noticed, and go on sending into the void.
+fn were_parted(one: &Connection, other: &Connection) -> bool {
+    one.was_parted_from(other) || other.was_parted_from(one)
 }
 
 impl Connection {
@@ -113,6 +129,16 @@ impl Connection {
         state == Ok(State::Connected)
     }
 
+    /// Whether the session has tried in vain to connect to another.
+    fn has_no_way_to(&self, peer: &Connection) -> bool {
+        matches!(lock(&self.peers().0).peers.get(&peer.session()), Some(State::Unreachable(_)))
+    }
+
+    /// Whether the session was connected to another and has lost it.
+    fn was_parted_from(&self, peer: &Connection) -> bool {
+        matches!(lock(&self.peers().0).peers.get(&peer.session()), Some(State::Parted(_)))
+    }
+
     /// Has the session connect to another, once.
     fn ask_to_connect(&self, peer: &Connection) -> Result<()> {
         if lock(&self.peers().0).peers.contains_key(&peer.session()) {
@@ -136,17 +162,23 @@ impl Connection {
 
     /// The server says whether a peer is connected.
     pub(crate) fn peer_state(&self, peer: SessionId, connected: bool, text: String) {
-        let state = if connected { State::Connected } else { State::Unreachable(text, false) };
-        lock(&self.peers().0).peers.insert(peer, state);
+        let peers = &mut lock(&self.peers().0).peers;
+        let state = match peers.get(&peer) {
+            _ if connected => State::Connected,
+            Some(State::Asked) => State::Unreachable(text),
+            // The other one may have connected to this.
+            _ => State::Parted(text),
+        };
+        peers.insert(peer, state);
     }
 }
 
 impl Peers {
-    /// Why a peer cannot be reached, where that is still to be said.
-    fn to_be_said(&self, peer: SessionId) -> Option<String> {
-        match lock(&self.0).peers.get_mut(&peer) {
-            Some(State::Unreachable(why, said)) => (!std::mem::replace(said, true)).then(|| why.clone()),
-            _ => None,
+    /// Why a peer is not reached.
+    fn why_not(&self, peer: SessionId) -> Option<String> {
+        match lock(&self.0).peers.get(&peer)? {
+            State::Unreachable(why) | State::Parted(why) => Some(why.clone()),
+            State::Asked | State::Connected => None,
         }
     }
 }

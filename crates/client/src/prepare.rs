@@ -19,7 +19,7 @@ use crate::connection::lock;
 use crate::event::Event;
 use crate::home::{Home, new_id};
 use crate::memory::Memory;
-use crate::peers::{Way, way};
+use crate::peers::{Way, are_apart, way};
 use crate::queue::Queue;
 use crate::residency::{By, Events, Plan, Transfer, Use as Usage};
 use crate::spans::{self, Spans};
@@ -186,6 +186,11 @@ impl Events<Mark> for Arrivals<'_> {
 
     fn outcome(&self, mark: &Mark) -> Option<bool> {
         if mark.0.has_failed() { Some(false) } else { mark.0.is_over().then_some(true) }
+    }
+
+    fn is_far(&self, from: usize) -> bool {
+        let from = self.0.context().homes().get(from);
+        from.is_some_and(|from| are_apart(from.connection(), self.0.connection()))
     }
 }
 

@@ -23,6 +23,23 @@ impl Events<u32> for Numbers {
     }
 }
 
+/// The same, of which some homes are far from whoever asks.
+struct Far<'a>(Numbers, &'a [Home]);
+
+impl Events<u32> for Far<'_> {
+    fn arrival(&mut self) -> u32 {
+        self.0.arrival()
+    }
+
+    fn outcome(&self, event: &u32) -> Option<bool> {
+        self.0.outcome(event)
+    }
+
+    fn is_far(&self, from: Home) -> bool {
+        self.1.contains(&from)
+    }
+}
+
 fn read(
     residency: &mut Residency<u32>,
     home: Home,
@@ -46,6 +63,22 @@ fn what_nobody_has_written_does_not_move() {
     assert_eq!(plan.transfers[0].after, [1]);
     assert_eq!(plan.waits, [plan.transfers[0].arrival]);
     assert_eq!(read(&mut buffer, 1, 0..1 << 30, &mut Numbers(9)).unwrap().transfers, [], "it has it now");
+}
+
+#[test]
+fn copies_come_from_far_away_only_where_nobody_near_has_them() {
+    let mut buffer = Residency::new(100, false);
+    update(&mut buffer, 0, 0..100, 1);
+    read(&mut buffer, 2, 0..60, &mut Numbers(0)).unwrap();
+    let from = |buffer: &Residency<u32>, far: &[Home], range| {
+        let plan = buffer.clone().plan(1, &Use::Read, &[range], &mut Far(Numbers(10), far)).unwrap();
+        plan.transfers.into_iter().map(|transfer| (transfer.from, transfer.ranges)).collect::<Vec<_>>()
+    };
+    let all_from = |home| vec![(home, vec![0..60])];
+    assert_eq!((from(&buffer, &[0], 0..60), from(&buffer, &[2], 0..60)), (all_from(2), all_from(0)));
+    assert_eq!(from(&buffer, &[0, 2], 0..60), from(&buffer, &[], 0..60));
+    // One has it all; it is far, and so the other gives what it can.
+    assert_eq!(from(&buffer, &[0], 50..100), [(0, vec![60..100]), (2, vec![50..60])]);
 }
 
 #[test]

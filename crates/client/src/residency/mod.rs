@@ -89,6 +89,10 @@ pub trait Events<E> {
     /// Whether an event is known to have ended, so that nothing needs to wait for it, and whether well. That may be known at any time after it has,
     /// or never.
     fn outcome(&self, event: &E) -> Option<bool>;
+    /// Whether what comes from a home is known to come by a detour, so that it is rather taken from another one.
+    fn is_far(&self, _from: Home) -> bool {
+        false
+    }
 }
 
 /// The only home that held what a command needs is gone.
@@ -280,11 +284,11 @@ impl<E: Clone + PartialEq> Residency<E> {
         let missing: Vec<_> = pieces.iter().copied().filter(|&at| self.pieces[at].must_come_to(home)).collect();
         // For each home the one that is being put together.
         let mut transfers: BTreeMap<Home, Transfer<E>> = BTreeMap::new();
-        let from_one = self.one_source(&missing);
+        let from_one = self.one_source(&missing, events);
         for at in missing {
             let piece = &mut self.pieces[at];
             // A piece that was written and is not lost is held by someone.
-            let Some(from) = from_one.or_else(|| piece.source()) else { continue };
+            let Some(from) = from_one.or_else(|| piece.source(|home| events.is_far(home))) else { continue };
             let goes_with = |ranges: &[Range<u64>], slice| match ranges {
                 [before] => before.end == piece.range.start && moves_at_once(&(before.start..piece.range.end), slice),
                 _ => false,
@@ -309,15 +313,16 @@ impl<E: Clone + PartialEq> Residency<E> {
         plan.transfers.extend(transfers.into_values());
     }
 
-    /// The home that can give all of several pieces, soonest.
-    fn one_source(&self, pieces: &[usize]) -> Option<Home> {
+    /// The home that can give all of several pieces, soonest; one that is not far.
+    fn one_source(&self, pieces: &[usize], events: &impl Events<E>) -> Option<Home> {
         let (first, others) = pieces.split_first()?;
         let first = &self.pieces[*first];
         let cost = |home: Home| {
             let one = first.cost(home)?;
             others.iter().try_fold(one, |most, at| Some(most.max(self.pieces[*at].cost(home)?)))
         };
-        first.homes().filter_map(|home| Some((cost(home)?, home))).min().map(|(_, home)| home)
+        let near = first.homes().filter(|home| !events.is_far(*home));
+        near.filter_map(|home| Some((cost(home)?, home))).min().map(|(_, home)| home)
     }
 
     /// What becomes of a piece by its use at `home`.

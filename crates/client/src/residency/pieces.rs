@@ -124,9 +124,9 @@ impl<E: Clone + PartialEq> Piece<E> {
         Some((place.depth.saturating_add(place.sent), !owned))
     }
 
-    /// The home to take a copy from.
-    pub(super) fn source(&self) -> Option<Home> {
-        self.homes().filter_map(|home| Some((self.cost(home)?, home))).min().map(|(_, home)| home)
+    /// The home to take a copy from, one that is not far if there is one.
+    pub(super) fn source(&self, is_far: impl Fn(Home) -> bool) -> Option<Home> {
+        self.homes().filter_map(|home| Some((is_far(home), self.cost(home)?, home))).min().map(|(_, _, home)| home)
     }
 
     /// Copies the piece from one home to another as part of `transfer`.
@@ -218,7 +218,7 @@ impl<E: Clone + PartialEq> Piece<E> {
 
     /// What the owner does not have any more is another's, or nobody's.
     fn find_owner(&mut self) {
-        let next = self.source();
+        let next = self.source(|_| false);
         if let Contents::Written { owner, writers } = &mut self.contents {
             match next {
                 _ if self.places.iter().any(|place| place.home == *owner && place.valid) => {}

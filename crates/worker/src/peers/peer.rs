@@ -393,10 +393,11 @@ impl Peer {
         let (arrivals, signals) = state.inbox.clear();
         drop(state);
         self.changed.notify_all();
+        // Before it hears of what fails: what it does next goes another way.
+        common.peers.tell_client(common, PeerState { peer: self.id, connected: false, text: why.to_owned() });
         arrivals.iter().for_each(|arrival| arrival.end(common, PEER_LOST));
         signals.iter().for_each(|user| common.peers.settle(user, PEER_LOST));
         waiting.into_iter().for_each(|send| send(common, Err(PEER_LOST)));
-        common.peers.tell_client(common, PeerState { peer: self.id, connected: false, text: why.to_owned() });
     }
 
     /// Ends what has had its time; says when to look again.
