@@ -77,7 +77,16 @@ static void programs(cl_program program)
     CHECK(clCompileProgram(part, 0, NULL, NULL, 0, NULL, NULL, NULL, NULL));
     CHECK(clCompileProgram(again, 0, NULL, NULL, 0, NULL, NULL, NULL, NULL));
     cl_program parts[] = {part, again};
-    MAKE(linked, clLinkProgram(context, 0, NULL, NULL, 2, parts, NULL, NULL, &status));
+    linked = clLinkProgram(context, 0, NULL, NULL, 2, parts, NULL, NULL, &status);
+    if (status != CL_SUCCESS) {
+        printf("linked: %d\n", status);
+        for (cl_uint i = 0; i < count && linked != NULL; i++) {
+            static char log[100000];
+            CHECK(clGetProgramBuildInfo(linked, devices[i], CL_PROGRAM_BUILD_LOG, sizeof log, log, NULL));
+            printf("device %u: %s\n", i, log);
+        }
+        exit(1);
+    }
     for (cl_uint i = 0; i < count; i++) {
         int x[4] = {1, 2, 3, 4};
         cl_kernel kernel = kernel_of(linked, "both");

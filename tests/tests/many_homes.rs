@@ -108,13 +108,16 @@ fn when_a_server_is_lost_the_others_go_on() {
 #[test]
 fn a_context_of_one_server_costs_the_same_beside_others() {
     let (first, second) = (Server::start(), Server::start());
-    let count = |servers: &str| {
-        let outcome = Program::remote(c_program("vector_add"), servers).env("ROPEWAY_STATS", "1").run().success();
-        Stats::of(&outcome.stderr)
+    // An answer that is there before anybody waits for it is not counted: on a busy machine one sometimes is.
+    let most = |servers: &str| {
+        let run = || Program::remote(c_program("vector_add"), servers).env("ROPEWAY_STATS", "1").run().success();
+        let counts = (0..4).map(|_| Stats::of(&run().stderr));
+        counts.max_by_key(|stats| stats.round_trips).expect("there were some")
     };
     let both = format!("{},{}", first.url(), second.url());
-    count(&both);
-    let (alone, beside) = (count(first.url()), count(&both));
+    // The first of all sends the program's source.
+    most(&both);
+    let (alone, beside) = (most(first.url()), most(&both));
     // Connecting costs two round trips for each server.
     assert_eq!(beside.round_trips, alone.round_trips + 2, "{alone:?} {beside:?}");
 }
