@@ -219,6 +219,9 @@ static cl_command_queue given;
 static void *await_queue(void *data)
 {
     (void)data;
+    /* The C library makes a thread its memory when it first asks for some. */
+    void *volatile first = malloc(1);
+    free(first);
     pthread_mutex_lock(&stub_lock);
     while (given == NULL)
         pthread_cond_wait(&stub_changed, &stub_lock);

@@ -7,7 +7,7 @@ use ropeway_protocol::{Call, decode, encode_call};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::de::DeserializeOwned;
 
-use super::{Connection, SILENCE, Slot, lock};
+use super::{Connection, SILENCE, Slot, lock, rounds};
 use crate::stats::{STATS, count};
 use crate::{Result, SERVER_LOST, Status};
 
@@ -17,6 +17,9 @@ const LOOK: Duration = Duration::from_millis(1);
 
 /// But at least so often.
 const LOOK_AT_LEAST: Duration = Duration::from_millis(32);
+
+/// So many calls are sent by two threads.
+const MANY: usize = 8;
 
 /// A call that was made, or waits to be sent.
 pub(crate) struct Asked<'a, R> {
@@ -133,6 +136,9 @@ impl<'a, T: Copy, R: DeserializeOwned> Answers<'a, T, R> {
             }
             if std::mem::take(&mut self.unsent) {
                 count(&STATS.round_trips, 1);
+                if self.open.len() >= MANY {
+                    rounds::hurry();
+                }
                 for one in &self.open {
                     // A lost server is noticed where its answer is looked for.
                     let _ = one.asked.connection.flush();

@@ -14,7 +14,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use super::{Connection, SILENCE};
 
 /// Nothing stays unsent longer than this.
-pub(super) const TICK: Duration = Duration::from_micros(250);
+const TICK: Duration = Duration::from_micros(250);
 
 /// Ticks without anything to do after which the link counts as quiet: of a single server. With more, all of them together look about as often.
 const QUIET_AFTER: usize = 40;

@@ -123,3 +123,36 @@ impl Outbox {
         count(&STATS.messages_sent, std::mem::take(&mut pending.messages));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn what_the_socket_does_not_take_at_once_is_sent_later_and_in_order() {
+        let (near, mut far) = UnixStream::pair().unwrap();
+        let link = Link::from_fd(near.into()).unwrap();
+        let outbox = Outbox::default();
+        let mut posted = Vec::new();
+        // More than any socket holds, in pieces that can be told from each other.
+        for piece in 0..1000_u32 {
+            let bytes = piece.to_le_bytes().repeat(1024);
+            outbox.push(&link, &[], |out| out.extend_from_slice(&bytes)).unwrap();
+            posted.extend_from_slice(&bytes);
+        }
+        assert!(!outbox.try_flush(&link).unwrap());
+        outbox.push(&link, b"last", |_| {}).unwrap();
+        posted.extend_from_slice(b"last");
+        let expected = posted.len();
+        let reader = std::thread::spawn(move || {
+            let mut read = vec![0; expected];
+            far.read_exact(&mut read).map(|()| read).unwrap()
+        });
+        outbox.flush(&link).unwrap();
+        assert!(outbox.is_empty() && outbox.try_flush(&link).unwrap());
+        assert!(reader.join().unwrap() == posted);
+    }
+}

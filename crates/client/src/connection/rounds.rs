@@ -2,14 +2,18 @@
 //!
 //! A link's first message after a pause goes out at once, and wakes the link's helper for those behind it. With many servers in one context that
 //! would be a thread and a system call for each of them, for a few messages that somebody is about to flush anyway. So there, posts
-//! are gathered from the first on, and one thread for all links sees to it that none stays unsent for longer than a helper would let it.
+//! are gathered from the first on, and one thread for all links sees to it that none stays unsent for long. Where many are to be sent at once, it
+//! takes its share.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::thread::{self, Thread};
+use std::time::Duration;
 
-use super::helper::TICK;
 use super::{Connection, lock};
+
+/// Nothing stays unsent longer than this.
+const TICK: Duration = Duration::from_millis(1);
 
 /// What a link has to do with the rounds.
 #[derive(Default, Debug)]
@@ -26,8 +30,11 @@ static LINKS: Mutex<Vec<Weak<Connection>>> = Mutex::new(Vec::new());
 /// The thread that makes the rounds; none where it could not be started.
 static THREAD: OnceLock<Option<Thread>> = OnceLock::new();
 
-/// Whether a round is to be made, or about to be.
+/// Whether a round is to be made.
 static DUE: AtomicBool = AtomicBool::new(false);
+
+/// Whether it is to be made now.
+static HURRY: AtomicBool = AtomicBool::new(false);
 
 impl Connection {
     /// Has the rounds come to it.
@@ -70,15 +77,27 @@ impl Connection {
     }
 }
 
+/// Has a round made now: the caller sends, too, but from the other end of the links on.
+pub(super) fn hurry() {
+    if let Some(Some(thread)) = THREAD.get() {
+        HURRY.store(true, Ordering::SeqCst);
+        DUE.store(true, Ordering::SeqCst);
+        thread.unpark();
+    }
+}
+
 fn make_rounds() {
     loop {
         while !DUE.load(Ordering::SeqCst) {
             thread::park();
         }
-        thread::sleep(TICK);
+        if !HURRY.load(Ordering::SeqCst) {
+            thread::park_timeout(TICK);
+        }
+        HURRY.store(false, Ordering::SeqCst);
         // What is posted from here on is for the next round.
         DUE.store(false, Ordering::SeqCst);
-        let links: Vec<_> = lock(&LINKS).iter().filter_map(Weak::upgrade).collect();
+        let links: Vec<_> = lock(&LINKS).iter().rev().filter_map(Weak::upgrade).collect();
         links.iter().for_each(|link| link.be_visited());
     }
 }
