@@ -24,7 +24,7 @@ pub fn connect(from: &mut Client, to: &Client) {
 /// What a push from `a` to `b` needs on both sides; the bytes are there with event `event`.
 pub fn push(a: &mut Client, b: &mut Client, memory: u64, what: &Moved, after: &[u64], transfer: u64, event: u64) {
     let (memory, transfer, after) = (MemoryId(memory), TransferId(transfer), events(after));
-    b.post(&Expect { memory, what: what.clone(), event: EventId(event), peer: a.id(), transfer }).send();
+    b.post(&Expect { memory, what: what.clone(), event: EventId(event), peer: a.id(), transfer, queue: None }).send();
     a.post(&Push { memory, what: what.clone(), after, event: None, peer: b.id(), transfer }).send();
 }
 

@@ -232,7 +232,7 @@ fn a_session_is_its_own_peer() {
     let (transfer, what) = (TransferId(1), whole(contents.len()));
     let (event, after) = (Some(EventId(2)), EventList::default());
     client.post(&Push { memory: MemoryId(1), what: what.clone(), after, event, peer, transfer });
-    client.post(&Expect { memory: MemoryId(2), what, event: EventId(3), peer, transfer });
+    client.post(&Expect { memory: MemoryId(2), what, event: EventId(3), peer, transfer, queue: None });
     client.post(&ExpectSignal { event: EventId(4), context: ContextId(1), peer });
     client.post(&SignalPeer { event: EventId(2), peer, remote: EventId(4) });
     assert_eq!(client.end_of(4), 0);
@@ -343,7 +343,7 @@ fn whatever_a_peer_sends_harms_nobody_else() {
         client.buffer(1, &vec![0; 3 * CHUNK]).buffer(2, &[0; 900]);
         for (memory, size) in [(1, 3 * CHUNK), (2, 900)] {
             let (what, event, transfer) = (whole(size), EventId(memory), TransferId(memory));
-            client.post(&Expect { memory: MemoryId(memory), what, event, peer: SessionId(666), transfer });
+            client.post(&Expect { memory: MemoryId(memory), what, event, peer: SessionId(666), transfer, queue: None });
         }
         client.call(&Traffic {}).unwrap();
         let mut peer = intruder(&client, &SECRET).unwrap();
@@ -394,7 +394,7 @@ fn ends_over(expect: impl FnOnce(&mut Client), send: &[Vec<u8>]) -> String {
 
 fn expect_bytes(client: &mut Client) {
     let (memory, what, event, transfer) = (MemoryId(1), whole(1000), EventId(9), TransferId(9));
-    client.post(&Expect { memory, what, event, peer: SessionId(666), transfer });
+    client.post(&Expect { memory, what, event, peer: SessionId(666), transfer, queue: None });
 }
 
 #[test]
@@ -478,7 +478,7 @@ fn what_comes_early_is_kept() {
     assert_eq!((client.end_of(9), client.end_of(5)), (0, 0));
     assert_eq!(client.read(1, 1000, &[]), [1; 1000]);
     let (what, event, transfer) = (whole(2 * CHUNK), EventId(10), TransferId(10));
-    client.post(&Expect { memory: MemoryId(2), what, event, peer: SessionId(666), transfer }).send();
+    client.post(&Expect { memory: MemoryId(2), what, event, peer: SessionId(666), transfer, queue: None }).send();
     peer.write_all(&data(10, 0, CHUNK)).unwrap();
     assert_eq!(client.end_of(10), 0);
     assert!(client.read(2, 2 * CHUNK, &[]) == vec![1; 2 * CHUNK]);
@@ -491,7 +491,7 @@ fn a_lost_peer_fails_what_waits_for_it_and_nothing_else() {
     let (context, peer) = (ContextId(1), a.id());
     b.buffer(1, &[3; 4]);
     b.post(&ExpectSignal { event: EventId(1), context, peer });
-    b.post(&Expect { memory: MemoryId(1), what: whole(4), event: EventId(2), peer, transfer: TransferId(1) });
+    b.post(&Expect { memory: MemoryId(1), what: whole(4), event: EventId(2), peer, transfer: TransferId(1), queue: None });
     b.post(&Marker { command: command(1, &[1], Some(3)) });
     b.call(&Traffic {}).unwrap();
     servers[0].kill();

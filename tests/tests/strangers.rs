@@ -81,7 +81,7 @@ fn who_does_not_wait_for_an_answer_neither_pushes_nor_signals() {
     b.buffer(1, &[3; 1000]);
     let (memory, peer, transfer) = (MemoryId(1), a.id(), TransferId(9));
     b.post(&ExpectSignal { event: EventId(5), context: ContextId(1), peer });
-    b.post(&Expect { memory, what: whole(1000), event: EventId(9), peer, transfer });
+    b.post(&Expect { memory, what: whole(1000), event: EventId(9), peer, transfer, queue: None });
     b.call(&Traffic {}).unwrap();
     // In a's name, with what it would send.
     let signal = frame(&Signal { event: EventId(5), status: 0 }, &[]);
@@ -161,11 +161,11 @@ fn ends_over(cluster: &Cluster, send: &[Vec<u8>]) -> String {
     connect(&mut a, &c);
     b.buffer(1, &[0; 1000]);
     let (memory, event, transfer) = (MemoryId(1), EventId(9), TransferId(9));
-    b.post(&Expect { memory, what: whole(1000), event, peer: STRANGER, transfer });
+    b.post(&Expect { memory, what: whole(1000), event, peer: STRANGER, transfer, queue: None });
     b.call(&Traffic {}).unwrap();
     a.buffer(1, &[0; 4]);
     let (memory, peer, transfer) = (MemoryId(1), b.id(), TransferId(1));
-    a.post(&Expect { memory, what: whole(4), event: EventId(1), peer, transfer }).send();
+    a.post(&Expect { memory, what: whole(4), event: EventId(1), peer, transfer, queue: None }).send();
     let to = b.id();
     let mut stranger: TcpStream =
         cluster.host(OUTSIDE).inside(|| join(b.address(), (STRANGER, to), &SECRET, 0)).expect("it knows the secret");

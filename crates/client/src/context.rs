@@ -1,6 +1,7 @@
 //! Contexts.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use ropeway_abi::{CL_INVALID_DEVICE, CL_INVALID_OPERATION};
@@ -24,6 +25,8 @@ pub struct Context {
     formats: Mutex<Formats>,
     /// Held from when a command is planned until it is sent.
     planning: Mutex<()>,
+    /// Whether the application ever had an event of its own in it.
+    user_events: AtomicBool,
 }
 
 /// The image formats that were asked for, by flags and type of image.
@@ -51,6 +54,7 @@ impl Context {
             on_destruction: Mutex::default(),
             formats: Mutex::default(),
             planning: Mutex::default(),
+            user_events: AtomicBool::new(false),
         };
         let mut made = Ok(());
         for home in &context.homes {
@@ -160,6 +164,16 @@ impl Context {
     /// Lets one command at a time be planned and sent, where there are several homes.
     pub(crate) fn plan(&self) -> MutexGuard<'_, ()> {
         lock(&self.planning)
+    }
+
+    /// The application makes an event of its own: from now on, commands may wait for what is enqueued after them.
+    pub(crate) fn note_user_event(&self) {
+        self.user_events.store(true, Ordering::Release);
+    }
+
+    /// Whether the application ever had an event of its own here.
+    pub(crate) fn has_user_events(&self) -> bool {
+        self.user_events.load(Ordering::Acquire)
     }
 
     /// The image formats that are known.

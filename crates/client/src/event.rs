@@ -84,6 +84,7 @@ impl Event {
     pub fn user(context: &Arc<Context>) -> Result<Arc<Self>> {
         let event = Self::new(Arc::clone(context), None, CL_COMMAND_USER, CL_SUBMITTED, false);
         event.count_user_event(true);
+        context.note_user_event();
         if let Some(home) = context.only_home() {
             event.named_in(home)?;
         }

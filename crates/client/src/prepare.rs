@@ -281,7 +281,7 @@ impl Queue {
         count(&STATS.moves, 1);
         count(&STATS.bytes_moved, size);
         let sent = match way(from.connection(), to.connection()) {
-            Way::Direct => named_in(from, &transfer.after).and_then(|after| push(memory, transfer, (from, to), after)),
+            Way::Direct => named_in(from, &transfer.after).and_then(|after| push(memory, transfer, (from, self), after)),
             Way::Relay => {
                 count(&STATS.bytes_relayed, size);
                 self.relay(memory, transfer, from)
@@ -360,7 +360,8 @@ fn named_in(home: &Home, marks: &[Mark]) -> Result<EventList> {
 }
 
 /// Has one server push bytes of a memory object to another.
-fn push(memory: &Memory, plan: &Transfer<Mark>, (from, to): (&Home, &Home), after: EventList) -> Result<()> {
+fn push(memory: &Memory, plan: &Transfer<Mark>, (from, queue): (&Home, &Queue), after: EventList) -> Result<()> {
+    let to = queue.home();
     if let Some((content, ready)) =
         memory.content_size().and_then(|size| Some((size.id(from), size.content_ready(from)?)))
     {
@@ -378,5 +379,7 @@ fn push(memory: &Memory, plan: &Transfer<Mark>, (from, to): (&Home, &Home), afte
         transfer,
     })?;
     let event = plan.arrival.0.id();
-    ours.post(&Expect { memory: memory.id(to), what, event, peer: theirs.session(), transfer })
+    // Commands wait for earlier ones only, but for the application's own events.
+    let queue = (queue.is_in_order() && !queue.context().has_user_events()).then(|| queue.id());
+    ours.post(&Expect { memory: memory.id(to), what, event, peer: theirs.session(), transfer, queue })
 }

@@ -301,8 +301,11 @@ messages! {
     post 192 push: Push {
         memory: MemoryId, what: Moved, after: EventList, event: Option<EventId>, peer: SessionId, transfer: TransferId,
     };
-    /// Takes what a peer pushes into part of a memory object; `event` is a new one, which ends when all has come.
-    post 193 expect: Expect { memory: MemoryId, what: Moved, event: EventId, peer: SessionId, transfer: TransferId };
+    /// Takes what a peer pushes into part of a memory object; `event` is a new one, which ends when all has come. `queue` is the one whose next command
+    /// waits for it, if all that comes before that waits for nothing that comes after.
+    post 193 expect: Expect {
+        memory: MemoryId, what: Moved, event: EventId, peer: SessionId, transfer: TransferId, queue: Option<QueueId>,
+    };
     /// Makes an event that ends, with the same status, when a peer signals it.
     post 194 expect_signal: ExpectSignal { event: EventId, context: ContextId, peer: SessionId };
     /// Signals a peer's event `remote` as soon as `event` has ended.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ropeway_abi as cl;
 use ropeway_protocol::types::Status;
 
-use crate::native::{Part, Ranges, StagedRead, Waits};
+use crate::native::{Part, Place, Ranges, StagedRead, Waits};
 use crate::objects::Memory;
 
 /// The buffer that says so.
@@ -23,8 +23,8 @@ impl Contents {
     pub fn len(&self) -> Result<u64, Status> {
         let native = self.0.native.as_ref().map_err(|status| *status)?;
         let queue = self.0.context.push_queue()?;
-        let read =
-            StagedRead::enqueue(queue, (native, &Part::Bytes { offset: 0, size: Self::SIZE }), &Waits::none(), None)?;
+        let part = Part::Bytes { offset: 0, size: Self::SIZE };
+        let read = StagedRead::enqueue(queue, (native, &part), &Waits::none(), Place::ordinary(&part)?)?;
         queue.flush()?;
         read.event().wait()?;
         let bytes = read.bytes()?.try_into().map_err(|_| cl::CL_OUT_OF_RESOURCES)?;

@@ -15,8 +15,10 @@ use smallvec::SmallVec;
 
 use crate::error::End;
 use crate::native;
+use crate::peers::{Ahead, ahead};
 use crate::session::unknown;
 use crate::transfer::Direction;
+use crate::waiters::{Line, Turn};
 
 /// Locks whatever a panicking thread left: the session is ending then anyway.
 pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -37,6 +39,8 @@ pub struct Context {
     frees: OnceLock<Result<Arc<native::Queue>, Status>>,
     /// Pinned memory for small reads, made when first needed; `None` where it does not help or cannot be had.
     pool: OnceLock<Option<Arc<native::PinnedPool>>>,
+    /// Whether small writes can be enqueued before their bytes are there.
+    takes_bytes_late: OnceLock<bool>,
     /// Pinned memory for data from the client.
     pub ring_in: Mutex<Option<native::Ring>>,
     /// Pinned memory for data to the client.
@@ -72,6 +76,7 @@ impl Context {
             transfers: OnceLock::new(),
             frees: OnceLock::new(),
             pool: OnceLock::new(),
+            takes_bytes_late: OnceLock::new(),
             ring_in: Mutex::default(),
             ring_out: Mutex::default(),
             pushes: OnceLock::new(),
@@ -171,6 +176,11 @@ impl Context {
         }
         let make = || native::PinnedPool::new(self.native.as_ref().ok()?, self.transfer_queue().ok()?).ok();
         self.pool.get_or_init(make).as_ref()
+    }
+
+    /// Whether small writes can be enqueued before their bytes are there; found out when first asked.
+    pub fn takes_bytes_late(&self) -> bool {
+        *self.takes_bytes_late.get_or_init(|| ahead::takes_bytes_late(self).unwrap_or(false))
     }
 
     /// Does something with one of the rings, which is made if need be.
@@ -294,6 +304,10 @@ pub struct Queue {
     pub first_error: AtomicI32,
     /// Whether something was enqueued since the last flush.
     pub dirty: AtomicBool,
+    /// The places of its commands.
+    pub line: Line,
+    /// The queues beside it.
+    pub ahead: Ahead,
 }
 
 impl Queue {
@@ -333,6 +347,8 @@ pub struct Cell {
     pub first: Option<native::Event>,
     /// The queue; `None` for user events.
     pub queue: Option<Arc<Queue>>,
+    /// Its place in the queue, if that runs its commands in order.
+    pub turn: Option<Turn>,
     /// An error found by the worker, which outweighs what the native event says; 0 for none.
     failure: AtomicI32,
     /// Whether the client was told of the end, or no longer wants to hear of it.
@@ -355,6 +371,7 @@ impl Cell {
             native,
             began: None,
             first: None,
+            turn: queue.as_ref().filter(|queue| queue.in_order).map(|queue| queue.line.turn()),
             queue,
             failure: AtomicI32::new(0),
             told: AtomicBool::new(id.is_none()),

@@ -240,16 +240,16 @@ impl Session {
             if covered(&deferred) {
                 continue;
             }
-            let (event, news) = match deferred {
+            let (event, turn, news) = match deferred {
                 Deferred::Read(cell) => {
                     if !cell.owes() {
                         continue;
                     }
-                    (cell.native.clone(), News::Ended(cell))
+                    (cell.native.clone(), cell.turn, News::Ended(cell))
                 }
-                Deferred::Gate(gate) => (gate.may_begin.clone(), News::Open(gate)),
+                Deferred::Gate(gate) => (gate.may_begin.clone(), None, News::Open(gate)),
             };
-            self.common.watch(event, news);
+            self.common.watch(event, turn, news);
         }
     }
 

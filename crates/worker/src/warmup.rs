@@ -120,6 +120,7 @@ impl Warm {
                 if context.native.is_ok() {
                     // What a first read would otherwise wait for.
                     context.pool();
+                    context.takes_bytes_late();
                     warm.contexts.insert((index as u32, device as u32), (context, errors));
                 }
             }

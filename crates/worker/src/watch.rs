@@ -13,6 +13,7 @@ use crate::common::{Common, News};
 use crate::error::End;
 use crate::native::Event;
 use crate::objects::lock;
+use crate::waiters::Turn;
 
 /// How often watched events are looked at.
 const LOOK: Duration = Duration::from_millis(20);
@@ -43,10 +44,10 @@ impl Watched {
 }
 
 impl Common {
-    /// Passes `news` on once `event` has ended; at once without an event.
-    pub fn watch(self: &Arc<Self>, event: Option<Event>, news: News) {
+    /// Passes `news` on once `event` has ended; at once without an event. `turn` is the place of its command, where it has one.
+    pub fn watch(self: &Arc<Self>, event: Option<Event>, turn: Option<Turn>, news: News) {
         let Some(event) = event else { return self.tell(news) };
-        let Err((event, news)) = self.wait_in_a_thread(event, news) else { return };
+        let Err((event, news)) = self.wait_in_a_thread(event, turn, news) else { return };
         let watched = Arc::new(Watched { event, news: Mutex::new(Some(news)) });
         let (called, sender) = (watched.clone(), self.news.clone());
         let asked = watched.event.on_end(move || {
@@ -71,10 +72,10 @@ pub type Ended = Box<dyn FnOnce(&Arc<Common>, Status) + Send>;
 impl Common {
     /// Does something that takes no time once `event` has ended; where `at_once` is set, right in the native thread that ends it, so that nobody has to
     /// be woken. That suits implementations for the CPU, whose threads know of an end at once, as others' callbacks do not.
-    pub fn when_ended(self: &Arc<Self>, event: Event, at_once: bool, then: Ended) {
+    pub fn when_ended(self: &Arc<Self>, event: Event, turn: Option<Turn>, at_once: bool, then: Ended) {
         if !at_once {
             let known = event.clone();
-            return self.watch(Some(event), News::Then(Box::new(move |common| then(common, known.status()))));
+            return self.watch(Some(event), turn, News::Then(Box::new(move |common| then(common, known.status()))));
         }
         let once: Once = Arc::new(Mutex::new(Some(then)));
         let (called, common) = (once.clone(), self.clone());
@@ -92,7 +93,7 @@ impl Common {
             }
         }));
         if asked.is_err() {
-            return self.watch(Some(event), late);
+            return self.watch(Some(event), turn, late);
         }
         // What ends with an error may not be called back for.
         self.look_at(Arc::new(Watched { event, news: Mutex::new(Some(late)) }));

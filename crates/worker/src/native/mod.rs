@@ -5,6 +5,7 @@
 //! before offsets are passed on, lifetimes of host memory by the types that hold it.
 #![allow(unsafe_code)]
 
+mod ahead;
 mod api;
 mod bands;
 mod event;
@@ -17,6 +18,7 @@ mod mapping;
 mod memory;
 mod part;
 mod pinned;
+mod place;
 mod platform;
 pub mod process;
 mod program;
@@ -27,6 +29,7 @@ mod staging;
 mod subdevice;
 mod svm;
 
+pub use ahead::AwaitedWrite;
 pub use bands::{ImageReader, ImageWriter};
 pub use event::{Event, UserEvent};
 pub use image::Material;
@@ -35,12 +38,13 @@ pub use mapping::{Mapping, Ring};
 pub use memory::Memory;
 pub use part::{Part, Ranges};
 pub use pinned::PinnedPool;
+pub use place::Place;
 pub use platform::{Context, Device, ErrorSink, Platform, platforms};
 pub use program::Program;
 pub use queue::{Queue, Waits};
 pub use sampler::Sampler;
 pub use scattered::Scattered;
-pub use staging::{AwaitedWrite, StagedRead, Staging};
+pub use staging::{StagedRead, Staging};
 pub use subdevice::SubDevice;
 pub use svm::{Svm, avoid};
 

@@ -1,4 +1,4 @@
-//! A pool of pinned memory for small reads.
+//! A pool of pinned memory for small reads and writes.
 //!
 //! Reading four bytes from an H200 takes 15 us into ordinary memory and 7 us into pinned memory.
 
@@ -11,10 +11,10 @@ use super::mapping::Mapping;
 use super::{Context, Memory, Queue};
 
 /// Bytes of one block.
-const BLOCK: usize = 4 << 10;
+const BLOCK: usize = 1 << 10;
 
 /// Blocks of a pool: 1 MiB in all, so that pinning it takes little time.
-const BLOCKS: usize = 256;
+const BLOCKS: usize = 1024;
 
 /// Which blocks are taken, and where to look first for free ones.
 #[derive(Debug)]
@@ -86,6 +86,12 @@ impl PinnedPiece {
         // them has ended.
         unsafe { std::slice::from_raw_parts(self.pointer(), self.len) }
     }
+
+    /// The same, to be written; no command may be reading them.
+    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `bytes`; the blocks are this piece's alone.
+        unsafe { std::slice::from_raw_parts_mut(self.pointer(), self.len) }
+    }
 }
 
 impl Drop for PinnedPiece {
@@ -105,9 +111,9 @@ mod tests {
         let mut blocks = Blocks { taken: [false; BLOCKS], next: 0 };
         assert_eq!(blocks.take(BLOCKS + 1), None);
         assert_eq!(blocks.take(1), Some(0));
-        assert_eq!(blocks.take(200), Some(1));
+        assert_eq!(blocks.take(BLOCKS - 56), Some(1));
         assert_eq!(blocks.take(100), None);
-        assert_eq!(blocks.take(55), Some(201));
+        assert_eq!(blocks.take(55), Some(BLOCKS - 55));
         assert_eq!(blocks.take(1), None);
         blocks.taken[10..20].fill(false);
         assert_eq!(blocks.take(11), None);

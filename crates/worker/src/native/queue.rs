@@ -69,6 +69,18 @@ unsafe impl Send for Queue {}
 // SAFETY: as above.
 unsafe impl Sync for Queue {}
 
+/// A list of memory objects that a command may still read. It is not freed when dropped.
+struct Handles(std::mem::ManuallyDrop<Vec<cl::cl_mem>>);
+
+// SAFETY: nothing is done with the handles.
+unsafe impl Send for Handles {}
+
+impl Handles {
+    fn free(self) {
+        drop(std::mem::ManuallyDrop::into_inner(self.0));
+    }
+}
+
 /// Calls an enqueue function, with a place for its event where one is wanted.
 pub(super) fn enqueue(wanted: bool, call: impl FnOnce(*mut cl::cl_event) -> i32) -> Result<Option<Event>, Status> {
     let mut event = std::ptr::null_mut();
@@ -423,10 +435,15 @@ impl Queue {
             return self.marker(waits, event);
         }
         let (count, list) = waits.parts();
-        // SAFETY: both lists have the announced lengths.
-        enqueue(event, |out| unsafe {
+        // SAFETY: both lists have the announced lengths, and the first one is kept until the command has ended.
+        let end = enqueue(true, |out| unsafe {
             (api().clEnqueueMigrateMemObjects)(self.0, handles.len() as u32, handles.as_ptr(), flags, count, list, out)
-        })
+        })?;
+        let end = end.ok_or(cl::CL_OUT_OF_RESOURCES)?;
+        let handles = Handles(std::mem::ManuallyDrop::new(handles));
+        // NVIDIA 580 reads the list again when the command's turn has come. Where nobody can tell when that is, it is lost rather than freed.
+        let _ = end.on_end(move || handles.free());
+        Ok(event.then_some(end))
     }
 
     /// clEnqueueMarkerWithWaitList.

@@ -1,15 +1,13 @@
 //! Host memory that small writes and reads go through while they wait for the device.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use ropeway_abi as cl;
 use ropeway_protocol::Tail;
 use ropeway_protocol::limits;
 use ropeway_protocol::types::Status;
 
-use super::pinned::{PinnedPiece, PinnedPool};
-use super::{Event, Memory, Part, Queue, UserEvent, Waits};
+use super::{Event, Memory, Part, Place, Queue, Waits};
 
 /// Bytes of one arena. Pages that are never written take no memory.
 const ARENA: usize = 2 * limits::MAX_EAGER;
@@ -102,62 +100,6 @@ impl Drop for Staging {
     }
 }
 
-/// A small write that waits for its bytes: enqueued before they are there, so that the device goes on by itself once they are.
-#[derive(Debug)]
-pub struct AwaitedWrite {
-    /// `None` only while it is dropped.
-    bytes: Option<Vec<u8>>,
-    /// What the write waits for; `None` once it was set.
-    gate: Option<UserEvent>,
-    end: Event,
-}
-
-impl AwaitedWrite {
-    /// Enqueues a write of part of `memory`, on a queue on which it holds up no other command, that waits for `gate`.
-    ///
-    /// # Errors
-    /// What the native call returned; CL_INVALID_VALUE when the part leaves the object.
-    pub fn enqueue(queue: &Queue, (memory, part): (&Memory, &Part), gate: UserEvent) -> Result<Self, Status> {
-        let size = usize::try_from(part.size()).map_err(|_| cl::CL_INVALID_VALUE)?;
-        let bytes = vec![0; size];
-        // SAFETY: the bytes are neither moved nor freed before the event has ended (`drop` leaks them rather), and only written while the gate is
-        // not set.
-        let end = unsafe { queue.write(memory, part, bytes.as_ptr(), &Waits::one(gate.event()), true) }?;
-        let end = end.ok_or(cl::CL_OUT_OF_RESOURCES)?;
-        queue.flush()?;
-        Ok(Self { bytes: Some(bytes), gate: Some(gate), end })
-    }
-
-    /// How many bytes it writes.
-    pub fn size(&self) -> usize {
-        self.bytes.as_ref().map_or(0, Vec::len)
-    }
-
-    /// The bytes, as long as the write waits for them.
-    pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
-        self.gate.as_ref()?;
-        self.bytes.as_deref_mut()
-    }
-
-    /// What it waits for, which is to be set; from now on the bytes are the device's.
-    pub fn open(&mut self) -> Option<UserEvent> {
-        self.gate.take()
-    }
-
-    /// The end of the write.
-    pub fn end(&self) -> &Event {
-        &self.end
-    }
-}
-
-impl Drop for AwaitedWrite {
-    fn drop(&mut self) {
-        if !self.end.ended() {
-            std::mem::forget(self.bytes.take());
-        }
-    }
-}
-
 /// A small read under way: the memory that it goes to, and its event.
 #[derive(Debug)]
 pub struct StagedRead {
@@ -166,33 +108,18 @@ pub struct StagedRead {
     event: Event,
 }
 
-/// Where a small read goes to.
-#[derive(Debug)]
-enum Place {
-    Ordinary(Vec<u8>),
-    Pinned(PinnedPiece),
-}
-
 impl StagedRead {
-    /// Enqueues a read, into memory of `pool` where there is one with room.
+    /// Enqueues a read into `place`.
     ///
     /// # Errors
-    /// What the native call returned; CL_INVALID_VALUE when the part leaves the object.
+    /// What the native call returned; CL_INVALID_VALUE when the part leaves the object, or has not as many bytes as the place.
     pub fn enqueue(
         queue: &Queue,
         (memory, part): (&Memory, &Part),
         waits: &Waits<'_>,
-        pool: Option<&Arc<PinnedPool>>,
+        mut place: Place,
     ) -> Result<Self, Status> {
-        let size = usize::try_from(part.size()).map_err(|_| cl::CL_INVALID_VALUE)?;
-        let mut place = match pool.and_then(|pool| pool.take(size)) {
-            Some(piece) => Place::Pinned(piece),
-            None => Place::Ordinary(vec![0; size]),
-        };
-        let into = match &mut place {
-            Place::Ordinary(bytes) => bytes.as_mut_ptr(),
-            Place::Pinned(piece) => piece.pointer(),
-        };
+        let into = place.pointer_for(part)?;
         // SAFETY: `place` is not touched before the event has ended, and leaked by `drop` if it has not.
         let event = unsafe { queue.read(memory, part, into, waits) }?;
         Ok(Self { memory: Some(place), event })
@@ -200,11 +127,7 @@ impl StagedRead {
 
     /// How many bytes it reads.
     pub fn size(&self) -> usize {
-        match &self.memory {
-            Some(Place::Ordinary(bytes)) => bytes.len(),
-            Some(Place::Pinned(piece)) => piece.size(),
-            None => 0,
-        }
+        self.memory.as_ref().map_or(0, Place::size)
     }
 
     /// The event of the read.
@@ -218,9 +141,7 @@ impl StagedRead {
     /// The status it ended with, or is in.
     pub fn bytes(&self) -> Result<&[u8], Status> {
         match (self.event.status(), &self.memory) {
-            (cl::CL_COMPLETE, Some(Place::Ordinary(bytes))) => Ok(bytes),
-            (cl::CL_COMPLETE, Some(Place::Pinned(piece))) => Ok(piece.bytes()),
-            (cl::CL_COMPLETE, None) => Ok(&[]),
+            (cl::CL_COMPLETE, memory) => Ok(memory.as_ref().map_or(&[], Place::bytes)),
             (status, _) => Err(status),
         }
     }

@@ -4,6 +4,7 @@
 //! connect here, and connects this worker to others, as it has no network of its own ([`dial`]). What a [`peer::Peer`] sends goes to what the client
 //! has said that it expects ([`inbox`]), or straight into memory ([`arrival`]); what goes out is [`push`]'s.
 
+pub mod ahead;
 mod arrival;
 mod dial;
 mod inbox;
@@ -24,6 +25,7 @@ use ropeway_protocol::types::Status;
 use ropeway_transport::Link;
 use rustc_hash::FxHashMap;
 
+pub use ahead::Ahead;
 pub use arrival::{Arrival, Part};
 pub use dial::connect;
 pub use movers::Movers;

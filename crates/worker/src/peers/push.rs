@@ -19,9 +19,10 @@ use super::links::{Links, PeerLink};
 use super::peer::{Outlet, Peer};
 use crate::common::{Common, News};
 use crate::contents::Contents;
-use crate::native::{ImageReader, Part as NativePart, Ranges, Scattered, StagedRead, UserEvent, Waits};
+use crate::native::{ImageReader, Part as NativePart, Place, Ranges, Scattered, StagedRead, UserEvent, Waits};
 use crate::objects::{Cells, Memory};
 use crate::transfer::Direction;
+use crate::waiters::Turn;
 use crate::watch::Ended;
 
 /// Pushes from this size on go by several connections.
@@ -111,13 +112,14 @@ pub fn when_all_have_ended(common: &Arc<Common>, mut cells: Cells, status: Statu
     while let Some(cell) = cells.pop() {
         let mut status = cell.status();
         if let Some(event) = cell.native.clone().filter(|_| status > cl::CL_COMPLETE) {
+            let turn = cell.turn;
             let next = move |common: &Arc<Common>, status: Status| {
                 // An error that the worker has found outweighs what the native event says.
                 let status = if cell.failure() < 0 { cell.failure() } else { status };
                 let worst = if worst == cl::CL_COMPLETE { status.min(cl::CL_COMPLETE) } else { worst };
                 when_all_have_ended(common, cells, worst, at_once, then);
             };
-            return common.when_ended(event, at_once, Box::new(next));
+            return common.when_ended(event, turn, at_once, Box::new(next));
         }
         status = status.min(cl::CL_COMPLETE);
         worst = if worst == cl::CL_COMPLETE { status } else { worst };
@@ -160,15 +162,15 @@ impl Push {
     }
 
     /// Sends it once `read`, which is enqueued already and waits for what it has to, has ended.
-    pub fn start_with(self, common: &Arc<Common>, read: StagedRead) {
+    pub fn start_with(self, common: &Arc<Common>, (read, turn): (StagedRead, Option<Turn>)) {
         let event = read.event().clone();
         // To the session itself it takes native calls.
-        let at_once = self.peer.id != common.peers.own;
+        let at_once = self.memory.context.maps && self.peer.id != common.peers.own;
         let send = move |common: &Arc<Common>, _: Status| {
             let peer = self.peer.clone();
             peer.when_connected(common, Box::new(move |common, outlet| self.send_read(common, outlet, &read)));
         };
-        common.when_ended(event, at_once, Box::new(send));
+        common.when_ended(event, turn, at_once, Box::new(send));
     }
 
     fn send_read(self, common: &Arc<Common>, outlet: Result<Outlet, Status>, read: &StagedRead) {
@@ -301,7 +303,8 @@ impl Push {
             Part::Ranges(ranges) if ranges.size() <= SMALL => {
                 let reads = ranges.list().iter().map(|(offset, size)| {
                     let part = NativePart::Bytes { offset: *offset, size: *size };
-                    StagedRead::enqueue(context.push_queue()?, (native, &part), &Waits::none(), context.pool())
+                    let place = Place::of(&part, context.pool())?;
+                    StagedRead::enqueue(context.push_queue()?, (native, &part), &Waits::none(), place)
                 });
                 let reads = reads.collect::<Result<Vec<_>, _>>()?;
                 // They come in order.

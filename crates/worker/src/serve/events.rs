@@ -99,7 +99,7 @@ impl Session {
     pub fn tell_end_of(&mut self, event: EventId) -> Result<(), End> {
         let cell = self.lanes.events.get(&event).ok_or_else(|| unknown(event))?;
         if !cell.settled() {
-            self.common.watch(cell.native.clone(), News::Ended(cell.clone()));
+            self.common.watch(cell.native.clone(), cell.turn, News::Ended(cell.clone()));
         }
         Ok(())
     }

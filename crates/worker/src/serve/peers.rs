@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ropeway_protocol::CallId;
-use ropeway_protocol::ids::{ContextId, EventId, MemoryId};
+use ropeway_protocol::ids::{ContextId, EventId, MemoryId, QueueId};
 use ropeway_protocol::limits::MAX_STAGED;
 use ropeway_protocol::messages::{ConnectPeer, Expect, ExpectSignal, OpenPeers, Push, Signal, SignalPeer};
 use ropeway_protocol::types::{EventList, Moved, Status};
@@ -14,9 +14,10 @@ use crate::error::End;
 use crate::job::Job;
 use crate::native::{self, AwaitedWrite, Ranges, StagedRead, UserEvent};
 use crate::objects::{Cell, Context, Memory};
-use crate::peers::{self, Arrival, Part};
+use crate::peers::{self, Arrival, Part, ahead};
 use crate::semaphore;
 use crate::session::{Session, gather, unknown};
+use crate::waiters::Turn;
 
 impl Session {
     pub(super) fn join_group(&mut self, m: &OpenPeers) -> Result<(), End> {
@@ -44,22 +45,23 @@ impl Session {
         Ok(())
     }
 
-    /// Enqueues the read of a few bytes behind what it waits for, where no other command is held up by that: nobody has to be woken in between.
-    fn read_small(&self, memory: &Memory, part: &Part, after: &EventList) -> Result<Option<StagedRead>, End> {
-        let (Some(part), Ok(native), Ok(queue)) = (part.small(), &memory.native, memory.context.small_push_queue())
-        else {
-            return Ok(None);
-        };
+    /// Enqueues the read of a few bytes behind what it waits for, where that can be.
+    fn read_small(
+        &self,
+        memory: &Memory,
+        part: &Part,
+        after: &EventList,
+    ) -> Result<Option<(StagedRead, Option<Turn>)>, End> {
+        let Some(part) = part.small() else { return Ok(None) };
         let Ok(waits) = gather(&self.lanes.events, after, self.lanes.may_have_failed())? else { return Ok(None) };
         if self.stage(part.size()).is_none() {
             return Ok(None);
         }
-        let read = StagedRead::enqueue(queue, (native, &part), &waits, None);
-        let read = read.and_then(|read| queue.flush().map(|()| read));
-        if read.is_err() {
+        let read = ahead::read((memory, &part), &self.lanes.cells(after)?, &waits);
+        if read.is_none() {
             self.common.staged_reads.fetch_sub(part.size() as usize, Ordering::Relaxed);
         }
-        Ok(read.ok())
+        Ok(read)
     }
 
     /// Takes note of bytes that are held until a command has ended; `None` if they would be too many.
@@ -76,7 +78,7 @@ impl Session {
     pub(super) fn expect_push(&mut self, m: Expect) -> Result<(), End> {
         let (memory, part) = self.moved(m.memory, m.what)?;
         let peer = self.common.peers.peer(m.peer)?;
-        if let Some(write) = self.write_small(&memory, &part) {
+        if let Some(write) = self.write_small(&memory, &part, m.queue)? {
             // The command that takes the bytes is enqueued already: its end is what others wait for.
             let cell = Arc::new(Cell::new(Some(m.event), Some(write.end().clone()), None, None));
             Self::claim(self.objects(), &mut self.lanes.events, m.event, cell.clone())?;
@@ -87,20 +89,18 @@ impl Session {
         peer.expect(&self.common, Arc::new(Arrival::new(m.transfer, memory, part, event)))
     }
 
-    /// Enqueues the write of a few bytes that are still to come, where no other command is held up by that.
-    fn write_small(&self, memory: &Memory, part: &Part) -> Option<AwaitedWrite> {
-        let (part, native) = (part.small()?, memory.native.as_ref().ok()?);
-        let (queue, context) = (memory.context.small_push_queue().ok()?, memory.context.native.as_ref().ok()?);
-        self.stage(part.size())?;
-        let gate = semaphore::hold(context).ok();
-        let write = gate.and_then(|gate| {
-            let write = AwaitedWrite::enqueue(queue, (native, &part), gate.clone());
-            write.inspect_err(|_| semaphore::set(&gate, 0)).ok()
-        });
+    /// Enqueues the write of a few bytes that are still to come, where that can be.
+    fn write_small(&mut self, memory: &Memory, part: &Part, queue: Option<QueueId>) -> Result<Option<AwaitedWrite>, End> {
+        let queue = queue.map(|id| self.lanes.lane(id).map(|lane| lane.queue.clone())).transpose()?;
+        let Some(part) = part.small() else { return Ok(None) };
+        if self.stage(part.size()).is_none() {
+            return Ok(None);
+        }
+        let write = ahead::write((memory, &part), queue.as_ref());
         if write.is_none() {
             self.common.staged_reads.fetch_sub(part.size() as usize, Ordering::Relaxed);
         }
-        write
+        Ok(write)
     }
 
     pub(super) fn expect_signal_of(&mut self, m: &ExpectSignal) -> Result<(), End> {

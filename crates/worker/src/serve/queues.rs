@@ -13,6 +13,7 @@ use crate::job::Job;
 use crate::native;
 use crate::objects::{Queue, lock};
 use crate::session::{Deferred, Lane, Session, unknown};
+use crate::waiters::Line;
 
 impl Session {
     pub(super) fn make_queue(&mut self, m: CreateQueue) -> Result<(), End> {
@@ -32,6 +33,8 @@ impl Session {
             pending: Default::default(),
             first_error: Default::default(),
             dirty: Default::default(),
+            line: Line::new(),
+            ahead: Default::default(),
         });
         lock(&self.common.queues).push(Arc::downgrade(&queue));
         let lane = Lane { queue, staging: Default::default(), barrier: None };

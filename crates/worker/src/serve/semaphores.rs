@@ -105,7 +105,7 @@ impl Session {
             Ok(signal.map(Some))
         })?;
         if let Some((signal, waits)) = passed_on.filter(|(_, waits)| !waits.is_empty()) {
-            self.common.watch(Some(signal.clone()), News::Signalled(signal, waits));
+            self.common.watch(Some(signal.clone()), None, News::Signalled(signal, waits));
         }
         Ok(())
     }

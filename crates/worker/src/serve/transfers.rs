@@ -11,7 +11,7 @@ use ropeway_protocol::messages::TransferFailed;
 use ropeway_protocol::types::Command;
 
 use crate::error::End;
-use crate::native::{Part, StagedRead};
+use crate::native::{Place, Part, StagedRead};
 use crate::objects::{Cell, Memory, OwedRead};
 use crate::session::{Deferred, Session, gather};
 use crate::transfer::Direction;
@@ -65,7 +65,7 @@ impl Session {
             Ok(_) if held + size > MAX_STAGED => Err(cl::CL_OUT_OF_HOST_MEMORY),
             Ok(waits) => queue.native.as_ref().map_err(|status| *status).and_then(|native| {
                 let memory = memory.native.as_ref().map_err(|status| *status)?;
-                StagedRead::enqueue(native, (memory, &part), &waits, queue.context.pool())
+                StagedRead::enqueue(native, (memory, &part), &waits, Place::of(&part, queue.context.pool())?)
             }),
         };
         let read = match outcome {

@@ -1,0 +1,81 @@
+//! Where small reads and writes have their bytes.
+
+use std::sync::Arc;
+
+use ropeway_abi as cl;
+use ropeway_protocol::types::Status;
+
+use super::Part;
+use super::pinned::{PinnedPiece, PinnedPool};
+
+/// Some bytes of the host's that do not move. Whoever enqueues a command for them sees that nobody touches them meanwhile.
+#[derive(Debug)]
+pub struct Place(Bytes);
+
+#[derive(Debug)]
+enum Bytes {
+    Ordinary(Vec<u8>),
+    Pinned(PinnedPiece),
+}
+
+impl Place {
+    /// As many as `part` has.
+    ///
+    /// # Errors
+    /// CL_INVALID_VALUE for more than a process can have.
+    pub fn ordinary(part: &Part) -> Result<Self, Status> {
+        let size = usize::try_from(part.size()).map_err(|_| cl::CL_INVALID_VALUE)?;
+        Ok(Self(Bytes::Ordinary(vec![0; size])))
+    }
+
+    /// As many as `part` has, if the pool has room for them.
+    pub fn pinned(part: &Part, pool: &Arc<PinnedPool>) -> Option<Self> {
+        pool.take(part.size().try_into().ok()?).map(|piece| Self(Bytes::Pinned(piece)))
+    }
+
+    /// Pinned where that can be.
+    ///
+    /// # Errors
+    /// As [`Place::ordinary`].
+    pub fn of(part: &Part, pool: Option<&Arc<PinnedPool>>) -> Result<Self, Status> {
+        pool.and_then(|pool| Self::pinned(part, pool)).map_or_else(|| Self::ordinary(part), Ok)
+    }
+
+    /// Where they begin, for a command that moves `part`.
+    ///
+    /// # Errors
+    /// CL_INVALID_VALUE if they are not as many.
+    pub(super) fn pointer_for(&mut self, part: &Part) -> Result<*mut u8, Status> {
+        if part.size() != self.size() as u64 {
+            return Err(cl::CL_INVALID_VALUE);
+        }
+        Ok(match &mut self.0 {
+            Bytes::Ordinary(bytes) => bytes.as_mut_ptr(),
+            Bytes::Pinned(piece) => piece.pointer(),
+        })
+    }
+
+    /// How many.
+    pub(super) fn size(&self) -> usize {
+        match &self.0 {
+            Bytes::Ordinary(bytes) => bytes.len(),
+            Bytes::Pinned(piece) => piece.size(),
+        }
+    }
+
+    /// The bytes, of which the caller knows that no command writes them.
+    pub(super) fn bytes(&self) -> &[u8] {
+        match &self.0 {
+            Bytes::Ordinary(bytes) => bytes,
+            Bytes::Pinned(piece) => piece.bytes(),
+        }
+    }
+
+    /// The same, to be written; the caller knows that no command takes them yet.
+    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
+        match &mut self.0 {
+            Bytes::Ordinary(bytes) => bytes,
+            Bytes::Pinned(piece) => piece.bytes_mut(),
+        }
+    }
+}

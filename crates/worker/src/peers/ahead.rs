@@ -1,0 +1,131 @@
+//! Small reads and writes for peers that are enqueued before what they wait for has come to pass, so that a device goes from one kernel to the next
+//! with nobody woken in between.
+//!
+//! On its queue, a command that waits must hold up no other that could go before it. Devices that share the host's memory have one
+//! out-of-order queue for all of them. Other devices may run such a queue in order all the same, so there each in-order queue of the application's has two
+//! beside it: one for reads behind its commands, one for writes before them. Both have the order of the commands.
+
+use std::sync::{Arc, Mutex, OnceLock};
+
+use ropeway_abi as cl;
+use ropeway_protocol::types::Status;
+
+use super::arrival::SMALL;
+use crate::native::{self, AwaitedWrite, Event, Part, Place, StagedRead, Waits};
+use crate::objects::{Cell, Context, Memory, Queue, lock};
+use crate::semaphore;
+use crate::waiters::{Line, Turn};
+
+/// The queues beside one of the application's, made when first needed; none where they cannot be made.
+#[derive(Default)]
+pub struct Ahead {
+    reads: OnceLock<Option<Beside>>,
+    writes: OnceLock<Option<Beside>>,
+}
+
+/// A queue beside another.
+struct Beside {
+    native: native::Queue,
+    line: Line,
+    /// Behind which command the last read comes, and its end.
+    last: Mutex<Option<(Turn, Event)>>,
+}
+
+impl Beside {
+    fn new(queue: &Queue) -> Option<Self> {
+        let native = native::Queue::new(queue.context.native.as_ref().ok()?, queue.device, 0).ok()?;
+        Some(Self { native, line: Line::new(), last: Mutex::default() })
+    }
+}
+
+/// Enqueues a read of so few bytes as [`SMALL`] behind the commands `after`, whose native events are `waits`; its place, where it has one. `None` where it
+/// might hold others up, or can be carried out at once, which is for others to do.
+pub fn read(
+    (memory, part): (&Memory, &Part),
+    after: &[Arc<Cell>],
+    waits: &Waits<'_>,
+) -> Option<(StagedRead, Option<Turn>)> {
+    let (native, context) = (memory.native.as_ref().ok()?, &memory.context);
+    if context.maps {
+        let queue = context.small_push_queue().ok()?;
+        let read = StagedRead::enqueue(queue, (native, part), waits, Place::ordinary(part).ok()?).ok()?;
+        queue.flush().ok()?;
+        return Some((read, None));
+    }
+    let (queue, behind) = last_of(after)?;
+    let beside = queue.ahead.reads.get_or_init(|| Beside::new(queue)).as_ref()?;
+    let mut last = lock(&beside.last);
+    // Behind an earlier command than the read before it, it would come late; and that command may be what the other waits for.
+    if last.as_ref().is_some_and(|(before, end)| *before > behind && !end.ended()) {
+        return None;
+    }
+    let place = Place::pinned(part, context.pool()?)?;
+    let read = StagedRead::enqueue(&beside.native, (native, part), waits, place).ok()?;
+    beside.native.flush().ok()?;
+    *last = Some((behind, read.event().clone()));
+    Some((read, Some(beside.line.turn())))
+}
+
+/// The last of those commands that have not ended, if they are all of one queue that runs them in order.
+fn last_of(cells: &[Arc<Cell>]) -> Option<(&Arc<Queue>, Turn)> {
+    let mut running = cells.iter().filter(|cell| cell.status() > cl::CL_COMPLETE);
+    let first = running.next()?;
+    let queue = first.queue.as_ref()?;
+    let turns = running.map(|cell| cell.turn.filter(|_| cell.queue.as_ref().is_some_and(|of| Arc::ptr_eq(of, queue))));
+    turns.fold(first.turn, |last, turn| last.max(turn).filter(|_| turn.is_some())).map(|last| (queue, last))
+}
+
+/// Enqueues a write of so few bytes as [`SMALL`], which are still to come; `queue` is the one whose next command needs them, where the client knows that
+/// nothing before it waits for what comes after. `None` where it might hold others up.
+pub fn write((memory, part): (&Memory, &Part), queue: Option<&Arc<Queue>>) -> Option<AwaitedWrite> {
+    let (native, context) = (memory.native.as_ref().ok()?, &memory.context);
+    if !context.takes_bytes_late() {
+        return None;
+    }
+    let (queue, place) = if context.maps {
+        (&**context.small_push_queue().ok()?, Place::ordinary(part).ok()?)
+    } else {
+        let queue = queue.filter(|queue| queue.in_order && Arc::ptr_eq(&queue.context, context))?;
+        let beside = queue.ahead.writes.get_or_init(|| Beside::new(queue)).as_ref()?;
+        (&beside.native, Place::pinned(part, context.pool()?)?)
+    };
+    awaited(queue, (native, part), context.native.as_ref().ok()?, place).ok()
+}
+
+fn awaited(
+    queue: &native::Queue,
+    target: (&native::Memory, &Part),
+    context: &native::Context,
+    place: Place,
+) -> Result<AwaitedWrite, Status> {
+    let gate = semaphore::hold(context)?;
+    AwaitedWrite::enqueue(queue, target, gate.clone(), place).inspect_err(|_| semaphore::set(&gate, cl::CL_COMPLETE))
+}
+
+/// Finds out whether writes take their bytes when they are carried out, and not when they are enqueued, as OpenCL allows.
+///
+/// # Errors
+/// What the native calls returned.
+pub fn takes_bytes_late(context: &Context) -> Result<bool, Status> {
+    let native = context.native.as_ref().map_err(|status| *status)?;
+    let (_, device) = *context.devices.first().ok_or(cl::CL_INVALID_CONTEXT)?;
+    let queue = native::Queue::new(native, device, 0)?;
+    let memory = native::Memory::buffer(native, cl::CL_MEM_READ_WRITE, SMALL, None)?;
+    for size in [4, SMALL] {
+        let part = Part::Bytes { offset: 0, size };
+        let mut write = awaited(&queue, (&memory, &part), native, Place::of(&part, context.pool())?)?;
+        if let Some(bytes) = write.bytes_mut() {
+            bytes.fill(size as u8 | 1);
+        }
+        if let Some(gate) = write.open() {
+            semaphore::set(&gate, cl::CL_COMPLETE);
+        }
+        let read = StagedRead::enqueue(&queue, (&memory, &part), &Waits::none(), Place::of(&part, context.pool())?)?;
+        queue.flush()?;
+        read.event().wait()?;
+        if read.bytes()?.iter().any(|byte| *byte != size as u8 | 1) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
