@@ -27,8 +27,11 @@ impl Seen {
 
 /// The program that does what the arguments say.
 fn program(args: &[&str]) -> std::path::PathBuf {
-    let more = ["released", "recorded", "threads", "lost", "random"];
-    c_program(if more.contains(&args[0]) { "residency_more" } else { "residency" })
+    c_program(match args[0] {
+        "released" | "recorded" | "threads" | "lost" | "random" => "residency_more",
+        "own_events" => "own_events",
+        _ => "residency",
+    })
 }
 
 struct Servers(Vec<Server>);
@@ -60,7 +63,7 @@ impl Servers {
     }
 }
 
-const ALL: [&[&str]; 9] = [
+const ALL: [&[&str]; 10] = [
     &["alternate", "20", "4"],
     &["broadcast", "400000"],
     &["halves", "300000"],
@@ -70,6 +73,7 @@ const ALL: [&[&str]; 9] = [
     &["released", "20"],
     &["threads", "40"],
     &["random", "7", "300"],
+    &["own_events"],
 ];
 
 #[test]

@@ -177,6 +177,11 @@ impl Event {
         lock(&self.implied).extend(others);
     }
 
+    /// Whether its command waits for `other` without the application's knowing.
+    pub(crate) fn has_waited_for(&self, other: &Arc<Self>) -> bool {
+        lock(&self.implied).iter().any(|implied| Arc::ptr_eq(implied, other))
+    }
+
     /// Whether it is known here to have ended well.
     pub(crate) fn is_over(&self) -> bool {
         self.known_status() == CL_COMPLETE

@@ -350,10 +350,10 @@ pub(crate) fn moved(memory: &Memory, transfer: &Transfer<Mark>) -> Result<Moved>
     }
 }
 
-/// The names of events in a home; without those that are over.
+/// The names of events in a home; without those that are over, or that are when another of them is.
 fn named_in(home: &Home, marks: &[Mark]) -> Result<EventList> {
     let mut list = EventList::default();
-    for mark in marks {
+    for mark in marks.iter().filter(|mark| !marks.iter().any(|other| other.0.has_waited_for(&mark.0))) {
         list.0.extend(mark.0.waited_for_in(home)?);
     }
     Ok(list)
