@@ -491,7 +491,14 @@ fn a_lost_peer_fails_what_waits_for_it_and_nothing_else() {
     let (context, peer) = (ContextId(1), a.id());
     b.buffer(1, &[3; 4]);
     b.post(&ExpectSignal { event: EventId(1), context, peer });
-    b.post(&Expect { memory: MemoryId(1), what: whole(4), event: EventId(2), peer, transfer: TransferId(1), queue: None });
+    b.post(&Expect {
+        memory: MemoryId(1),
+        what: whole(4),
+        event: EventId(2),
+        peer,
+        transfer: TransferId(1),
+        queue: None,
+    });
     b.post(&Marker { command: command(1, &[1], Some(3)) });
     b.call(&Traffic {}).unwrap();
     servers[0].kill();

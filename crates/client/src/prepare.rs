@@ -281,7 +281,9 @@ impl Queue {
         count(&STATS.moves, 1);
         count(&STATS.bytes_moved, size);
         let sent = match way(from.connection(), to.connection()) {
-            Way::Direct => named_in(from, &transfer.after).and_then(|after| push(memory, transfer, (from, self), after)),
+            Way::Direct => {
+                named_in(from, &transfer.after).and_then(|after| push(memory, transfer, (from, self), after))
+            }
             Way::Relay => {
                 count(&STATS.bytes_relayed, size);
                 self.relay(memory, transfer, from)

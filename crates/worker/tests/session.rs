@@ -157,6 +157,25 @@ fn a_user_event_holds_a_chain_and_subscribers_are_told() {
 }
 
 #[test]
+fn one_thread_waits_for_what_ends_in_order() {
+    let worker = Worker::start("");
+    let mut client = worker.connect();
+    client.begin(0);
+    client.post(&CreateUserEvent { event: EventId(1), context: ContextId(1) });
+    for event in 2..102 {
+        client.post(&Marker { command: command(1, Some(event), &[1]) });
+        client.post(&Subscribe { event: EventId(event) });
+    }
+    client.call(&Ping { answer: 0 }).unwrap();
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", worker.process.id())).unwrap();
+    let names = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")).unwrap());
+    assert_eq!(names.filter(|name| name.trim_end() == "waiter").count(), 1);
+    client.post(&SetUserEventStatus { event: EventId(1), status: 0 });
+    client.until(|notes| (2..102).all(|event| notes.done.contains_key(&EventId(event))));
+    assert!(client.notes.done.values().all(|done| done.status == 0));
+}
+
+#[test]
 fn a_failed_user_event_fails_what_waits_for_it() {
     let worker = Worker::start("");
     let mut client = worker.connect();

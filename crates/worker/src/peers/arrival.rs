@@ -279,9 +279,11 @@ impl Arrival {
                 });
                 let arrival = self.clone();
                 match marker {
-                    Ok(marker) => {
-                        common.watch(marker, None, News::Then(Box::new(move |common| arrival.end(common, cl::CL_COMPLETE))))
-                    }
+                    Ok(marker) => common.watch(
+                        marker,
+                        None,
+                        News::Then(Box::new(move |common| arrival.end(common, cl::CL_COMPLETE))),
+                    ),
                     Err(status) => self.end(common, status),
                 }
             }

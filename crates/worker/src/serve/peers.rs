@@ -90,7 +90,12 @@ impl Session {
     }
 
     /// Enqueues the write of a few bytes that are still to come, where that can be.
-    fn write_small(&mut self, memory: &Memory, part: &Part, queue: Option<QueueId>) -> Result<Option<AwaitedWrite>, End> {
+    fn write_small(
+        &mut self,
+        memory: &Memory,
+        part: &Part,
+        queue: Option<QueueId>,
+    ) -> Result<Option<AwaitedWrite>, End> {
         let queue = queue.map(|id| self.lanes.lane(id).map(|lane| lane.queue.clone())).transpose()?;
         let Some(part) = part.small() else { return Ok(None) };
         if self.stage(part.size()).is_none() {

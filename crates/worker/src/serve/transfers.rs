@@ -11,7 +11,7 @@ use ropeway_protocol::messages::TransferFailed;
 use ropeway_protocol::types::Command;
 
 use crate::error::End;
-use crate::native::{Place, Part, StagedRead};
+use crate::native::{Part, Place, StagedRead};
 use crate::objects::{Cell, Memory, OwedRead};
 use crate::session::{Deferred, Session, gather};
 use crate::transfer::Direction;
