@@ -94,6 +94,10 @@ pub fn load_il(common: &Common, program: &Program, il: ContentHash) -> Result<Bi
     Ok(BinaryReply::Loaded { status, each: Vec::new(), devices: Vec::new() })
 }
 
+/// How often what cannot be linked is tried. PoCL keeps the outcome in a folder of all its processes, and fails where two link the same at the
+/// same time: workers do, for one context of several servers on a machine, or for several clients.
+const LINKS: usize = 4;
+
 /// Makes `program` of compiled ones.
 ///
 /// # Errors
@@ -118,7 +122,14 @@ pub fn link(
         let native = states[at].native.as_ref().ok_or(cl::CL_INVALID_OPERATION)?;
         natives.push(native.as_ref().map_err(|status| *status)?);
     }
-    let (native, status) = native::Program::link(context, &native_devices, &natives, options)?;
+    let attempt = || native::Program::link(context, &native_devices, &natives, options);
+    let mut linked = attempt();
+    for _ in 1..LINKS {
+        if matches!(linked, Err(cl::CL_LINK_PROGRAM_FAILURE)) {
+            linked = attempt();
+        }
+    }
+    let (native, status) = linked?;
     drop(natives);
     let texts: Vec<_> = states.iter().flat_map(|state| state.texts.iter().copied()).collect();
     let mut names: Vec<_> = states.iter().filter_map(|state| state.names.as_deref()).flatten().cloned().collect();
