@@ -134,6 +134,8 @@ impl Queue {
     /// # Errors
     /// [`crate::SERVER_LOST`].
     pub fn flush(&self) -> Result<()> {
+        // What its commands need from other servers was asked of these without the application's knowing.
+        self.context.flush_others(self.home());
         self.connection().post(&Flush { queue: self.id })?;
         self.connection().flush()
     }
