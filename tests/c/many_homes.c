@@ -331,6 +331,40 @@ static void cancelled(cl_program program)
     CHECK(clReleaseKernel(kernel));
 }
 
+/* Two commands that fail, of which the second would have taken the contents to another device; they are there for the next. */
+static void gone_back(cl_program program)
+{
+    cl_kernel kernel = kernel_of(program, "scale");
+    int by = 2, plus = 1;
+    set_arg(kernel, 1, sizeof by, &by);
+    set_arg(kernel, 2, sizeof plus, &plus);
+    for (cl_uint i = 0; i < count; i++) {
+        int got[N], next = (int)((i + 1) % count);
+        cl_mem buffer = buffer_of(0, sizeof got, NULL);
+        cl_event gate, failed[2];
+        MAKE(gate, clCreateUserEvent(context, &status));
+        CHECK(clEnqueueFillBuffer(queues[i], buffer, &plus, sizeof plus, 0, sizeof got, 0, NULL, NULL));
+        CHECK(clFinish(queues[i]));
+        set_arg(kernel, 0, sizeof buffer, &buffer);
+        launch(queues[i], kernel, N, 1, &gate, &failed[0]);
+        launch(queues[next], kernel, N, 1, &failed[0], &failed[1]);
+        CHECK(clSetUserEventStatus(gate, -5));
+        clWaitForEvents(1, &failed[1]);
+        for (cl_uint turn = 0; turn < 2; turn++) {
+            launch(queues[next], kernel, N, 0, NULL, NULL);
+            CHECK(clFinish(queues[next]));
+            next = (int)((i + 2) % count);
+        }
+        CHECK(clEnqueueReadBuffer(queues[i], buffer, CL_TRUE, 0, sizeof got, got, 0, NULL, NULL));
+        printf("gone back to %u: %d %d %d\n", i, status_of(failed[1]) < 0, got[0], got[N - 1]);
+        CHECK(clReleaseEvent(failed[0]));
+        CHECK(clReleaseEvent(failed[1]));
+        CHECK(clReleaseEvent(gate));
+        CHECK(clReleaseMemObject(buffer));
+    }
+    CHECK(clReleaseKernel(kernel));
+}
+
 /* Parts of the first device beside the others, in a context of their own. */
 static void parts(void)
 {
@@ -435,6 +469,7 @@ int main(int argc, char **argv)
     events(program);
     failures();
     cancelled(program);
+    gone_back(program);
     parts();
     threads(program);
     for (cl_uint i = 0; i < count; i++)

@@ -45,6 +45,7 @@ fn expected(devices: usize) -> String {
         "after: -14\nboth: 1 -14\n".to_owned(),
         each(&|i| format!("on {i} all goes on: 1")),
         each(&|i| format!("called off on {i}: 7")),
+        each(&|i| format!("gone back to {i}: 1 7 7")),
         "part of a device, and others: right\nthreads: right\ndone\n".to_owned(),
     ]
     .concat()

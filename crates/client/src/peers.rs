@@ -8,7 +8,8 @@ use std::io::Read as _;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use ropeway_protocol::ids::SessionId;
-use ropeway_protocol::messages::{ConnectPeer, OpenPeers};
+use ropeway_protocol::messages::{ConnectPeer, OpenPeers, WaitForEvents};
+use ropeway_protocol::types::EventList;
 
 use crate::Result;
 use crate::connection::{Connection, lock};
@@ -74,7 +75,13 @@ pub(crate) fn way(from: &Arc<Connection>, to: &Arc<Connection>) -> Way {
     // Whichever may be the harder to reach is to call the other: what serves this machine alone, and else always the same.
     let key = |connection: &Connection| (!connection.endpoint().is_local(), connection.session());
     let (first, second) = if key(from) < key(to) { (from, to) } else { (to, from) };
-    if !were_parted(first, second) && (first.connects_to(second) || second.connects_to(first)) {
+    if were_parted(first, second) {
+        // Perhaps because one of them is gone, which is not known here yet: then there is no way at all.
+        let is_new = !lock(&first.peers().0).said.contains(&second.session());
+        if !first.is_there(is_new) || !second.is_there(is_new) {
+            return Way::Direct;
+        }
+    } else if first.connects_to(second) || second.connects_to(first) {
         return Way::Direct;
     }
     if lock(&first.peers().0).said.insert(second.session()) {
@@ -132,6 +139,15 @@ impl Connection {
     /// Whether the session has tried in vain to connect to another.
     fn has_no_way_to(&self, peer: &Connection) -> bool {
         matches!(lock(&self.peers().0).peers.get(&peer.session()), Some(State::Unreachable(_)))
+    }
+
+    /// Whether the server is there as far as is known, or, asked to `make_sure`, answers.
+    fn is_there(&self, make_sure: bool) -> bool {
+        if make_sure && let Ok(waited) = self.call(&WaitForEvents { events: EventList::default() }) {
+            self.complete(&waited.completions);
+        }
+        self.drain();
+        !self.is_lost()
     }
 
     /// Whether the session was connected to another and has lost it.

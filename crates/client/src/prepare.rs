@@ -188,6 +188,12 @@ impl Events<Mark> for Arrivals<'_> {
         if mark.0.has_failed() { Some(false) } else { mark.0.is_over().then_some(true) }
     }
 
+    fn ask(&self, mark: &Mark) -> Option<bool> {
+        // Asked for its status, it takes in what there is to know.
+        mark.0.status();
+        self.outcome(mark)
+    }
+
     fn is_far(&self, from: usize) -> bool {
         let from = self.0.context().homes().get(from);
         from.is_some_and(|from| are_apart(from.connection(), self.0.connection()))

@@ -128,7 +128,8 @@ impl Relay {
     /// What came of it becomes the arrival's end: that of `written`, an event of the target's, or an error.
     fn conclude(self, written: Result<EventId>) {
         let (connection, event) = (Arc::clone(self.target().connection()), self.arrival.id());
-        let arrival = (!self.signalled).then(|| Arc::clone(&self.arrival));
+        // The server does not tell of what it was told.
+        let arrival = (!self.signalled || written.is_err()).then(|| Arc::clone(&self.arrival));
         // Once the end can be known, nothing of the program's is held here.
         drop(self);
         let told = match (written, &arrival) {
@@ -140,10 +141,9 @@ impl Relay {
                 let outcome =
                     written.and_then(|written| passing::wait_for(&connection, [written].into_iter().collect()));
                 let status = outcome.err().unwrap_or(CL_COMPLETE);
-                let told = connection.post(&SetUserEventStatus { event, status });
-                // The server does not tell of what it was told.
+                // What comes after is planned with this known.
                 arrival.iter().for_each(|arrival| arrival.end(status));
-                told
+                connection.post(&SetUserEventStatus { event, status })
             }
         };
         // A lost server has ended what waits for it.

@@ -82,6 +82,45 @@ fn copies_come_from_far_away_only_where_nobody_near_has_them() {
 }
 
 #[test]
+fn what_has_come_nowhere_is_where_it_was() {
+    let mut buffer = Residency::new(100, false);
+    update(&mut buffer, 0, 0..100, 1);
+    // On its way to another home, where it is to be changed, it fails.
+    let lost = residency_fails_at(&mut buffer, 1, 0..100);
+    let plan = read(&mut buffer, 2, 0..100, &mut Numbers(10)).unwrap();
+    assert_eq!((plan.transfers[0].from, &plan.transfers[0].after), (0, &vec![1]), "after its writer there");
+    assert!(!plan.waits.contains(&lost));
+    // From one to another and further, all of it in vain.
+    residency_fails_at(&mut buffer, 1, 0..100);
+    residency_fails_at(&mut buffer, 2, 0..50);
+    residency_fails_at(&mut buffer, 0, 0..50);
+    let plan = read(&mut buffer, 3, 0..100, &mut Numbers(20)).unwrap();
+    assert_eq!((plan.transfers.len(), plan.transfers[0].from), (1, 0));
+    // There is no way back to a home that is gone.
+    residency_fails_at(&mut buffer, 1, 0..100);
+    buffer.lose(0, |_| false);
+    assert_eq!(read(&mut buffer, 2, 0..100, &mut Numbers(30)), Err(Lost));
+}
+
+#[test]
+fn what_was_changed_elsewhere_is_not_where_it_was() {
+    let mut buffer = Residency::new(100, false);
+    update(&mut buffer, 0, 0..100, 1);
+    update(&mut buffer, 1, 0..100, 2);
+    // It has come there; from there it goes on in vain.
+    residency_fails_at(&mut buffer, 2, 0..100);
+    let plan = read(&mut buffer, 3, 0..100, &mut Numbers(10)).unwrap();
+    assert_eq!((plan.transfers[0].from, plan.transfers[0].after.contains(&2)), (1, true));
+}
+
+/// An update for which the contents do not arrive; the arrival's event.
+fn residency_fails_at(residency: &mut Residency<u32>, home: Home, range: Range<u64>) -> u32 {
+    let by = By { event: FAILED - 1, lane: None };
+    residency.plan(home, &Use::Update(by), &[range], &mut Numbers(FAILED)).unwrap();
+    FAILED + 1
+}
+
+#[test]
 fn first_contents_go_to_whoever_comes_first() {
     let mut buffer = Residency::new(100, true);
     let plan = read(&mut buffer, 2, 0..10, &mut Numbers(0)).unwrap();

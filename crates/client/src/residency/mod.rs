@@ -89,6 +89,10 @@ pub trait Events<E> {
     /// Whether an event is known to have ended, so that nothing needs to wait for it, and whether well. That may be known at any time after it has,
     /// or never.
     fn outcome(&self, event: &E) -> Option<bool>;
+    /// The same, found out as far as it can be without waiting.
+    fn ask(&self, event: &E) -> Option<bool> {
+        self.outcome(event)
+    }
     /// Whether what comes from a home is known to come by a detour, so that it is rather taken from another one.
     fn is_far(&self, _from: Home) -> bool {
         false
@@ -198,7 +202,7 @@ impl<E: Clone + PartialEq> Residency<E> {
         }
         let indices = self.indices(&ranges);
         for &at in &indices {
-            self.pieces[at].forget_over(|event| events.outcome(event));
+            self.pieces[at].forget_over(&*events);
         }
         if reads {
             if indices.iter().any(|&at| self.pieces[at].contents == Contents::Lost) {
@@ -338,12 +342,18 @@ impl<E: Clone + PartialEq> Residency<E> {
             Use::Overwrite(by) => (by, false),
             Use::Discard(by) => {
                 piece.settle(None, false);
+                piece.before = None;
                 self.invalidate(at, None);
                 self.pieces[at].contents = Contents::Discarded(by.event.clone());
                 return;
             }
         };
         piece.settle(Some(home), updates);
+        if updates {
+            piece.leave_for(home);
+        } else {
+            piece.before = None;
+        }
         let mut writers = match &mut piece.contents {
             // What only may write it need not come after those before it.
             Contents::Written { owner, writers } if *owner == home && updates => std::mem::take(writers),
@@ -391,6 +401,7 @@ impl<E: Clone + PartialEq> Residency<E> {
         self.pieces.dedup_by(|later, earlier| {
             let alike = later.is_like(earlier);
             if alike {
+                earlier.forget_other_past(later);
                 earlier.range.end = later.range.end;
             }
             alike

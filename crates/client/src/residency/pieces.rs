@@ -1,8 +1,9 @@
 //! A range of bytes that all have the same history, and the places where they are.
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use super::{Home, Transfer};
+use super::{Events, Home, Transfer};
 
 /// A range of bytes that all have the same history.
 #[derive(Clone, Debug)]
@@ -11,6 +12,21 @@ pub(super) struct Piece<E> {
     pub(super) contents: Contents<E>,
     /// Homes that hold it, and homes where something is arriving; no two of the same home.
     pub(super) places: Vec<Place<E>>,
+    /// Where it was before it was taken to where it is, which may come to nothing.
+    pub(super) before: Option<Arc<Before<E>>>,
+}
+
+/// How far back it is known where a piece was.
+const MOST_BEFORE: u32 = 8;
+
+/// Where a piece was, as long as what came after that may fail.
+#[derive(Debug)]
+pub(super) struct Before<E> {
+    home: Home,
+    writers: Vec<Writer<E>>,
+    arrivals: Vec<Arrival<E>>,
+    earlier: Option<Arc<Self>>,
+    depth: u32,
 }
 
 /// What is in a piece.
@@ -76,7 +92,7 @@ pub(super) fn add_new<E: PartialEq>(list: &mut Vec<E>, item: E) {
 
 impl<E: Clone + PartialEq> Piece<E> {
     pub(super) fn never_written(range: Range<u64>) -> Self {
-        Self { range, contents: Contents::Never, places: Vec::new() }
+        Self { range, contents: Contents::Never, places: Vec::new(), before: None }
     }
 
     /// Whether a home needs a copy before it can read the piece.
@@ -160,7 +176,8 @@ impl<E: Clone + PartialEq> Piece<E> {
 
     /// Forgets events that nothing needs to wait for any more. What did not arrive is not there, nor what was written after it; a writer
     /// that failed by itself has left there what it has.
-    pub(super) fn forget_over(&mut self, outcome: impl Fn(&E) -> Option<bool>) {
+    pub(super) fn forget_over(&mut self, events: &impl Events<E>) {
+        let outcome = |event: &E| events.outcome(event);
         let mut missing = false;
         for place in &mut self.places {
             if place.arrivals.iter().any(|arrival| outcome(&arrival.event) == Some(false)) {
@@ -176,8 +193,50 @@ impl<E: Clone + PartialEq> Piece<E> {
             self.contents = Contents::Never;
         }
         self.drop_idle_places();
+        if missing && self.homes().next().is_none() {
+            self.go_back(events);
+        }
         if missing {
             self.find_owner();
+        } else if self.places.iter().any(|place| place.valid && place.arrivals.is_empty()) {
+            self.before = None;
+        }
+    }
+
+    /// A command of `home` changes the piece, to which it has come from elsewhere: keeps in mind where it was.
+    pub(super) fn leave_for(&mut self, home: Home) {
+        let Contents::Written { owner, writers } = &self.contents else { return };
+        if *owner == home {
+            return;
+        }
+        let Some(place) = self.places.iter().find(|place| place.home == *owner && place.valid) else { return };
+        let earlier = self.before.take().filter(|before| before.depth < MOST_BEFORE);
+        self.before = Some(Arc::new(Before {
+            home: *owner,
+            writers: writers.clone(),
+            arrivals: place.arrivals.clone(),
+            depth: earlier.as_ref().map_or(0, |earlier| earlier.depth + 1),
+            earlier,
+        }));
+    }
+
+    /// What was to come has come nowhere: it is where it was before. Whoever was to change it waits for what has not come, and fails as well.
+    fn go_back(&mut self, events: &impl Events<E>) {
+        while let Some(before) = self.before.take() {
+            self.before.clone_from(&before.earlier);
+            // Perhaps it has not come for a writer that has failed: who has told of the one may not yet have told of the other.
+            if before.arrivals.iter().any(|arrival| events.ask(&arrival.event) == Some(false)) {
+                continue;
+            }
+            let is_open = |event: &E| events.ask(event).is_none();
+            let writers = before.writers.iter().filter(|writer| is_open(&writer.event)).cloned().collect();
+            self.contents = Contents::Written { owner: before.home, writers };
+            let place = self.place(before.home);
+            for arrival in before.arrivals.iter().filter(|arrival| is_open(&arrival.event)) {
+                add_new(&mut place.arrivals, arrival.clone());
+            }
+            (place.valid, place.settled) = (true, false);
+            return;
         }
     }
 
@@ -195,6 +254,15 @@ impl<E: Clone + PartialEq> Piece<E> {
     /// A home is gone, and with it what was on its way from there.
     pub(super) fn lose(&mut self, home: Home, has_arrived: &impl Fn(&E) -> bool) {
         self.places.retain(|place| place.home != home);
+        // There is no way back to what was there.
+        let mut earlier = self.before.as_ref();
+        while let Some(before) = earlier {
+            if before.home == home {
+                self.before = None;
+                break;
+            }
+            earlier = before.earlier.as_ref();
+        }
         // What did not arrive at one home did not come from there to the next, either.
         let mut doubtful = vec![home];
         loop {
@@ -248,6 +316,7 @@ impl<E: Clone + PartialEq> Piece<E> {
 
     /// Takes in the neighbour behind it, which is held by the same homes; true.
     pub(super) fn absorb(&mut self, later: &Self) -> bool {
+        self.forget_other_past(later);
         self.range.end = later.range.end;
         if let (Contents::Written { writers, .. }, Contents::Written { writers: others, .. }) =
             (&mut self.contents, &later.contents)
@@ -273,6 +342,17 @@ impl<E: Clone + PartialEq> Piece<E> {
         true
     }
 
+    /// A piece that becomes one with this has been elsewhere, or not: then that of both is forgotten.
+    pub(super) fn forget_other_past(&mut self, other: &Self) {
+        let same = match (&self.before, &other.before) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        };
+        if !same {
+            self.before = None;
+        }
+    }
+
     /// Gives up all copies but that of `home`, which owns it from now on; where nothing was written, whatever is there.
     pub(super) fn keep_only_at(&mut self, home: Home) {
         match &mut self.contents {
@@ -283,6 +363,7 @@ impl<E: Clone + PartialEq> Piece<E> {
                 *contents = Contents::Written { owner: home, writers };
             }
         }
+        self.before = None;
         for place in &mut self.places {
             place.valid = false;
             place.settled = false;

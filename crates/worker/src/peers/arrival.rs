@@ -4,10 +4,11 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use ropeway_abi as cl;
-use ropeway_protocol::ids::TransferId;
+use ropeway_protocol::ids::{EventId, TransferId};
 use ropeway_protocol::image::ImagePart;
 use ropeway_protocol::limits::CHUNK;
-use ropeway_protocol::types::Status;
+use ropeway_protocol::messages::Completed;
+use ropeway_protocol::types::{Completions, EventDone, Status};
 use ropeway_protocol::{Tail, TailError};
 
 use crate::common::{Common, News};
@@ -79,6 +80,8 @@ enum Sink {
 pub struct Arrival {
     /// Its name.
     pub transfer: TransferId,
+    /// The client's name for its end.
+    id: EventId,
     memory: Arc<Memory>,
     part: Part,
     /// What the client's commands wait for; `None` where it could not be made.
@@ -99,14 +102,20 @@ pub struct Arrival {
 }
 
 impl Arrival {
-    /// One of which nothing has come. `event` was made by [`crate::semaphore::hold`].
-    pub fn new(transfer: TransferId, memory: Arc<Memory>, part: Part, event: Option<UserEvent>) -> Self {
+    /// One of which nothing has come. `event`, by the name `id`, was made by [`crate::semaphore::hold`].
+    pub fn new(
+        transfer: TransferId,
+        memory: Arc<Memory>,
+        part: Part,
+        (id, event): (EventId, Option<UserEvent>),
+    ) -> Self {
         let chunks = match &part {
             Part::Ranges(ranges) => ranges.size().div_ceil(CHUNK as u64),
             Part::Image(..) => 0,
         };
         Self {
             transfer,
+            id,
             memory,
             event,
             chunks: (0..chunks).map(|_| AtomicBool::new(false)).collect(),
@@ -121,15 +130,16 @@ impl Arrival {
         }
     }
 
-    /// One of so few bytes that they go into the memory of a write that is enqueued already, and waits for them; `cell` has its end.
+    /// One of so few bytes that they go into the memory of a write that is enqueued already, and waits for them; `cell` has its end, by the
+    /// name `id`.
     pub fn awaited(
         transfer: TransferId,
         memory: Arc<Memory>,
         part: Part,
         write: AwaitedWrite,
-        cell: Arc<Cell>,
+        (id, cell): (EventId, Arc<Cell>),
     ) -> Self {
-        let arrival = Self::new(transfer, memory, part, None);
+        let arrival = Self::new(transfer, memory, part, (id, None));
         // It is the first.
         let _ = arrival.sink.set(Sink::Awaited(Mutex::new(Some(write)), cell));
         arrival
@@ -310,6 +320,11 @@ impl Arrival {
             0 => status,
             failure => failure,
         };
+        if status < 0 {
+            // Told before the ends of what fails with it: what comes next must not wait for it, nor be taken from here.
+            let done = vec![EventDone { event: self.id, status, times: None }];
+            common.outgoing.leave(&Completed { completions: Completions { done } });
+        }
         if let Some(event) = &self.event {
             common.peers.settle(event, status);
         }

@@ -38,7 +38,7 @@ impl Session {
         let (memory, part) = self.moved(m.memory, Moved::Ranges(m.ranges))?;
         let peer = self.common.peers.peer(m.peer)?;
         let event = self.make_peer_event(m.event, &memory.context)?.ok();
-        let arrival = Arrival::new(m.transfer, memory, part, event).may_end();
+        let arrival = Arrival::new(m.transfer, memory, part, (m.event, event)).may_end();
         peer.expect(&self.common, Arc::new(arrival))
     }
 

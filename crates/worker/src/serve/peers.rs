@@ -82,11 +82,11 @@ impl Session {
             // The command that takes the bytes is enqueued already: its end is what others wait for.
             let cell = Arc::new(Cell::new(Some(m.event), Some(write.end().clone()), None, None));
             Self::claim(self.objects(), &mut self.lanes.events, m.event, cell.clone())?;
-            let arrival = Arrival::awaited(m.transfer, memory, part, write, cell);
+            let arrival = Arrival::awaited(m.transfer, memory, part, write, (m.event, cell));
             return peer.expect(&self.common, Arc::new(arrival));
         }
         let event = self.make_peer_event(m.event, &memory.context)?.ok();
-        peer.expect(&self.common, Arc::new(Arrival::new(m.transfer, memory, part, event)))
+        peer.expect(&self.common, Arc::new(Arrival::new(m.transfer, memory, part, (m.event, event))))
     }
 
     /// Enqueues the write of a few bytes that are still to come, where that can be.
