@@ -3,6 +3,7 @@
 use std::io::{BufRead, Write};
 
 use crate::floor;
+use crate::handed;
 use crate::memory::Memory;
 use crate::opencl::{Error, OpenCl};
 use crate::spread::{self, Spread};
@@ -18,6 +19,7 @@ pub fn run(args: &[String]) -> Result<(), Error> {
     let filter = args.get(1).map_or("", String::as_str);
     let extra = args.get(2).map_or("", String::as_str);
     match args.first().map_or("", String::as_str) {
+        "handed" => handed::run(filter, extra),
         "floor" => floor::far_end().map_err(|e| Error::wrong(format!("the floor's far end: {e}"))),
         "start" => start(filter, extra),
         "add" => work::vector_addition(filter, extra),
@@ -105,7 +107,7 @@ fn spread_obeys(filter: &str) -> Result<(), Error> {
 }
 
 /// Carries out one line at a time: a name and two numbers.
-fn follow(mut measure: impl FnMut(&str, usize, usize) -> Result<f64, Error>) {
+pub fn follow(mut measure: impl FnMut(&str, usize, usize) -> Result<f64, Error>) {
     for line in std::io::stdin().lock().lines() {
         let Ok(line) = line else { break };
         let (name, count, size) = parse(&line);

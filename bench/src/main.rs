@@ -5,6 +5,7 @@
 
 mod child;
 mod floor;
+mod handed;
 mod memory;
 mod opencl;
 mod plan;

@@ -1,6 +1,7 @@
 //! A thin safe wrapper of the OpenCL calls that are measured: the library is opened when asked for, every object
 //! releases itself, and every transfer blocks, so that no memory is in use after a call returns.
 
+mod gated;
 mod many;
 mod recorded;
 mod svm;
@@ -69,6 +70,9 @@ functions! {
     clEnqueueMigrateMemObjects: clEnqueueMigrateMemObjects_t,
     clWaitForEvents: clWaitForEvents_t,
     clReleaseEvent: clReleaseEvent_t,
+    clCreateUserEvent: clCreateUserEvent_t,
+    clSetUserEventStatus: clSetUserEventStatus_t,
+    clSetEventCallback: clSetEventCallback_t,
     clFlush: clFlush_t,
     clFinish: clFinish_t,
     clGetExtensionFunctionAddressForPlatform: clGetExtensionFunctionAddressForPlatform_t,

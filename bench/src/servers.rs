@@ -11,6 +11,7 @@ use ropeway_tests::net::{Host, Net};
 use ropeway_tests::proxy::{Fault, Proxy};
 
 use crate::floor::Floor;
+use crate::handed::Handed;
 use crate::median;
 use crate::plan::Bench;
 use crate::process::{Probe, Side};
@@ -170,23 +171,26 @@ fn two(bench: &Bench) -> Result<Vec<Row>, String> {
     native.answer()?;
     let fleet = Fleet::start(bench, &bench.native, 2, &a_device_each(devices), &[])?;
     let mut probe = fleet.spread()?;
+    let mut handed = Handed::start(&bench.native)?;
     let mut floor = Floor::start().map_err(|e| format!("the raw network cannot be measured: {e}"))?;
     let raw = |e: std::io::Error| format!("the raw network: {e}");
-    let mut figures: [Vec<f64>; 8] = Default::default();
-    let [kernels, trips, streams, hops, alone, across, bounces, natives] = &mut figures;
+    let mut figures: [Vec<f64>; 9] = Default::default();
+    let [kernels, trips, streams, hops, alone, across, least, bounces, natives] = &mut figures;
     for _ in 0..bench.rounds(7) {
         kernels.push(native.ask("finish 400")?);
         trips.push(floor.round_trip(400).map_err(raw)?);
         hops.push(probe.ask("hops 400")?);
         alone.push(probe.ask("signals 400 1")?);
         across.push(probe.ask("signals 400 2")?);
+        least.push(handed.measure(200)?);
         streams.push(floor.stream_up(512 * MIB).map_err(raw)?);
         bounces.push(probe.ask(&format!("bounce 12 {}", 64 * MIB))?);
         if let Some(several) = &mut several {
             natives.push(several.ask(&format!("bounce 12 {}", 64 * MIB))?);
         }
     }
-    let [kernel, trip, stream, hop, alone, across, bounce, natively] = figures.map(|mut values| median(&mut values));
+    let [kernel, trip, stream, hop, alone, across, plain, bounce, natively] =
+        figures.map(|mut values| median(&mut values));
     let (most, least) = (kernel + 2.5 * trip, 0.8 * stream);
     let mut rows = vec![
         row(HOP, "us", Ok(hop), Reach::AtMost(most), "native kernel + 2.5 round trips"),
@@ -195,7 +199,8 @@ fn two(bench: &Bench) -> Result<Vec<Row>, String> {
     ];
     (rows[0].native, rows[0].floor) = (Some(kernel), Some(trip));
     (rows[1].native, rows[1].floor) = (several.is_some().then_some(natively), Some(stream));
-    (rows[2].native, rows[2].floor) = (Some(alone), Some(trip));
+    // What two programs without Ropeway need for the same says what the native implementation costs of it.
+    (rows[2].native, rows[2].floor) = (Some(alone), Some(plain - alone));
     Ok(rows)
 }
 
