@@ -21,14 +21,14 @@ pub struct Handed {
 }
 
 impl Handed {
-    /// Starts both.
+    /// Starts both, each with its environment.
     ///
     /// # Errors
     /// What one of them said.
-    pub fn start(side: &Side) -> std::result::Result<Self, String> {
-        let mut first = side.spawn("handed", "", false)?;
+    pub fn start([one, other]: [Side; 2]) -> std::result::Result<Self, String> {
+        let mut first = one.spawn("handed", "", false)?;
         let port = first.answer()?;
-        let second = side.spawn("handed", &port, false)?;
+        let second = other.spawn("handed", &port, false)?;
         Ok(Self { first, second })
     }
 

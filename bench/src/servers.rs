@@ -171,7 +171,11 @@ fn two(bench: &Bench) -> Result<Vec<Row>, String> {
     native.answer()?;
     let fleet = Fleet::start(bench, &bench.native, 2, &a_device_each(devices), &[])?;
     let mut probe = fleet.spread()?;
-    let mut handed = Handed::start(&bench.native)?;
+    let mut handed = Handed::start([0, 1].map(|number| {
+        let mut side = bench.native.clone();
+        side.environment.extend(a_device_each(devices)(number));
+        side
+    }))?;
     let mut floor = Floor::start().map_err(|e| format!("the raw network cannot be measured: {e}"))?;
     let raw = |e: std::io::Error| format!("the raw network: {e}");
     let mut figures: [Vec<f64>; 9] = Default::default();
