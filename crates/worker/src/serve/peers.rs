@@ -13,7 +13,7 @@ use crate::common::Common;
 use crate::error::End;
 use crate::job::Job;
 use crate::native::{self, AwaitedWrite, Ranges, StagedRead, UserEvent};
-use crate::objects::{Cell, Context, Memory};
+use crate::objects::{Cell, Cells, Context, Memory};
 use crate::peers::{self, Arrival, Part, ahead};
 use crate::semaphore;
 use crate::session::{Session, gather, unknown};
@@ -32,7 +32,7 @@ impl Session {
         let (memory, part) = self.moved(m.memory, m.what)?;
         let peer = self.common.peers.peer(m.peer)?;
         let after = self.lanes.cells(&m.after)?;
-        let read = self.read_small(&memory, &part, &m.after)?;
+        let read = self.read_small(&memory, &part, &m.after, &after)?;
         let event = match m.event {
             Some(id) => self.make_peer_event(id, &memory.context)?.ok(),
             None => None,
@@ -51,28 +51,22 @@ impl Session {
         memory: &Memory,
         part: &Part,
         after: &EventList,
+        cells: &Cells,
     ) -> Result<Option<(StagedRead, Option<Turn>)>, End> {
         let Some(part) = part.small() else { return Ok(None) };
         let Ok(waits) = gather(&self.lanes.events, after, self.lanes.may_have_failed())? else { return Ok(None) };
-        if self.stage(part.size()).is_none() {
-            return Ok(None);
-        }
-        let read = ahead::read((memory, &part), &self.lanes.cells(after)?, &waits);
-        if read.is_none() {
-            self.common.staged_reads.fetch_sub(part.size() as usize, Ordering::Relaxed);
-        }
-        Ok(read)
+        Ok(self.staged(part.size(), || ahead::read((memory, &part), cells, &waits)))
     }
 
-    /// Takes note of bytes that are held until a command has ended; `None` if they would be too many.
-    fn stage(&self, size: u64) -> Option<()> {
+    /// Enqueues what holds so many bytes until it has ended; not if they would be too many.
+    fn staged<T>(&self, size: u64, enqueue: impl FnOnce() -> Option<T>) -> Option<T> {
         let size = size as usize;
         let held = self.common.staged_reads.fetch_add(size, Ordering::Relaxed);
-        if held + size <= MAX_STAGED {
-            return Some(());
+        let enqueued = if held + size <= MAX_STAGED { enqueue() } else { None };
+        if enqueued.is_none() {
+            self.common.staged_reads.fetch_sub(size, Ordering::Relaxed);
         }
-        self.common.staged_reads.fetch_sub(size, Ordering::Relaxed);
-        None
+        enqueued
     }
 
     pub(super) fn expect_push(&mut self, m: Expect) -> Result<(), End> {
@@ -98,14 +92,7 @@ impl Session {
     ) -> Result<Option<AwaitedWrite>, End> {
         let queue = queue.map(|id| self.lanes.lane(id).map(|lane| lane.queue.clone())).transpose()?;
         let Some(part) = part.small() else { return Ok(None) };
-        if self.stage(part.size()).is_none() {
-            return Ok(None);
-        }
-        let write = ahead::write((memory, &part), queue.as_ref());
-        if write.is_none() {
-            self.common.staged_reads.fetch_sub(part.size() as usize, Ordering::Relaxed);
-        }
-        Ok(write)
+        Ok(self.staged(part.size(), || ahead::write((memory, &part), queue.as_ref())))
     }
 
     pub(super) fn expect_signal_of(&mut self, m: &ExpectSignal) -> Result<(), End> {
