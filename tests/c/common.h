@@ -93,6 +93,13 @@ static inline cl_mem buffer_of(cl_mem_flags flags, size_t size, void *host)
     return buffer;
 }
 
+static inline cl_int status_of(cl_event event)
+{
+    cl_int now;
+    CHECK(clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof now, &now, NULL));
+    return now;
+}
+
 static inline void set_arg(cl_kernel kernel, cl_uint index, size_t size, const void *value)
 {
     CHECK(clSetKernelArg(kernel, index, size, value));

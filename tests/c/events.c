@@ -15,13 +15,6 @@ static void CL_CALLBACK on_event(cl_event event, cl_int execution_status, void *
     atomic_fetch_add((atomic_int *)counter, 1);
 }
 
-static cl_int status_of(cl_event event)
-{
-    cl_int now;
-    CHECK(clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof now, &now, NULL));
-    return now;
-}
-
 static void wait_until(atomic_int *counter, int value)
 {
     double end = seconds() + 10;

@@ -8,13 +8,6 @@ static const char *SOURCE = "__kernel void add(__global int *x, int n) { x[0] +=
 static cl_kernel add, spin;
 static cl_mem memory;
 
-static cl_int status_of(cl_event event)
-{
-    cl_int now;
-    CHECK(clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof now, &now, NULL));
-    return now;
-}
-
 static int contents(cl_command_queue queue)
 {
     int value = -1;

@@ -10,13 +10,6 @@ static cl_device_id devices[MOST];
 static cl_command_queue queues[MOST];
 static cl_uint count;
 
-static cl_int status_of(cl_event event)
-{
-    cl_int now;
-    CHECK(clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof now, &now, NULL));
-    return now;
-}
-
 static void CL_CALLBACK note(cl_event event, cl_int now, void *place)
 {
     (void)event;

@@ -70,13 +70,6 @@ static cl_event run_put(cl_uint on, cl_mem x, size_t items, cl_uint a)
     return event;
 }
 
-static cl_int status_of(cl_event event)
-{
-    cl_int now;
-    CHECK(clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof now, &now, NULL));
-    return now;
-}
-
 /* Kernels on every device, each with a buffer of its own. */
 static void everywhere(void)
 {

@@ -31,13 +31,6 @@ static cl_event sum_up(cl_command_queue queue, cl_mem x, cl_mem out, cl_event af
     return event;
 }
 
-static cl_int status_of(cl_event event)
-{
-    cl_int now;
-    CHECK(clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof now, &now, NULL));
-    return now;
-}
-
 /* Its end must come within half a minute. */
 static void ends(cl_event event)
 {

@@ -73,13 +73,6 @@ static void many(cl_uint n)
     printf("what moves at once is right\n");
 }
 
-static cl_int status_of(cl_event event)
-{
-    cl_int now;
-    CHECK(clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof now, &now, NULL));
-    return now;
-}
-
 /* On these, nothing waits for what comes before. */
 static cl_command_queue free_ones[MOST];
 
