@@ -7,17 +7,17 @@ use std::sync::{Arc, Mutex, Weak};
 
 use ropeway_protocol::ids::ContextId;
 
-use crate::cache::Cache;
-use crate::error::End;
+use crate::base::error::End;
+use crate::link::outgoing::{Outgoing, Sending};
+use crate::link::printed::Printed;
+use crate::link::pulse::Leading;
 use crate::native::{Event, UserEvent};
+use crate::notify::waiters::Waiters;
+use crate::notify::watch::Watched;
 use crate::objects::{Cell, Queue};
-use crate::outgoing::{Outgoing, Sending};
 use crate::peers::{Movers, Peers};
-use crate::printed::Printed;
-use crate::pulse::Leading;
-use crate::transfer::Gate;
-use crate::waiters::Waiters;
-use crate::watch::Watched;
+use crate::programs::cache::Cache;
+use crate::rendezvous::transfer::Gate;
 
 /// Where the worker's own words go: the standard error that it was started with.
 #[derive(Clone)]

@@ -11,20 +11,20 @@ use ropeway_protocol::handshake::Hello;
 use ropeway_protocol::messages::Closing;
 use ropeway_transport::Link;
 
-use crate::cache::Cache;
+use crate::base::error::End;
 use crate::common::{Common, Log};
-use crate::error::End;
 use crate::handoff;
-use crate::input::Input;
-use crate::job::pass_on;
+use crate::link::input::Input;
+use crate::link::outgoing::Outgoing;
+use crate::link::printed::Printed;
 use crate::native::process;
-use crate::outgoing::Outgoing;
+use crate::notify::watch::pass_on_forever;
 use crate::peers::{Movers, Peers};
-use crate::printed::Printed;
+use crate::programs::cache::Cache;
 use crate::session::Session;
-use crate::team::{Reader, Team};
+use crate::session::job::pass_on;
+use crate::session::team::{Reader, Team};
 use crate::warmup::Warm;
-use crate::watch::pass_on_forever;
 
 /// How long the client has to read why the session ended.
 const FAREWELL: std::time::Duration = std::time::Duration::from_millis(500);

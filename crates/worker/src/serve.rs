@@ -22,10 +22,11 @@ use ropeway_protocol::messages::*;
 use ropeway_protocol::types::{BinaryReply, BuildReply, SubDevices, Waited};
 use ropeway_protocol::{CallId, Serve, Tail};
 
-use crate::error::End;
-use crate::job::Job;
-use crate::session::{Session, unknown};
-use crate::transfer::Direction;
+use crate::base::error::End;
+use crate::base::error::unknown;
+use crate::rendezvous::transfer::Direction;
+use crate::session::Session;
+use crate::session::job::Job;
 
 impl Serve for Session {
     type Error = End;

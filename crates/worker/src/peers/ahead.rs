@@ -11,10 +11,11 @@ use ropeway_abi as cl;
 use ropeway_protocol::types::Status;
 
 use super::arrival::SMALL;
+use crate::base::lock::lock;
+use crate::base::order::{Line, Turn};
 use crate::native::{self, AwaitedWrite, Event, Part, Place, StagedRead, Waits};
-use crate::objects::{Cell, Context, Memory, Queue, lock};
-use crate::semaphore;
-use crate::waiters::{Line, Turn};
+use crate::objects::semaphore;
+use crate::objects::{Cell, Context, Memory, Queue};
 
 /// The queues beside one of the application's, made when first needed; none where they cannot be made.
 #[derive(Default)]

@@ -11,10 +11,11 @@ use ropeway_protocol::messages::Completed;
 use ropeway_protocol::types::{Completions, EventDone, Status};
 use ropeway_protocol::{Tail, TailError};
 
+use crate::base::lock::lock;
 use crate::common::{Common, News};
 use crate::native::{self, AwaitedWrite, ImageWriter, Ranges, Scattered, UserEvent, Waits};
-use crate::objects::{Cell, Memory, lock};
-use crate::transfer::Direction;
+use crate::objects::{Cell, Memory};
+use crate::rendezvous::transfer::Direction;
 
 /// Pushes up to this size go by the connection of the signals, which they hold up little.
 pub const SMALL: u64 = 64 << 10;
@@ -102,7 +103,7 @@ pub struct Arrival {
 }
 
 impl Arrival {
-    /// One of which nothing has come. `event`, by the name `id`, was made by [`crate::semaphore::hold`].
+    /// One of which nothing has come. `event`, by the name `id`, was made by [`crate::objects::semaphore::hold`].
     pub fn new(
         transfer: TransferId,
         memory: Arc<Memory>,

@@ -14,10 +14,10 @@ use rustc_hash::FxHashMap;
 
 use super::links::{CONTROL, bulk_links};
 use super::{Peer, Peers};
+use crate::base::error::End;
+use crate::base::lock::lock;
 use crate::common::Common;
-use crate::error::End;
 use crate::handoff::{self, MAX_ADDRESS, MAX_ADDRESSES, MAX_DIALS, ToDaemon, ToWorker};
-use crate::objects::lock;
 
 /// Most peers that may wait for the client to tell this session its secret.
 const MAX_KNOCKING: usize = 64;

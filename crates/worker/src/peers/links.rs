@@ -8,7 +8,7 @@ use ropeway_protocol::{Post, encode_post};
 use ropeway_transport::{Link, Sender};
 use smallvec::SmallVec;
 
-use crate::objects::lock;
+use crate::base::lock::lock;
 
 /// The number of the connection for signals and small pushes; bulk data, which could hold these up, goes by the others.
 pub const CONTROL: u8 = 0;

@@ -32,11 +32,11 @@ pub use movers::Movers;
 pub use peer::Peer;
 pub use push::{Push, signal, when_all_have_ended};
 
+use crate::base::error::End;
+use crate::base::lock::lock;
 use crate::common::{Common, News};
-use crate::error::End;
 use crate::native::UserEvent;
-use crate::objects::lock;
-use crate::semaphore;
+use crate::objects::semaphore;
 
 /// What commands end with that need a peer which is not there: as those on a lost server do.
 pub const PEER_LOST: Status = cl::CL_DEVICE_NOT_AVAILABLE;

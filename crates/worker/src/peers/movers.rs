@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 
+use crate::base::lock::lock;
 use crate::common::{Common, Then};
-use crate::objects::lock;
 
 /// Most of them.
 const MOST: usize = 32;

@@ -13,11 +13,11 @@ use super::arrival::{Arrival, Fault};
 use super::inbox::{Early, Inbox, PATIENCE, Place};
 use super::links::{CONTROL, Links, PeerLink};
 use super::{PEER_LOST, dial};
+use crate::base::error::End;
+use crate::base::lock::lock;
 use crate::common::{Common, News};
-use crate::error::End;
-use crate::input::Input;
+use crate::link::input::Input;
 use crate::native::UserEvent;
-use crate::objects::lock;
 
 /// Most connections to one peer: both sides may make some.
 const MAX_LINKS: usize = 8;

@@ -17,13 +17,13 @@ use super::PEER_LOST;
 use super::arrival::{Part, SMALL};
 use super::links::{Links, PeerLink};
 use super::peer::{Outlet, Peer};
+use crate::base::order::Turn;
 use crate::common::{Common, News};
-use crate::contents::Contents;
 use crate::native::{ImageReader, Part as NativePart, Place, Ranges, Scattered, StagedRead, UserEvent, Waits};
+use crate::notify::watch::Ended;
+use crate::objects::contents::Contents;
 use crate::objects::{Cells, Memory};
-use crate::transfer::Direction;
-use crate::waiters::Turn;
-use crate::watch::Ended;
+use crate::rendezvous::transfer::Direction;
 
 /// Pushes from this size on go by several connections.
 const LARGE: u64 = 8 << 20;

@@ -10,10 +10,11 @@ use ropeway_protocol::messages::{
 };
 use ropeway_protocol::types::InitialContents;
 
-use crate::error::End;
+use crate::base::error::End;
+use crate::base::error::unknown;
 use crate::native;
 use crate::objects::{Memory, MemoryKind};
-use crate::session::{Session, unknown};
+use crate::session::Session;
 
 /// Flags of a buffer that concern the device; those about the host are the client's business.
 pub(super) const DEVICE_FLAGS: u64 = cl::CL_MEM_READ_WRITE | cl::CL_MEM_WRITE_ONLY | cl::CL_MEM_READ_ONLY;

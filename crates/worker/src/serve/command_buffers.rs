@@ -9,10 +9,11 @@ use ropeway_protocol::limits::MAX_OBJECTS;
 use ropeway_protocol::messages::{CreateCommandBuffer, Record, Replay};
 use ropeway_protocol::recording::Recorded;
 
-use crate::command_buffer::{Action, CommandBuffer};
-use crate::error::End;
+use crate::base::error::End;
+use crate::base::error::unknown;
 use crate::objects::Cell;
-use crate::session::{Session, gather, unknown};
+use crate::objects::command_buffer::{Action, CommandBuffer};
+use crate::session::{Session, gather};
 
 impl Session {
     /// Makes a command buffer.

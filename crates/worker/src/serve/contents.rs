@@ -7,11 +7,11 @@ use ropeway_protocol::limits::MAX_EAGER;
 use ropeway_protocol::messages::{ExpectContent, PushContent, ReadContent};
 use ropeway_protocol::types::Moved;
 
-use crate::contents::Contents;
-use crate::error::End;
+use crate::base::error::End;
+use crate::objects::contents::Contents;
 use crate::peers::{self, Arrival};
+use crate::rendezvous::transfer::Direction;
 use crate::session::Session;
-use crate::transfer::Direction;
 
 impl Session {
     pub(super) fn read_contents(&mut self, m: &ReadContent) -> Result<(), End> {

@@ -5,9 +5,10 @@ use ropeway_protocol::CallId;
 use ropeway_protocol::messages::{CreateSubDevices, GetDeviceInfo, ReleaseSubDevice};
 use ropeway_protocol::types::{Status, SubDevices};
 
-use crate::error::End;
-use crate::job::Job;
-use crate::session::{Session, unknown};
+use crate::base::error::End;
+use crate::base::error::unknown;
+use crate::session::Session;
+use crate::session::job::Job;
 use crate::warmup::OWN_ANSWER;
 
 /// Most parts of devices that a session may have at a time.

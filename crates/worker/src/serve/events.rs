@@ -9,12 +9,13 @@ use ropeway_protocol::ids::EventId;
 use ropeway_protocol::messages::{CreateUserEvent, DeviceTimer, SetUserEventStatus, WaitForEvents};
 use ropeway_protocol::types::Waited;
 
+use crate::base::error::End;
+use crate::base::error::unknown;
 use crate::common::News;
-use crate::error::End;
-use crate::job::Job;
 use crate::native;
 use crate::objects::Cell;
-use crate::session::{Deferred, Session, unknown};
+use crate::session::job::Job;
+use crate::session::{Deferred, Session};
 
 impl Session {
     /// Makes a user event.

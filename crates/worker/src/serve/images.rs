@@ -13,11 +13,12 @@ use ropeway_protocol::types::InitialContents;
 use ropeway_protocol::{CallId, Tail};
 
 use super::buffers::DEVICE_FLAGS;
-use crate::error::End;
-use crate::job::Job;
+use crate::base::error::End;
+use crate::base::error::unknown;
 use crate::native::{self, Material};
 use crate::objects::{Memory, MemoryKind};
-use crate::session::{Session, unknown};
+use crate::session::Session;
+use crate::session::job::Job;
 
 impl Session {
     pub(super) fn make_image(&mut self, m: CreateImage, tail: &mut dyn Tail) -> Result<(), End> {

@@ -9,10 +9,12 @@ use ropeway_protocol::messages::{
 };
 use ropeway_protocol::types::{ArgKind, ArgValue, Status};
 
-use crate::error::End;
+use crate::base::error::End;
+use crate::base::error::unknown;
+use crate::base::lock::lock;
 use crate::native;
-use crate::objects::{Held, Kernel, lock};
-use crate::session::{Session, unknown};
+use crate::objects::{Held, Kernel};
+use crate::session::Session;
 
 impl Kernel {
     /// One like this, with the arguments that it has now.

@@ -9,15 +9,16 @@ use ropeway_protocol::limits::MAX_STAGED;
 use ropeway_protocol::messages::{ConnectPeer, Expect, ExpectSignal, OpenPeers, Push, Signal, SignalPeer};
 use ropeway_protocol::types::{EventList, Moved, Status};
 
+use crate::base::error::End;
+use crate::base::error::unknown;
+use crate::base::order::Turn;
 use crate::common::Common;
-use crate::error::End;
-use crate::job::Job;
 use crate::native::{self, AwaitedWrite, Ranges, StagedRead, UserEvent};
+use crate::objects::semaphore;
 use crate::objects::{Cell, Cells, Context, Memory};
 use crate::peers::{self, Arrival, Part, ahead};
-use crate::semaphore;
-use crate::session::{Session, gather, unknown};
-use crate::waiters::Turn;
+use crate::session::job::Job;
+use crate::session::{Session, gather};
 
 impl Session {
     pub(super) fn join_group(&mut self, m: &OpenPeers) -> Result<(), End> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ropeway_abi as cl;
 use ropeway_protocol::messages::CreatePipe;
 
-use crate::error::End;
+use crate::base::error::End;
 use crate::native;
 use crate::objects::{Memory, MemoryKind};
 use crate::session::Session;

@@ -9,12 +9,14 @@ use ropeway_protocol::messages::*;
 use ropeway_protocol::types::{BinaryReply, BuildReply};
 use ropeway_protocol::{CallId, Tail, content::ContentHash};
 
-use crate::build::{self, Step};
-use crate::error::End;
-use crate::job::{Job, answer_build};
+use crate::base::error::End;
+use crate::base::error::unknown;
+use crate::base::lock::lock;
 use crate::native;
-use crate::objects::{Context, Program, ProgramState, lock};
-use crate::session::{Session, unknown};
+use crate::objects::{Context, Program, ProgramState};
+use crate::programs::build::{self, Step};
+use crate::session::Session;
+use crate::session::job::{Job, answer_build};
 
 /// The devices of a context that these indices name.
 fn devices_of(context: &Context, wanted: &[u32]) -> Result<Vec<(u32, native::Device)>, End> {

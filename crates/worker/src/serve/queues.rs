@@ -8,12 +8,14 @@ use ropeway_protocol::messages::{Barrier, CreateQueue, Finish, Flush, ReleaseQue
 use ropeway_protocol::types::{Status, Waited};
 
 use super::svm;
-use crate::error::End;
-use crate::job::Job;
+use crate::base::error::End;
+use crate::base::error::unknown;
+use crate::base::lock::lock;
+use crate::base::order::Line;
 use crate::native;
-use crate::objects::{Queue, lock};
-use crate::session::{Deferred, Lane, Session, unknown};
-use crate::waiters::Line;
+use crate::objects::Queue;
+use crate::session::job::Job;
+use crate::session::{Deferred, Lane, Session};
 
 impl Session {
     pub(super) fn make_queue(&mut self, m: CreateQueue) -> Result<(), End> {

@@ -10,12 +10,13 @@ use ropeway_protocol::types::Status;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
+use crate::base::error::End;
+use crate::base::error::unknown;
 use crate::common::News;
-use crate::error::End;
-use crate::job::Job;
 use crate::native::{Event, UserEvent, Waits};
-use crate::semaphore::{Semaphore, hold, set};
-use crate::session::{Lane, Session, unknown};
+use crate::objects::semaphore::{Semaphore, hold, set};
+use crate::session::job::Job;
+use crate::session::{Lane, Session};
 
 type Semaphores = FxHashMap<SemaphoreId, Semaphore>;
 

@@ -10,11 +10,13 @@ use ropeway_protocol::messages::{CreateSvmBuffer, SetKernelSvmPointers, SvmAlloc
 use ropeway_protocol::types::Status;
 
 use super::buffers::DEVICE_FLAGS;
-use crate::error::End;
-use crate::job::Job;
+use crate::base::error::End;
+use crate::base::error::unknown;
+use crate::base::lock::lock;
 use crate::native::{self, Waits};
-use crate::objects::{Memory, MemoryKind, lock};
-use crate::session::{Lane, Session, unknown};
+use crate::objects::{Memory, MemoryKind};
+use crate::session::job::Job;
+use crate::session::{Lane, Session};
 
 /// The largest page of any client, and the largest alignment that is passed on.
 const MAX_ALIGNMENT: u32 = 1 << 21;

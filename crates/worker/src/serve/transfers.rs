@@ -10,11 +10,11 @@ use ropeway_protocol::limits::{MAX_EAGER, MAX_STAGED};
 use ropeway_protocol::messages::TransferFailed;
 use ropeway_protocol::types::Command;
 
-use crate::error::End;
+use crate::base::error::End;
 use crate::native::{Part, Place, StagedRead};
 use crate::objects::{Cell, Memory, OwedRead};
+use crate::rendezvous::transfer::Direction;
 use crate::session::{Deferred, Session, gather};
-use crate::transfer::Direction;
 
 impl Session {
     /// Writes the tail into part of a memory object, which the caller has found to be in it.

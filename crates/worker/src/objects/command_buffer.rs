@@ -9,8 +9,10 @@ use ropeway_abi as cl;
 use ropeway_protocol::image::ImagePart;
 use ropeway_protocol::types::{BufferRect, NdRange, Status};
 
+use super::kernel::Kernel;
+use super::memory::Memory;
+use super::queue::Queue;
 use crate::native::{self, Event, Waits};
-use crate::objects::{Kernel, Memory, Queue};
 
 /// What one recorded command does.
 pub enum Action {

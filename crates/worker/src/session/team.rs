@@ -13,13 +13,13 @@ use std::thread;
 
 use ropeway_transport::Link;
 
-use crate::alarm::Alarm;
-use crate::error::End;
-use crate::input::Input;
-use crate::job::Job;
-use crate::objects::lock;
-use crate::pulse::{Onlooker, PULSE};
+use crate::base::error::End;
+use crate::base::lock::lock;
+use crate::link::input::Input;
+use crate::link::pulse::{Onlooker, PULSE};
 use crate::session::Session;
+use crate::session::alarm::Alarm;
+use crate::session::job::Job;
 
 /// Most threads of a session. Each is in a job that waits for the device, or one of the two that are not.
 const MAX_THREADS: usize = 64;

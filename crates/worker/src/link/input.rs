@@ -7,7 +7,7 @@ use ropeway_protocol::limits::MAX_BODY_TO_SERVER;
 use ropeway_protocol::{FRAME_HEADER_LEN, FrameHeader, Serve, ServePeer, Tail, TailError, dispatch, dispatch_peer};
 use ropeway_transport::Link;
 
-use crate::error::End;
+use crate::base::error::End;
 
 /// Bytes received with one call where many small frames are expected.
 const BUFFER: usize = 256 << 10;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use ropeway_abi as cl;
 use ropeway_protocol::types::Status;
 
+use super::memory::Memory;
 use crate::native::{Part, Place, Ranges, StagedRead, Waits};
-use crate::objects::Memory;
 
 /// The buffer that says so.
 #[derive(Clone)]

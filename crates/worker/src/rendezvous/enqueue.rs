@@ -1,4 +1,4 @@
-//! How a large transfer is put into its queue; [`crate::transfer`] says what becomes of it.
+//! How a large transfer is put into its queue; [`crate::rendezvous::transfer`] says what becomes of it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,13 +9,14 @@ use ropeway_protocol::image::ImagePart;
 use ropeway_protocol::messages::TransferFailed;
 use ropeway_protocol::types::{BufferRect, Command, Status};
 
-use crate::contents::Contents;
-use crate::error::End;
-use crate::job::Job;
+use crate::base::error::End;
+use crate::base::error::unknown;
 use crate::native::{Part, UserEvent, Waits};
+use crate::objects::contents::Contents;
 use crate::objects::{Cell, Memory};
-use crate::session::{Deferred, Incoming, Session, gather, unknown};
-use crate::transfer::{Direction, Gate};
+use crate::rendezvous::transfer::{Direction, Gate};
+use crate::session::job::Job;
+use crate::session::{Deferred, Incoming, Session, gather};
 
 impl Session {
     /// Enqueues a gated transfer of part of a memory object, which the caller has found to be in it.

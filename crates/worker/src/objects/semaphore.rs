@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use ropeway_abi as cl;
 
+use super::context::Context;
 use crate::native::{self, Event, UserEvent};
-use crate::objects::Context;
 
 /// A binary semaphore.
 pub struct Semaphore {

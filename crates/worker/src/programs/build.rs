@@ -10,11 +10,12 @@ use ropeway_protocol::messages::ReadData;
 use ropeway_protocol::types::{BinaryFor, BinaryReply, BuildReply, Built, DeviceBuild, KernelInfo, Status};
 use ropeway_protocol::{CallId, content::ContentHash};
 
+use crate::base::error::End;
+use crate::base::lock::lock;
 use crate::common::Common;
-use crate::error::End;
-use crate::names::{all, candidates};
 use crate::native::{self, Device};
-use crate::objects::{Program, ProgramState, lock};
+use crate::objects::{Program, ProgramState};
+use crate::programs::names::{all, candidates};
 
 /// What a source that prints has in it, be it in a macro or a string.
 const PRINTF: &[u8] = b"printf";

@@ -11,7 +11,7 @@ use ropeway_protocol::content::ContentHash;
 use ropeway_protocol::limits::MAX_CONTENT;
 use rustc_hash::FxHashMap;
 
-use crate::objects::lock;
+use crate::base::lock::lock;
 
 /// Prefix of files that are being written.
 const PARTIAL: &str = "partial-";

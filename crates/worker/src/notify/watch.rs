@@ -1,6 +1,6 @@
 //! News of native events that nobody of the session waits for.
 //!
-//! A thread waits for them ([`crate::waiters`]), or a native callback passes them on. Some implementations (PoCL 3.1 for one) call back for commands that complete but not
+//! A thread waits for them ([`crate::notify::waiters`]), or a native callback passes them on. Some implementations (PoCL 3.1 for one) call back for commands that complete but not
 //! for those that end with an error; so what is waited for is also looked at now and then.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use ropeway_protocol::types::Status;
 
+use crate::base::error::End;
+use crate::base::lock::lock;
+use crate::base::order::Turn;
 use crate::common::{Common, News};
-use crate::error::End;
 use crate::native::Event;
-use crate::objects::lock;
-use crate::waiters::Turn;
 
 /// How often watched events are looked at.
 const LOOK: Duration = Duration::from_millis(20);

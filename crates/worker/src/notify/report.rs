@@ -10,10 +10,11 @@ use ropeway_abi as cl;
 use ropeway_protocol::messages::{Completed, ReadData, TransferFailed};
 use ropeway_protocol::types::{Completions, EventDone, Status};
 
+use crate::base::error::End;
+use crate::base::lock::lock;
 use crate::common::Common;
-use crate::error::End;
-use crate::objects::{Cell, OwedRead, Queue, lock};
-use crate::outgoing::Sending;
+use crate::link::outgoing::Sending;
+use crate::objects::{Cell, OwedRead, Queue};
 
 /// Entries of an out-of-order queue that are looked at.
 const SCAN: usize = 1024;

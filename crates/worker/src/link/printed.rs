@@ -15,9 +15,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 
+use crate::base::lock::lock;
+use crate::link::outgoing::{Outgoing, Sending};
 use crate::native::process;
-use crate::objects::lock;
-use crate::outgoing::{Outgoing, Sending};
 
 /// How much may be printed before the printer has to wait for the client.
 const PIPE: usize = 1 << 20;
@@ -141,7 +141,7 @@ mod tests {
     fn more_than_the_pipe_holds_is_printed_while_the_client_does_not_read() {
         const MARK: &str = "ROPEWAY_PRINTED_TEST";
         if std::env::var_os(MARK).is_none() {
-            let test = "printed::tests::more_than_the_pipe_holds_is_printed_while_the_client_does_not_read";
+            let test = "link::printed::tests::more_than_the_pipe_holds_is_printed_while_the_client_does_not_read";
             let mut this = Command::new(std::env::current_exe().unwrap());
             let this = this.args(["--exact", test, "--nocapture"]).env(MARK, "1").stdout(Stdio::null());
             let status = this.status().unwrap();

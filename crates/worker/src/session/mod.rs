@@ -1,5 +1,9 @@
 //! The state of a session, as the one thread that reads commands sees it.
 
+mod alarm;
+pub mod job;
+pub mod team;
+
 use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -14,15 +18,15 @@ use ropeway_protocol::types::{Command, EventList, Status};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use crate::command_buffer::CommandBuffer;
+use crate::base::error::{End, unknown};
 use crate::common::{Common, News};
-use crate::error::End;
-use crate::job::Job;
 use crate::native::{self, Waits};
+use crate::objects::command_buffer::CommandBuffer;
+use crate::objects::semaphore::Semaphore;
 use crate::objects::{Cell, Cells, Context, Kernel, Memory, Program, Queue};
-use crate::semaphore::Semaphore;
-use crate::transfer::Gate;
+use crate::rendezvous::transfer::Gate;
 use crate::warmup::Warm;
+use job::Job;
 
 /// A queue and what only the reader of commands needs of it.
 pub struct Lane {
@@ -109,11 +113,6 @@ pub struct Session {
 
 /// Threads that wait where no call of the client's does, at the most: calls that wait need some, too. Callbacks tell of what is more than that.
 const MOST_UNASKED: usize = 8;
-
-/// A name that the client uses and the session does not know.
-pub fn unknown(what: impl std::fmt::Display) -> End {
-    End::refused(format_args!("{what} does not exist"))
-}
 
 impl Session {
     /// A session without objects.

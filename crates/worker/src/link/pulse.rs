@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use ropeway_protocol::messages::Completed;
 use ropeway_protocol::types::Completions;
 
-use crate::outgoing::Outgoing;
+use crate::link::outgoing::Outgoing;
 
 /// How long the leader is at it until the client is given a sign of life, and from one to the next.
 pub const PULSE: Duration = Duration::from_millis(2500);

@@ -27,6 +27,11 @@ impl End {
     }
 }
 
+/// A name that the client uses and the session does not know.
+pub fn unknown(what: impl std::fmt::Display) -> End {
+    End::refused(format_args!("{what} does not exist"))
+}
+
 impl fmt::Display for End {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -6,49 +6,23 @@
 //! (20 us a kernel with twelve).
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 
 use rustc_hash::FxHashMap;
 
+use crate::base::lock::lock;
+use crate::base::order::Turn;
 use crate::common::{Common, News};
-use crate::job::pass_on;
 use crate::native::Event;
-use crate::objects::lock;
-use crate::watch::Watched;
+use crate::notify::watch::Watched;
+use crate::session::job::pass_on;
 
 /// Most threads that wait.
 const MOST: usize = 12;
 
 /// What is left to callbacks is looked through when it is so much.
 const LEFT: usize = 64;
-
-/// A queue that runs its commands in order.
-pub struct Line {
-    name: u64,
-    next: AtomicU64,
-}
-
-/// A command's place in such a queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Turn {
-    line: u64,
-    number: u64,
-}
-
-impl Line {
-    /// A new one.
-    pub fn new() -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        Self { name: NEXT.fetch_add(1, Ordering::Relaxed), next: AtomicU64::new(0) }
-    }
-
-    /// The place of the next command.
-    pub fn turn(&self) -> Turn {
-        Turn { line: self.name, number: self.next.fetch_add(1, Ordering::Relaxed) }
-    }
-}
 
 /// What a thread waits for next.
 enum Next {

@@ -14,12 +14,13 @@ use ropeway_protocol::messages::{ReadData, ReadEnds, TransferFailed, TransferRea
 use ropeway_protocol::types::Status;
 use ropeway_protocol::{Tail, TailError};
 
+use crate::base::error::End;
+use crate::base::lock::lock;
 use crate::common::Common;
-use crate::contents::Contents;
-use crate::error::End;
 use crate::native::{Event, ImageReader, ImageWriter, Mapping, Part, UserEvent};
-use crate::objects::{Cell, Memory, lock};
-use crate::report::Report;
+use crate::notify::report::Report;
+use crate::objects::contents::Contents;
+use crate::objects::{Cell, Memory};
 
 /// Which way the bytes go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -12,14 +12,14 @@ use ropeway_protocol::image::ImageFormat;
 use ropeway_protocol::messages::{ContextError, Progressed};
 use ropeway_protocol::types::{BinaryFor, BinaryReply, BuildReply, Completions, Status, Waited};
 
-use crate::build;
+use crate::base::error::End;
 use crate::common::{Common, News};
-use crate::error::End;
 use crate::native;
+use crate::notify::report::Report;
+use crate::objects::semaphore;
 use crate::objects::{Cell, Cells, Context, Program, Queue};
-use crate::report::Report;
-use crate::semaphore;
-use crate::transfer::Gate;
+use crate::programs::build;
+use crate::rendezvous::transfer::Gate;
 
 /// Whatever may wait, for once.
 pub type Work = Box<dyn FnOnce(&Common) -> Result<(), End> + Send>;

@@ -1,0 +1,5 @@
+//! What every part of the worker stands on, and what knows none of them.
+
+pub mod error;
+pub mod lock;
+pub mod order;

@@ -1,0 +1,31 @@
+//! The order of commands on queues that run them one after the other.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A queue that runs its commands in order.
+pub struct Line {
+    name: u64,
+    next: AtomicU64,
+}
+
+/// A command's place in such a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Turn {
+    /// The queue's name.
+    pub line: u64,
+    /// How many commands came before it there.
+    pub number: u64,
+}
+
+impl Line {
+    /// A new one.
+    pub fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self { name: NEXT.fetch_add(1, Ordering::Relaxed), next: AtomicU64::new(0) }
+    }
+
+    /// The place of the next command.
+    pub fn turn(&self) -> Turn {
+        Turn { line: self.name, number: self.next.fetch_add(1, Ordering::Relaxed) }
+    }
+}

@@ -1,0 +1,191 @@
+//! Contexts.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, OnceLock};
+
+use ropeway_abi as cl;
+use ropeway_protocol::types::Status;
+
+use crate::base::error::{End, unknown};
+use crate::base::lock::lock;
+use crate::native;
+use crate::peers::ahead;
+use crate::rendezvous::transfer::Direction;
+
+/// A context.
+pub struct Context {
+    /// The native one.
+    pub native: Result<native::Context, Status>,
+    /// Its devices, with their index in the platform.
+    pub devices: Vec<(u32, native::Device)>,
+    /// Whether transfers go straight to and from mapped buffers; otherwise through rings of pinned memory.
+    pub maps: bool,
+    /// The queue that large transfers go over, made when first needed.
+    transfers: OnceLock<Result<Arc<native::Queue>, Status>>,
+    /// The queue on which frees of shared virtual memory wait, made when first needed: what waits there holds up nothing else.
+    frees: OnceLock<Result<Arc<native::Queue>, Status>>,
+    /// Pinned memory for small reads, made when first needed; `None` where it does not help or cannot be had.
+    pool: OnceLock<Option<Arc<native::PinnedPool>>>,
+    /// Whether small writes can be enqueued before their bytes are there.
+    takes_bytes_late: OnceLock<bool>,
+    /// Pinned memory for data from the client.
+    pub ring_in: Mutex<Option<native::Ring>>,
+    /// Pinned memory for data to the client.
+    pub ring_out: Mutex<Option<native::Ring>>,
+    /// The queue that what goes to peers is read over, made when first needed.
+    pushes: OnceLock<Result<Arc<native::Queue>, Status>>,
+    /// The queue on which small reads and writes for peers wait, each for itself; an error where the device has no such queues.
+    small_pushes: OnceLock<Result<Arc<native::Queue>, Status>>,
+    /// Small writes that have their bytes and may not have ended.
+    pub landing: Mutex<Vec<native::AwaitedWrite>>,
+    /// Pinned memory for data from peers, and for data to them, that nobody uses now.
+    spare_rings: [Mutex<Vec<native::Ring>>; 2],
+    /// Whether there ever was shared virtual memory.
+    pub has_svm: AtomicBool,
+    /// Of queues that were released: when all that was enqueued on them has ended.
+    pub queue_ends: Mutex<Vec<native::Event>>,
+    /// Those of its devices that are parts of others. They must outlive all the rest, so they come last.
+    pub parts: Vec<Arc<native::SubDevice>>,
+}
+
+impl Context {
+    /// A context of `devices`.
+    pub fn new(
+        native: Result<native::Context, Status>,
+        devices: Vec<(u32, native::Device)>,
+        force_pinned: bool,
+    ) -> Self {
+        let maps = !force_pinned && devices.iter().all(|(_, device)| device.shares_host_memory());
+        Self {
+            native,
+            devices,
+            maps,
+            transfers: OnceLock::new(),
+            frees: OnceLock::new(),
+            pool: OnceLock::new(),
+            takes_bytes_late: OnceLock::new(),
+            ring_in: Mutex::default(),
+            ring_out: Mutex::default(),
+            pushes: OnceLock::new(),
+            small_pushes: OnceLock::new(),
+            landing: Mutex::default(),
+            spare_rings: Default::default(),
+            has_svm: AtomicBool::new(false),
+            queue_ends: Mutex::default(),
+            parts: Vec::new(),
+        }
+    }
+
+    /// The device of this index.
+    ///
+    /// # Errors
+    /// The context has none.
+    pub fn device(&self, index: u32) -> Result<native::Device, End> {
+        let found = self.devices.iter().find(|(of, _)| *of == index);
+        found.map(|(_, device)| *device).ok_or_else(|| unknown(format_args!("device {index}")))
+    }
+
+    /// The queue that large transfers go over.
+    ///
+    /// # Errors
+    /// What making it came to.
+    pub fn transfer_queue(&self) -> Result<&Arc<native::Queue>, Status> {
+        self.own_queue(&self.transfers, 0)
+    }
+
+    /// The queue on which frees of shared virtual memory wait.
+    ///
+    /// # Errors
+    /// What making it came to.
+    pub fn free_queue(&self) -> Result<&Arc<native::Queue>, Status> {
+        self.own_queue(&self.frees, 0)
+    }
+
+    /// The queue that what goes to peers is read over.
+    ///
+    /// # Errors
+    /// What making it came to.
+    pub fn push_queue(&self) -> Result<&Arc<native::Queue>, Status> {
+        self.own_queue(&self.pushes, 0)
+    }
+
+    /// The queue on which small reads and writes for peers wait, each for itself. Only devices that share the host's memory have one: elsewhere
+    /// such a queue may run its commands in their order all the same, and one that waits would hold up all others.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn small_push_queue(&self) -> Result<&Arc<native::Queue>, Status> {
+        if !self.maps {
+            return Err(cl::CL_INVALID_QUEUE_PROPERTIES);
+        }
+        self.own_queue(&self.small_pushes, cl::CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE)
+    }
+
+    /// Does something with a ring of pinned memory for data from peers (`Direction::In`) or to them, which is the caller's alone meanwhile.
+    ///
+    /// # Errors
+    /// What making the ring, or `work`, came to.
+    pub fn with_own_ring<R>(
+        &self,
+        direction: Direction,
+        work: impl FnOnce(&mut native::Ring) -> Result<R, Status>,
+    ) -> Result<R, Status> {
+        let (spare, queue) = match direction {
+            Direction::In => (&self.spare_rings[0], self.transfer_queue()?),
+            Direction::Out => (&self.spare_rings[1], self.push_queue()?),
+        };
+        let ring = lock(spare).pop();
+        let mut ring = match ring {
+            Some(ring) => ring,
+            None => native::Ring::new(self.native.as_ref().map_err(|status| *status)?, queue)?,
+        };
+        let outcome = work(&mut ring);
+        lock(spare).push(ring);
+        outcome
+    }
+
+    fn own_queue<'a>(
+        &self,
+        place: &'a OnceLock<Result<Arc<native::Queue>, Status>>,
+        properties: u64,
+    ) -> Result<&'a Arc<native::Queue>, Status> {
+        let queue = place.get_or_init(|| {
+            let (_, device) = *self.devices.first().ok_or(cl::CL_INVALID_CONTEXT)?;
+            native::Queue::new(self.native.as_ref().map_err(|s| *s)?, device, properties).map(Arc::new)
+        });
+        queue.as_ref().map_err(|status| *status)
+    }
+
+    /// Pinned memory for small reads. Without it, they go to ordinary memory.
+    pub fn pool(&self) -> Option<&Arc<native::PinnedPool>> {
+        if self.maps {
+            return None;
+        }
+        let make = || native::PinnedPool::new(self.native.as_ref().ok()?, self.transfer_queue().ok()?).ok();
+        self.pool.get_or_init(make).as_ref()
+    }
+
+    /// Whether small writes can be enqueued before their bytes are there; found out when first asked.
+    pub fn takes_bytes_late(&self) -> bool {
+        *self.takes_bytes_late.get_or_init(|| ahead::takes_bytes_late(self).unwrap_or(false))
+    }
+
+    /// Does something with one of the rings, which is made if need be.
+    ///
+    /// # Errors
+    /// What making the ring, or `work`, came to.
+    pub fn with_ring<R>(
+        &self,
+        ring: &Mutex<Option<native::Ring>>,
+        work: impl FnOnce(&mut native::Ring) -> Result<R, Status>,
+    ) -> Result<R, Status> {
+        let mut ring = lock(ring);
+        let ring = match &mut *ring {
+            Some(ring) => ring,
+            none => {
+                none.insert(native::Ring::new(self.native.as_ref().map_err(|status| *status)?, self.transfer_queue()?)?)
+            }
+        };
+        work(ring)
+    }
+}

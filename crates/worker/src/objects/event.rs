@@ -1,0 +1,149 @@
+//! Events: what is known of a command that the client waits for.
+
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::{Arc, Mutex};
+
+use ropeway_abi as cl;
+use ropeway_protocol::ids::{EventId, TransferId};
+use ropeway_protocol::types::{EventDone, Status};
+use smallvec::SmallVec;
+
+use super::queue::Queue;
+use crate::base::lock::lock;
+use crate::base::order::Turn;
+use crate::native;
+
+/// A small read whose data the client is still to get.
+pub struct OwedRead {
+    /// Its transfer.
+    pub transfer: TransferId,
+    /// Memory and event.
+    pub read: native::StagedRead,
+}
+
+/// What is known of a command that the client waits for: of its event, of the data it reads, or both.
+pub struct Cell {
+    /// The client's name for the event, if it has one.
+    pub id: Option<EventId>,
+    /// The native event; `None` when the command could not be enqueued.
+    pub native: Option<native::Event>,
+    /// The native event that says when a gated transfer could begin; its times are the command's first ones.
+    pub began: Option<native::Event>,
+    /// The native event of the first of several native commands; its times, but for the end, are the command's.
+    pub first: Option<native::Event>,
+    /// The queue; `None` for user events.
+    pub queue: Option<Arc<Queue>>,
+    /// Its place in the queue, if that runs its commands in order.
+    pub turn: Option<Turn>,
+    /// An error found by the worker, which outweighs what the native event says; 0 for none.
+    failure: AtomicI32,
+    /// Whether the client was told of the end, or no longer wants to hear of it.
+    told: AtomicBool,
+    /// Data that the client is still to get.
+    owed: Mutex<Option<OwedRead>>,
+    owes: AtomicBool,
+}
+
+impl Cell {
+    /// A command with an event, data to come, or both.
+    pub fn new(
+        id: Option<EventId>,
+        native: Option<native::Event>,
+        queue: Option<Arc<Queue>>,
+        owed: Option<OwedRead>,
+    ) -> Self {
+        Self {
+            id,
+            native,
+            began: None,
+            first: None,
+            turn: queue.as_ref().filter(|queue| queue.in_order).map(|queue| queue.line.turn()),
+            queue,
+            failure: AtomicI32::new(0),
+            told: AtomicBool::new(id.is_none()),
+            owes: AtomicBool::new(owed.is_some()),
+            owed: Mutex::new(owed),
+        }
+    }
+
+    /// A command that came to nothing.
+    pub fn failed(id: EventId, status: Status, queue: Option<Arc<Queue>>) -> Self {
+        let cell = Self::new(Some(id), None, queue, None);
+        cell.fail(status);
+        cell
+    }
+
+    /// Lets the command end with an error of the worker's.
+    pub fn fail(&self, status: Status) {
+        self.failure.store(status, Ordering::Release);
+    }
+
+    /// The error found by the worker; 0 for none.
+    pub fn failure(&self) -> Status {
+        self.failure.load(Ordering::Acquire)
+    }
+
+    /// The execution status: more than 0 while it has not ended.
+    pub fn status(&self) -> Status {
+        match (self.failure(), &self.native) {
+            (0, Some(event)) => event.status(),
+            // A gated command that failed has ended only when its native event has, or commands would overtake it.
+            (failure, Some(event)) if event.ended() => failure,
+            (_, Some(event)) => event.status(),
+            (failure, None) => failure,
+        }
+    }
+
+    /// Whether the client has all that it is to get from this.
+    pub fn settled(&self) -> bool {
+        self.told.load(Ordering::Acquire) && !self.owes.load(Ordering::Acquire)
+    }
+
+    /// The client no longer wants to hear of the event.
+    pub fn silence(&self) {
+        self.told.store(true, Ordering::Release);
+    }
+
+    /// Whether data are still owed.
+    pub fn owes(&self) -> bool {
+        self.owes.load(Ordering::Acquire)
+    }
+
+    /// The data owed, once.
+    pub fn take_owed(&self) -> Option<OwedRead> {
+        let owed = lock(&self.owed).take();
+        self.owes.store(false, Ordering::Release);
+        owed
+    }
+
+    /// What to tell the client of the event, once.
+    pub fn tell(&self, status: Status) -> Option<EventDone> {
+        let event = self.id?;
+        if self.told.swap(true, Ordering::AcqRel) {
+            return None;
+        }
+        let profiling = self.queue.as_ref().is_some_and(|queue| queue.profiling);
+        let times = if profiling && status == cl::CL_COMPLETE { self.times() } else { None };
+        Some(EventDone { event, status, times })
+    }
+
+    fn times(&self) -> Option<[u64; 5]> {
+        let native = self.native.as_ref()?;
+        let first = self.began.as_ref().or(self.first.as_ref()).unwrap_or(native);
+        let end = native.time(cl::CL_PROFILING_COMMAND_END).ok()?;
+        let start = match &self.began {
+            Some(began) => began.time(cl::CL_PROFILING_COMMAND_END),
+            None => first.time(cl::CL_PROFILING_COMMAND_START),
+        };
+        Some([
+            first.time(cl::CL_PROFILING_COMMAND_QUEUED).ok()?,
+            first.time(cl::CL_PROFILING_COMMAND_SUBMIT).ok()?,
+            start.ok()?,
+            end,
+            native.time(cl::CL_PROFILING_COMMAND_COMPLETE).unwrap_or(end),
+        ])
+    }
+}
+
+/// The cells of a wait list.
+pub type Cells = SmallVec<[Arc<Cell>; 4]>;

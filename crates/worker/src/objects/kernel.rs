@@ -1,0 +1,43 @@
+//! Kernels and what their arguments hold.
+
+use std::sync::Arc;
+
+use ropeway_protocol::types::{ArgKind, Status};
+use smallvec::SmallVec;
+
+use super::context::Context;
+use super::memory::Memory;
+use crate::native;
+
+/// An object that is a kernel's argument.
+#[derive(Clone)]
+pub enum Held {
+    /// A memory object.
+    Memory(Arc<Memory>),
+    /// A sampler, if it could be made.
+    Sampler(Arc<Result<native::Sampler, Status>>),
+}
+
+impl Held {
+    /// The memory object that it is.
+    pub fn memory(&self) -> Option<&Memory> {
+        match self {
+            Self::Memory(memory) => Some(memory),
+            Self::Sampler(_) => None,
+        }
+    }
+}
+
+/// A kernel.
+pub struct Kernel {
+    /// The native one.
+    pub native: Result<native::Kernel, Status>,
+    /// Its program's context.
+    pub context: Arc<Context>,
+    /// What each argument takes.
+    pub kinds: Arc<[ArgKind]>,
+    /// What arguments were last set to: it must live as long as a launch may use it.
+    pub held: Vec<Option<Held>>,
+    /// Arguments that could not be set, and why: launches fail with it.
+    pub unusable: SmallVec<[(u32, Status); 1]>,
+}

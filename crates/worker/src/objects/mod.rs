@@ -1,0 +1,20 @@
+//! The session's objects, as several threads share them.
+//!
+//! An object that could not be made natively is kept with the reason, so that what uses it fails with the same.
+
+pub mod command_buffer;
+pub mod contents;
+mod context;
+mod event;
+mod kernel;
+mod memory;
+mod program;
+mod queue;
+pub mod semaphore;
+
+pub use context::Context;
+pub use event::{Cell, Cells, OwedRead};
+pub use kernel::{Held, Kernel};
+pub use memory::{Memory, MemoryKind};
+pub use program::{Program, ProgramState};
+pub use queue::Queue;
