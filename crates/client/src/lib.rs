@@ -3,64 +3,32 @@
 //! Safe Rust without C pointers: what belongs to the application's memory comes in through the traits of [`host`], in the shape of a [`region`].
 //! The C boundary is the crate `ropeway-icd`.
 //!
-//! | where | what |
+//! Its folders are layers: each knows those above it in this list, and none below.
+//!
+//! | layer | what |
 //! |---|---|
-//! | [`config`] | which servers, how presented |
-//! | [`connection`] | one link to one server: batches out, replies in, who reads when |
-//! | [`servers`], [`watch`] | all servers, how they come and go |
-//! | [`discover`] | those that announce themselves |
-//! | [`local`] | the one that is started on this machine |
-//! | [`system`] | their platforms and devices |
-//! | `home` | what a context is made of where it has devices of several servers or platforms |
-//! | [`context`], [`queue`], [`memory`], [`program`], [`kernel`], [`event`] | the objects |
-//! | [`command`], [`transfer`], [`mapping`] | what is enqueued |
-//! | [`residency`] | which homes of a context hold what, and what must move |
-//! | [`svm`] | shared virtual memory: its addresses and commands |
+//! | `base` | locks, names, status codes, the application's memory ([`host`], [`region`]), [`log`], [`stats`] |
+//! | [`residency`] | which homes of a context hold what, and what must move: reckoned, without doing anything |
+//! | [`link`] | one link to one server: batches out, replies in, who reads when |
+//! | `objects` | [`device`], [`context`], [`queue`], [`event`], [`memory`], [`image`], [`program`], [`kernel`], and `home`: what a context is made of where it has devices of several servers or platforms |
+//! | `planning` | what a command needs in its home before it can be sent there, and how it gets there |
+//! | `commands` | what is enqueued: [`command`], [`transfer`], [`svm`], [`command_buffer`], [`semaphore`] |
+//! | [`collectives`] | operations over the devices of a context |
+//!
+//! [`servers`] stands beside `commands`: which servers there are ([`config`], [`discover`], [`local`]), and how they come and go ([`watch`]).
 #![forbid(unsafe_code)]
 
-mod buffer;
+mod base;
 pub mod collectives;
-pub mod command;
-pub mod command_buffer;
-pub mod config;
-pub mod connection;
-pub mod context;
-pub mod discover;
-pub mod event;
-mod home;
-pub mod host;
-pub mod image;
-mod includes;
-pub mod kernel;
-pub mod local;
-pub mod log;
-pub mod mapping;
-pub mod memory;
-pub mod native_kernel;
-mod peers;
-pub mod pipe;
-mod prepare;
-pub mod program;
-pub mod queue;
-pub mod region;
-mod relay;
+mod commands;
+pub mod link;
+mod objects;
+mod planning;
 pub mod residency;
-pub mod sampler;
-pub mod semaphore;
 pub mod servers;
-mod spans;
-pub mod stats;
-pub mod svm;
-pub mod system;
-pub mod transfer;
-pub mod watch;
 
-pub use ropeway_protocol::types::Status;
-
-/// What a lost server leaves behind: commands on it end with this, and calls that need it return it.
-///
-/// CL_DEVICE_NOT_AVAILABLE.
-pub const SERVER_LOST: Status = ropeway_abi::CL_DEVICE_NOT_AVAILABLE;
-
-/// The result of what can end with an OpenCL error code.
-pub type Result<T> = std::result::Result<T, Status>;
+pub use base::status::{Result, SERVER_LOST, Status};
+pub use base::{host, log, region, stats};
+pub use commands::{command, command_buffer, semaphore, svm, transfer};
+pub use objects::{context, device, event, image, kernel, memory, pipe, program, queue, sampler};
+pub use servers::{config, discover, local, watch};

@@ -15,7 +15,7 @@ use ropeway_abi::{
     CL_INVALID_SEMAPHORE_KHR, CL_PLATFORM_NAME, cl_int,
 };
 use ropeway_client::{
-    collectives, command_buffer, context, event, kernel, memory, program, queue, sampler, semaphore, servers, system,
+    collectives, command_buffer, context, device, event, kernel, memory, program, queue, sampler, semaphore, servers,
 };
 
 use crate::api::Raw;
@@ -23,7 +23,7 @@ use crate::handle::{Handle, Object};
 
 /// `cl_platform_id`.
 pub struct Platform {
-    client: Arc<system::Platform>,
+    client: Arc<device::Platform>,
     /// Its own handle, by which the devices that it gets later are made.
     this: Raw,
     /// Those made so far, in the order of the client's list.
@@ -37,7 +37,7 @@ pub struct Server {
 
 /// `cl_device_id`.
 pub struct Device {
-    pub client: Arc<system::Device>,
+    pub client: Arc<device::Device>,
     /// Platforms live for ever, so their handles need no reference.
     pub platform: Raw,
     /// The device that it is a part of.
@@ -175,12 +175,12 @@ impl Platform {
     ///
     /// # Errors
     /// CL_OUT_OF_HOST_MEMORY.
-    pub fn make(client: &Arc<system::Platform>, like: Option<&Handle<Self>>) -> Result<Handle<Self>, cl_int> {
+    pub fn make(client: &Arc<device::Platform>, like: Option<&Handle<Self>>) -> Result<Handle<Self>, cl_int> {
         let make = |slot| Self { client: Arc::clone(client), this: Raw::new(slot), devices: Mutex::default() };
         Handle::root_with(make, like)
     }
 
-    pub fn client(&self) -> &system::Platform {
+    pub fn client(&self) -> &device::Platform {
         &self.client
     }
 
@@ -233,7 +233,7 @@ pub fn text_of(property: &[u8]) -> Option<&str> {
 }
 
 /// The device's OpenCL version, from "OpenCL 3.0 and what else there is to say".
-fn version_of(device: &system::Device) -> (u32, u32) {
+fn version_of(device: &device::Device) -> (u32, u32) {
     let text = device.property(CL_DEVICE_VERSION).and_then(Result::ok).and_then(text_of);
     let number = text.and_then(|text| text.strip_prefix("OpenCL ")?.split_ascii_whitespace().next()?.split_once('.'));
     let parse = |(major, minor): (&str, &str)| Some((major.parse().ok()?, minor.parse().ok()?));
@@ -241,7 +241,7 @@ fn version_of(device: &system::Device) -> (u32, u32) {
 }
 
 impl Device {
-    pub fn new(client: Arc<system::Device>, platform: Raw, parent: Option<Handle<Self>>) -> Self {
+    pub fn new(client: Arc<device::Device>, platform: Raw, parent: Option<Handle<Self>>) -> Self {
         let limits = Limits::of(&client);
         Self { client, platform, parent, limits }
     }
@@ -259,7 +259,7 @@ impl Limits {
         self.version >= (2, 1)
     }
 
-    fn of(device: &system::Device) -> Self {
+    fn of(device: &device::Device) -> Self {
         let sizes = device.property(CL_DEVICE_MAX_WORK_ITEM_SIZES).and_then(Result::ok).unwrap_or_default();
         let (sizes, _) = sizes.as_chunks();
         Self {

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use ropeway_client::config::Config;
-use ropeway_client::connection::Connection;
+use ropeway_client::link::Connection;
 use ropeway_client::log::set_level;
 use ropeway_client::servers::System;
 use ropeway_client::{servers, warning};

@@ -9,15 +9,15 @@ use ropeway_abi::{
 };
 use ropeway_protocol::types::NdRange;
 
-use crate::Result;
-use crate::command::{Enqueued, Order};
-use crate::connection::lock;
-use crate::context::Context;
-use crate::kernel::{Arg, Kernel};
-use crate::memory::Memory;
-use crate::program::{Program, Step};
-use crate::queue::Queue;
-use crate::system::Device;
+use crate::base::status::Result;
+use crate::base::sync::lock;
+use crate::commands::command::{Enqueued, Order};
+use crate::objects::context::Context;
+use crate::objects::device::Device;
+use crate::objects::kernel::{Arg, Kernel};
+use crate::objects::memory::Memory;
+use crate::objects::program::{Program, Step};
+use crate::objects::queue::Queue;
 
 /// The types of OpenCL C that are combined.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

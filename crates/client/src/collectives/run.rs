@@ -8,11 +8,11 @@ use super::hazards::{Hazards, Touch};
 use super::operators::{Operator, Operators, Ready};
 use super::schedule::{At, Job, Operation, Place, Schedule, Step, Tuning};
 use super::scratch::Spare;
-use crate::Result;
-use crate::command::{Enqueued, Order};
-use crate::event::Event;
-use crate::memory::Memory;
-use crate::queue::Queue;
+use crate::base::status::Result;
+use crate::commands::command::{Enqueued, Order};
+use crate::objects::event::Event;
+use crate::objects::memory::Memory;
+use crate::objects::queue::Queue;
 
 /// A rank's memory.
 #[derive(Clone, Copy, Debug)]

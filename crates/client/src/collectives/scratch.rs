@@ -4,12 +4,12 @@ use std::sync::{Arc, Mutex};
 
 use ropeway_abi::{CL_MEM_READ_WRITE, CL_OUT_OF_RESOURCES};
 
-use crate::Result;
-use crate::connection::lock;
-use crate::event::Event;
-use crate::memory::Memory;
-use crate::queue::Queue;
-use crate::system::Device;
+use crate::base::status::Result;
+use crate::base::sync::lock;
+use crate::objects::device::Device;
+use crate::objects::event::Event;
+use crate::objects::memory::Memory;
+use crate::objects::queue::Queue;
 
 /// The most bytes that are kept for each device.
 const MOST_KEPT: usize = 64 << 20;

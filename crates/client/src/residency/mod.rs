@@ -18,6 +18,7 @@
 #[cfg(test)]
 mod examples;
 mod pieces;
+pub(crate) mod spans;
 #[cfg(test)]
 mod tests;
 

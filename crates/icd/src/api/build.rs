@@ -42,7 +42,7 @@ unsafe fn text_or_empty(text: *const c_char) -> String {
 }
 
 /// The devices that the application named, if it named any.
-fn named(devices: &[Handle<Device>]) -> Option<Vec<Arc<ropeway_client::system::Device>>> {
+fn named(devices: &[Handle<Device>]) -> Option<Vec<Arc<ropeway_client::device::Device>>> {
     (!devices.is_empty()).then(|| clients_of(devices))
 }
 

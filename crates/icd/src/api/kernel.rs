@@ -14,8 +14,8 @@ use ropeway_abi::{
     CL_KERNEL_REFERENCE_COUNT, CL_KERNEL_WORK_GROUP_SIZE, CL_MEM_READ_ONLY, CL_MEM_WRITE_ONLY, cl_device_id, cl_int,
     cl_kernel, cl_kernel_arg_info, cl_kernel_info, cl_kernel_work_group_info, cl_program, cl_uint,
 };
+use ropeway_client::device;
 use ropeway_client::kernel::{self, Arg};
-use ropeway_client::system;
 use ropeway_protocol::types::{ArgKind, WorkGroupInfo};
 
 use super::enumerate;
@@ -346,7 +346,7 @@ fn work_group_info(kernel: &Kernel, device: cl_device_id) -> Result<WorkGroupInf
 /// # Errors
 /// CL_INVALID_DEVICE if device is not in the list of devices associated with kernel, or if device is NULL but there is more
 /// than one.
-pub(super) fn device_of(kernel: &Kernel, device: cl_device_id) -> Result<Arc<system::Device>, cl_int> {
+pub(super) fn device_of(kernel: &Kernel, device: cl_device_id) -> Result<Arc<device::Device>, cl_int> {
     let devices = kernel.client.build().devices();
     let found = match (device.is_null(), devices) {
         (true, [only]) => Some(only),

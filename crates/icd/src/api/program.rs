@@ -220,7 +220,7 @@ pub unsafe extern "C" fn clSetProgramReleaseCallback(
     })
 }
 
-pub(super) fn clients_of(devices: &[Handle<Device>]) -> Vec<Arc<ropeway_client::system::Device>> {
+pub(super) fn clients_of(devices: &[Handle<Device>]) -> Vec<Arc<ropeway_client::device::Device>> {
     devices.iter().map(|device| Arc::clone(&device.client)).collect()
 }
 

@@ -3,14 +3,14 @@
 use ropeway_abi::{
     CL_INVALID_OPERATION, CL_INVALID_VALUE, CL_PLATFORM_HOST_TIMER_RESOLUTION, cl_device_id, cl_int, cl_ulong,
 };
-use ropeway_client::system;
+use ropeway_client::device;
 
 use crate::guard;
 use crate::handle::Handle;
 use crate::objects::{Device, Platform};
 
 /// Nanoseconds between ticks of the host's timer; 0 where the device's native implementation has none to go with it.
-fn resolution(device: &system::Device) -> u64 {
+fn resolution(device: &device::Device) -> u64 {
     let native = device.native_platform().property(CL_PLATFORM_HOST_TIMER_RESOLUTION);
     native.and_then(Result::ok).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes)
 }
@@ -62,7 +62,7 @@ pub unsafe extern "C" fn clGetHostTimer(device: cl_device_id, host_timestamp: *m
             return Err(CL_INVALID_VALUE);
         }
         // SAFETY: not null, so valid for a write by the caller's promise.
-        unsafe { host_timestamp.write(system::host_timer()) };
+        unsafe { host_timestamp.write(device::host_timer()) };
         Ok(())
     })
 }

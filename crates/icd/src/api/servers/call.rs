@@ -11,7 +11,7 @@ use ropeway_abi::{
     CL_INVALID_PLATFORM, CL_INVALID_VALUE, CL_OUT_OF_HOST_MEMORY, cl_device_id, cl_device_type, cl_int, cl_platform_id,
     cl_uint,
 };
-use ropeway_client::connection::OpenError;
+use ropeway_client::link::OpenError;
 use ropeway_client::servers::{self, Change, System};
 use ropeway_client::watch::Listener;
 

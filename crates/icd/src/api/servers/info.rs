@@ -4,9 +4,9 @@ use std::ffi::c_void;
 
 use ropeway_abi::ropeway::*;
 use ropeway_abi::{CL_INVALID_VALUE, cl_device_info, cl_int, cl_uint};
-use ropeway_client::connection::Connection;
+use ropeway_client::device::host_timer;
+use ropeway_client::link::Connection;
 use ropeway_client::servers::State;
-use ropeway_client::system::host_timer;
 
 use crate::handle::Handle;
 use crate::info::{Answered, Info};

@@ -1,0 +1,10 @@
+//! What everything else stands on. It knows neither links nor OpenCL objects.
+
+pub(crate) mod callbacks;
+pub mod host;
+pub(crate) mod ids;
+pub mod log;
+pub mod region;
+pub mod stats;
+pub(crate) mod status;
+pub(crate) mod sync;

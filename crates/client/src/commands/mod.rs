@@ -1,0 +1,9 @@
+//! What is enqueued.
+
+pub mod command;
+pub mod command_buffer;
+pub mod mapping;
+pub mod native_kernel;
+pub mod semaphore;
+pub mod svm;
+pub mod transfer;

@@ -1,0 +1,201 @@
+//! Which servers reach each other, so that memory and events go straight from one to the other.
+//!
+//! The sessions of this process are made known to each other when something first goes from one to the other: both get the process's
+//! secret, and one of them is told to connect. Where neither can, the client passes things on.
+
+use std::collections::{HashMap, HashSet};
+use std::io::Read as _;
+use std::sync::{Arc, Mutex, OnceLock};
+
+use ropeway_protocol::ids::SessionId;
+use ropeway_protocol::messages::{ConnectPeer, OpenPeers, WaitForEvents};
+use ropeway_protocol::types::EventList;
+
+use crate::base::status::Result;
+use crate::base::sync::lock;
+use crate::link::connection::Connection;
+
+/// How something gets from one session to another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Way {
+    /// The servers send it to each other.
+    Direct,
+    /// The client takes it and passes it on.
+    Relay,
+}
+
+/// What a session knows of others.
+#[derive(Default, Debug)]
+pub(crate) struct Peers(Mutex<Known>);
+
+#[derive(Default, Debug)]
+struct Known {
+    has_secret: bool,
+    peers: HashMap<SessionId, State>,
+    /// Those of which it has been said that what goes to and from them takes a detour.
+    said: HashSet<SessionId>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum State {
+    /// It was told to connect.
+    Asked,
+    Connected,
+    /// It could not, and why.
+    Unreachable(String),
+    /// It was connected, in whichever direction, until this happened.
+    Parted(String),
+}
+
+/// What the sessions of this process prove to each other that they belong to it by. `None` where the system has no random numbers.
+fn secret() -> Option<[u8; 32]> {
+    static SECRET: OnceLock<Option<[u8; 32]>> = OnceLock::new();
+    *SECRET.get_or_init(|| {
+        let mut secret = [0; 32];
+        let read = std::fs::File::open("/dev/urandom").and_then(|mut random| random.read_exact(&mut secret));
+        read.inspect_err(|error| crate::error!("no random numbers from /dev/urandom: {error}")).ok()?;
+        Some(secret)
+    })
+}
+
+/// Whether servers may connect to each other at all: `ROPEWAY_PEERS=off` has everything go through the client.
+fn is_wanted() -> bool {
+    static WANTED: OnceLock<bool> = OnceLock::new();
+    *WANTED.get_or_init(|| std::env::var_os("ROPEWAY_PEERS").is_none_or(|value| value != "off"))
+}
+
+/// How something gets from one session to another. Waits for the two to connect when it is asked for the first time.
+pub(crate) fn way(from: &Arc<Connection>, to: &Arc<Connection>) -> Way {
+    // A session that has both needs no connection.
+    if Arc::ptr_eq(from, to) {
+        return if from.give_secret().is_ok_and(|given| given) { Way::Direct } else { Way::Relay };
+    }
+    if !is_wanted() {
+        return Way::Relay;
+    }
+    // Whichever may be the harder to reach is to call the other: what serves this machine alone, and else always the same.
+    let key = |connection: &Connection| (!connection.endpoint().is_local(), connection.session());
+    let (first, second) = if key(from) < key(to) { (from, to) } else { (to, from) };
+    if were_parted(first, second) {
+        // Perhaps because one of them is gone, which is not known here yet: then there is no way at all.
+        let is_new = !lock(&first.peers().0).said.contains(&second.session());
+        if !first.is_there(is_new) || !second.is_there(is_new) {
+            return Way::Direct;
+        }
+    } else if first.connects_to(second) || second.connects_to(first) {
+        return Way::Direct;
+    }
+    if lock(&first.peers().0).said.insert(second.session()) {
+        let why = first.peers().why_not(second.session());
+        let why = why.or_else(|| second.peers().why_not(first.session())).unwrap_or_default();
+        crate::warning!(
+            "{} and {} do not reach each other ({why}): what goes from one to the other goes through this machine; see --peer-address",
+            first.endpoint(),
+            second.endpoint()
+        );
+    }
+    Way::Relay
+}
+
+/// Whether two sessions are known not to reach each other, without finding out. Where none may reach any, none is worse off.
+pub(crate) fn are_apart(one: &Connection, other: &Connection) -> bool {
+    were_parted(one, other) || (one.has_no_way_to(other) && other.has_no_way_to(one))
+}
+
+/// Whether one of two sessions has lost the other: that one may not have noticed, and go on sending into the void.
+fn were_parted(one: &Connection, other: &Connection) -> bool {
+    one.was_parted_from(other) || other.was_parted_from(one)
+}
+
+impl Connection {
+    /// The session's name, which its peers know it by.
+    pub(crate) fn session(&self) -> SessionId {
+        self.welcome().session
+    }
+
+    /// Lets the session take part in the process's group. `false`: there is none.
+    pub(crate) fn give_secret(&self) -> Result<bool> {
+        let Some(secret) = secret() else { return Ok(false) };
+        let mut known = lock(&self.peers().0);
+        if !known.has_secret {
+            self.post(&OpenPeers { secret })?;
+            known.has_secret = true;
+        }
+        Ok(true)
+    }
+
+    /// Whether the session is connected to another, or could be made to.
+    fn connects_to(&self, peer: &Connection) -> bool {
+        let session = peer.session();
+        if self.ask_to_connect(peer).is_err() {
+            return false;
+        }
+        let state = self.wait(|| {
+            let state = lock(&self.peers().0).peers.get(&session).cloned();
+            state.filter(|state| *state != State::Asked)
+        });
+        state == Ok(State::Connected)
+    }
+
+    /// Whether the session has tried in vain to connect to another.
+    fn has_no_way_to(&self, peer: &Connection) -> bool {
+        matches!(lock(&self.peers().0).peers.get(&peer.session()), Some(State::Unreachable(_)))
+    }
+
+    /// Whether the server is there as far as is known, or, asked to `make_sure`, answers.
+    fn is_there(&self, make_sure: bool) -> bool {
+        if make_sure && let Ok(waited) = self.call(&WaitForEvents { events: EventList::default() }) {
+            self.complete(&waited.completions);
+        }
+        self.drain();
+        !self.is_lost()
+    }
+
+    /// Whether the session was connected to another and has lost it.
+    fn was_parted_from(&self, peer: &Connection) -> bool {
+        matches!(lock(&self.peers().0).peers.get(&peer.session()), Some(State::Parted(_)))
+    }
+
+    /// Has the session connect to another, once.
+    fn ask_to_connect(&self, peer: &Connection) -> Result<()> {
+        if lock(&self.peers().0).peers.contains_key(&peer.session()) {
+            return Ok(());
+        }
+        if !self.give_secret()? || !peer.give_secret()? {
+            return Err(crate::SERVER_LOST);
+        }
+        // It must know the secret when the other one comes.
+        peer.flush()?;
+        let reached_here = peer.endpoint().to_string();
+        let addresses = peer.welcome().peer_address.iter().cloned().chain([reached_here]).collect();
+        let mut known = lock(&self.peers().0);
+        if known.peers.contains_key(&peer.session()) {
+            // Another thread was faster.
+            return Ok(());
+        }
+        known.peers.insert(peer.session(), State::Asked);
+        self.post(&ConnectPeer { peer: peer.session(), addresses })
+    }
+
+    /// The server says whether a peer is connected.
+    pub(crate) fn peer_state(&self, peer: SessionId, connected: bool, text: String) {
+        let peers = &mut lock(&self.peers().0).peers;
+        let state = match peers.get(&peer) {
+            _ if connected => State::Connected,
+            Some(State::Asked) => State::Unreachable(text),
+            // The other one may have connected to this.
+            _ => State::Parted(text),
+        };
+        peers.insert(peer, state);
+    }
+}
+
+impl Peers {
+    /// Why a peer is not reached.
+    fn why_not(&self, peer: SessionId) -> Option<String> {
+        match lock(&self.0).peers.get(&peer)? {
+            State::Unreachable(why) | State::Parted(why) => Some(why.clone()),
+            State::Asked | State::Connected => None,
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! What each message from the server does here.
+
+use std::io::Write as _;
+use std::sync::Arc;
+
+use ropeway_protocol::frame::{FrameHeader, REPLY};
+use ropeway_protocol::messages::{
+    Closing, Completed, ContextError, Output, PeerState, Progressed, ReadData, ReadEnds, Receive, TransferFailed,
+    TransferReady,
+};
+use ropeway_protocol::types::OutputStream;
+use ropeway_protocol::{DecodeError, Tail, receive};
+
+use super::connection::{Connection, ContextListener, Slot};
+use super::inbox::Deliver;
+use crate::base::callbacks::run_later;
+use crate::base::sync::lock;
+
+impl Deliver for Connection {
+    fn deliver(&self, header: FrameHeader, body: &[u8], tail: &mut dyn Tail) -> Result<(), DecodeError> {
+        if header.opcode != REPLY {
+            return receive(&mut Receiver(self), header, body, tail);
+        }
+        // Nobody waits any more for an answer that is not in the table.
+        if let Some(slot) = lock(&self.calls).get_mut(&header.call) {
+            *slot = Slot::Answered(body.to_vec());
+        }
+        Ok(())
+    }
+}
+
+struct Receiver<'a>(&'a Connection);
+
+impl Receive for Receiver<'_> {
+    type Error = DecodeError;
+
+    fn completed(&mut self, message: Completed) -> Result<(), DecodeError> {
+        self.0.complete(&message.completions);
+        Ok(())
+    }
+
+    fn progressed(&mut self, message: Progressed) -> Result<(), DecodeError> {
+        self.0.progress(message.event, message.status);
+        Ok(())
+    }
+
+    fn transfer_ready(&mut self, message: TransferReady) -> Result<(), DecodeError> {
+        self.0.transfer_ready(message.transfer);
+        Ok(())
+    }
+
+    fn read_data(&mut self, message: ReadData, tail: &mut dyn Tail) -> Result<(), DecodeError> {
+        self.0.receive_data(message.transfer, message.offset, tail);
+        Ok(())
+    }
+
+    fn transfer_failed(&mut self, message: TransferFailed) -> Result<(), DecodeError> {
+        self.0.transfer_failed(message.transfer, message.status);
+        Ok(())
+    }
+
+    fn read_ends(&mut self, message: ReadEnds) -> Result<(), DecodeError> {
+        self.0.transfer_ends(message.transfer, message.size);
+        Ok(())
+    }
+
+    fn output(&mut self, message: Output, tail: &mut dyn Tail) -> Result<(), DecodeError> {
+        // A broken link is noticed where the rest of the tail is skipped; a closed output is the program's business.
+        if let Ok(text) = tail.read_to_vec() {
+            let _ = match message.stream {
+                OutputStream::Stdout => {
+                    let mut out = std::io::stdout().lock();
+                    out.write_all(&text).and_then(|()| out.flush())
+                }
+                OutputStream::Stderr => std::io::stderr().write_all(&text),
+            };
+        }
+        Ok(())
+    }
+
+    fn context_error(&mut self, message: ContextError) -> Result<(), DecodeError> {
+        let listener: Option<ContextListener> = lock(&self.0.contexts).get(&message.context).map(Arc::clone);
+        if let Some(listener) = listener {
+            run_later(move || listener(&message.text));
+        }
+        Ok(())
+    }
+
+    fn peer_state(&mut self, message: PeerState) -> Result<(), DecodeError> {
+        self.0.peer_state(message.peer, message.connected, message.text);
+        Ok(())
+    }
+
+    fn closing(&mut self, message: Closing) -> Result<(), DecodeError> {
+        self.0.lose(format!("it ended the session: {}", message.reason));
+        Ok(())
+    }
+}

@@ -1,0 +1,129 @@
+//! An event in other homes than its command's, for commands there to wait for.
+//!
+//! There it is a user event of the worker's, under its name in that home. The worker of the event's command tells the other worker when it has ended, without the
+//! client; where the two do not reach each other, the client passes the status on. A user event of the application's is made in each home
+//! that needs it, and set in all of them by the client.
+
+use std::sync::Arc;
+
+use ropeway_abi::CL_COMPLETE;
+use ropeway_protocol::ids::EventId;
+use ropeway_protocol::messages::{CreateUserEvent, ExpectSignal, ReleaseEvent, SetUserEventStatus, SignalPeer};
+use smallvec::SmallVec;
+
+use super::Event;
+use crate::base::status::{Result, Status};
+use crate::base::sync::lock;
+use crate::link::peers::{self, Way};
+use crate::objects::home::{Home, Made};
+
+/// Where else an event is, and who is to hear of its end.
+#[derive(Default)]
+pub(super) struct Elsewhere {
+    /// The homes in which it has been made as a user event.
+    made: Made,
+    relay: std::sync::Mutex<Relay>,
+}
+
+#[derive(Default)]
+struct Relay {
+    /// The numbers of the homes that are to get its status from the client.
+    homes: SmallVec<[usize; 1]>,
+    /// The numbers of those whose workers get it from its command's worker, as long as that is there.
+    direct: SmallVec<[usize; 1]>,
+    /// An event that nobody holds is not heard of: it holds itself until it has ended.
+    held: Option<Arc<Event>>,
+}
+
+impl Event {
+    /// Its name in a home, for a command there to wait for. `None`: it has ended well, and there is nothing to wait for.
+    ///
+    /// # Errors
+    /// [`crate::SERVER_LOST`], if that home is.
+    pub(crate) fn waited_for_in(&self, home: &Home) -> Result<Option<EventId>> {
+        let is_over = || self.context.spans_homes() && self.known_status() == CL_COMPLETE;
+        if !self.is_of(home) && is_over() { Ok(None) } else { self.named_in(home).map(Some) }
+    }
+
+    /// As [`Self::waited_for_in`], also where there is nothing to wait for.
+    ///
+    /// # Errors
+    /// As [`Self::waited_for_in`].
+    pub(crate) fn named_in(&self, home: &Home) -> Result<EventId> {
+        let event = EventId(home.name(self.name));
+        if self.is_of(home) {
+            return Ok(event);
+        }
+        let (connection, own) = (home.connection(), self.connection());
+        // Before the lock, as the first time it waits.
+        // What is read has ended only when it is here.
+        let is_of_server = self.queue.is_some() && !self.awaits_data.load(std::sync::atomic::Ordering::Acquire);
+        let is_direct = is_of_server && peers::way(own, connection) == Way::Direct;
+        let mut news_wanted = false;
+        self.elsewhere.made.ensure(home, || {
+            // Whoever ends the event from here on finds the home in one of the lists.
+            let mut relay = lock(&self.elsewhere.relay);
+            let status = self.known_status();
+            if is_direct && status > CL_COMPLETE {
+                relay.direct.push(home.number());
+                drop(relay);
+                connection.post(&ExpectSignal { event, context: home.context(), peer: own.session() })?;
+                let peer = connection.session();
+                // Where the event's own server is lost, the event has ended, and that is told by whoever ended it.
+                let _ = own.post(&SignalPeer { event: self.id(), peer, remote: event });
+                return Ok(());
+            }
+            connection.post(&CreateUserEvent { event, context: home.context() })?;
+            if status <= CL_COMPLETE {
+                return connection.post(&SetUserEventStatus { event, status });
+            }
+            relay.homes.push(home.number());
+            if self.queue.is_some() && relay.held.is_none() {
+                relay.held = own.event(self.id());
+                news_wanted = true;
+            }
+            Ok(())
+        })?;
+        if news_wanted {
+            self.subscribe();
+        }
+        Ok(event)
+    }
+
+    /// Whether its command, if it is one's, runs there.
+    pub(crate) fn is_of(&self, home: &Home) -> bool {
+        self.queue.is_some() && self.home == home.number()
+    }
+
+    /// It has ended: so has what stands for it elsewhere.
+    ///
+    /// # Errors
+    /// [`crate::SERVER_LOST`], where every home that is to hear of it is.
+    pub(super) fn pass_on(&self, status: Status) -> Result<()> {
+        if self.queue.is_some() && !self.context.spans_homes() {
+            return Ok(());
+        }
+        let Relay { mut homes, direct, held } = std::mem::take(&mut *lock(&self.elsewhere.relay));
+        if self.home().is_lost() {
+            homes.extend(direct);
+        }
+        let sent = homes.iter().map(|&number| {
+            let home = &self.context.homes()[number];
+            let event = EventId(home.name(self.name));
+            home.connection().post(&SetUserEventStatus { event, status })?;
+            // Somebody may be waiting for what this sets free.
+            home.connection().flush()
+        });
+        let sent = sent.reduce(Result::or).unwrap_or(Ok(()));
+        drop(held);
+        sent
+    }
+
+    /// Nobody names it any more.
+    pub(super) fn release_elsewhere(&self) {
+        for home in self.elsewhere.made.among(self.context.homes()) {
+            // A lost server has dropped it already.
+            let _ = home.connection().post(&ReleaseEvent { event: EventId(home.name(self.name)) });
+        }
+    }
+}

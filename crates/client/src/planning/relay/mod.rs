@@ -1,0 +1,161 @@
+//! Bytes that go from one server to another by way of the client, where the two do not reach each other.
+//!
+//! What commands of the target wait for, the *arrival*, is there at once, as an event that its server is told to expect. The bytes are asked for only when
+//! all that they wait for is known to have ended: from then on nothing holds a relay up but the servers and the network, so that relays can take turns,
+//! with few queues and little memory. For each server that something goes to there is a thread ([`carrier`]), which brings it there, one relay after
+//! the other, piece by piece ([`passing`]): while one is written, the next ones are read.
+
+mod carrier;
+mod passing;
+
+use std::sync::Arc;
+
+use ropeway_abi::{CL_COMPLETE, CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST};
+use ropeway_protocol::ids::EventId;
+use ropeway_protocol::image::ImagePart;
+use ropeway_protocol::messages::{CreateUserEvent, ExpectSignal, ReleaseEvent, SetUserEventStatus, SignalPeer};
+use ropeway_protocol::types::Moved;
+
+pub(crate) use carrier::Carrier;
+
+use crate::base::status::{Result, SERVER_LOST, Status};
+use crate::commands::transfer::Part;
+use crate::objects::context::Context;
+use crate::objects::event::Event;
+use crate::objects::home::Home;
+use crate::objects::memory::Memory;
+use crate::objects::queue::Queue;
+use crate::planning::prepare::{Mark, moved};
+use crate::residency::Transfer;
+
+/// Bytes of a memory object that are to be brought from one home to another.
+struct Relay {
+    context: Arc<Context>,
+    memory: Arc<Memory>,
+    what: Moved,
+    /// The numbers of the homes.
+    from: usize,
+    to: usize,
+    arrival: Arc<Event>,
+    /// Whether the server passes the end of the last write on to the arrival, or this process does.
+    signalled: bool,
+    /// Whether something that it had to wait for has failed.
+    failed: bool,
+}
+
+/// What moves in pieces of at most `most` bytes, with their sizes; of images, of at least one element.
+fn pieces<'a>(what: &'a Moved, memory: &'a Memory, most: u64) -> Box<dyn Iterator<Item = (Part<'a>, usize)> + 'a> {
+    match what {
+        Moved::Ranges(ranges) => {
+            let cut = move |&(start, size): &(u64, u64)| {
+                let starts = (0..size).step_by(most as usize);
+                starts.map(move |at| (start + at, most.min(size - at)))
+            };
+            let pieces = ranges.iter().flat_map(cut);
+            Box::new(pieces.map(|(start, size)| (Part::Bytes(memory, start as usize), size as usize)))
+        }
+        Moved::Image(part) => {
+            let element = memory.as_image().map_or(1, |image| image.element() as u64);
+            let size = move |piece: &ImagePart| piece.region.iter().product::<u64>() * element;
+            let pieces = part.pieces(element, most);
+            Box::new(pieces.map(move |piece| (Part::Image(memory, piece), size(&piece) as usize)))
+        }
+    }
+}
+
+impl Queue {
+    /// Takes bytes from one home to this queue's, after events of the former.
+    ///
+    /// # Errors
+    /// [`SERVER_LOST`]; nothing is sent then.
+    pub(crate) fn relay(self: &Arc<Self>, memory: &Memory, plan: &Transfer<Mark>, from: &Home) -> Result<()> {
+        let (home, arrival) = (self.home(), plan.arrival.event());
+        let what = moved(memory, plan)?;
+        home.connection().carrier().start()?;
+        let mut relay = Relay {
+            context: Arc::clone(self.context()),
+            memory: memory.hold().ok_or(SERVER_LOST)?,
+            what,
+            from: from.number(),
+            to: home.number(),
+            arrival: Arc::clone(arrival),
+            signalled: home.connection().give_secret()?,
+            failed: false,
+        };
+        let (event, context, peer) = (arrival.id(), home.context(), home.connection().session());
+        if relay.signalled {
+            home.connection().post(&ExpectSignal { event, context, peer })?;
+        } else {
+            home.connection().post(&CreateUserEvent { event, context })?;
+        }
+        relay.failed = from.is_lost();
+        relay.after(plan.after.iter().map(|mark| Arc::clone(mark.event())).collect());
+        Ok(())
+    }
+}
+
+impl Relay {
+    /// Hands it to the thread that carries it out when all of these have ended.
+    fn after(mut self, mut events: Vec<Arc<Event>>) {
+        // All are asked about at once, though they are looked at in turn.
+        events.retain(|event| !event.is_over());
+        events.iter().for_each(|event| event.subscribe());
+        while let Some(event) = events.pop() {
+            if event.has_ended() {
+                self.failed |= event.has_failed();
+                continue;
+            }
+            // It holds itself until it has ended: an event that nobody holds is not heard of.
+            let held = Arc::clone(&event);
+            return event.then(Box::new(move |status| {
+                self.failed |= status < 0;
+                self.after(events);
+                drop(held);
+            }));
+        }
+        let carrier = Arc::clone(self.target().connection());
+        carrier.carrier().carry(self);
+    }
+
+    fn source(&self) -> &Home {
+        &self.context.homes()[self.from]
+    }
+
+    fn target(&self) -> &Home {
+        &self.context.homes()[self.to]
+    }
+
+    /// What came of it becomes the arrival's end: that of `written`, an event of the target's, or an error.
+    fn conclude(self, written: Result<EventId>) {
+        let (connection, event) = (Arc::clone(self.target().connection()), self.arrival.id());
+        // The server does not tell of what it was told.
+        let arrival = (!self.signalled || written.is_err()).then(|| Arc::clone(&self.arrival));
+        // Once the end can be known, nothing of the program's is held here.
+        drop(self);
+        let told = match (written, &arrival) {
+            (Ok(written), None) => {
+                let signal = SignalPeer { event: written, peer: connection.session(), remote: event };
+                connection.post(&signal).and_then(|()| connection.post(&ReleaseEvent { event: written }))
+            }
+            (written, _) => {
+                let outcome =
+                    written.and_then(|written| passing::wait_for(&connection, [written].into_iter().collect()));
+                let status = outcome.err().unwrap_or(CL_COMPLETE);
+                // What comes after is planned with this known.
+                arrival.iter().for_each(|arrival| arrival.end(status));
+                connection.post(&SetUserEventStatus { event, status })
+            }
+        };
+        // A lost server has ended what waits for it.
+        let _ = told.and_then(|()| connection.flush());
+    }
+
+    /// What it fails with before it has begun; CL_COMPLETE for nothing.
+    fn fails_with(&self) -> Status {
+        match (self.failed, self.source().is_lost()) {
+            (_, true) => SERVER_LOST,
+            (true, false) => CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST,
+            (false, false) => CL_COMPLETE,
+        }
+    }
+}
