@@ -16,6 +16,11 @@ fn events() {
 }
 
 #[test]
+fn each_time_of_a_command_is_its_own() {
+    assert_eq!(same("profiling").stdout, "0 of the times were wrong\n");
+}
+
+#[test]
 fn more_reads_wait_than_a_session_has_threads() {
     same("held_reads");
 }

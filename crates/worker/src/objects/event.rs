@@ -29,6 +29,8 @@ pub struct Cell {
     pub native: Option<native::Event>,
     /// The native event that says when a gated transfer could begin; its times are the command's first ones.
     pub began: Option<native::Event>,
+    /// When the command was enqueued, in nanoseconds of the device's timer, in case that `began` does not say; 0 for unknown.
+    pub enqueued_at: u64,
     /// The native event of the first of several native commands; its times, but for the end, are the command's.
     pub first: Option<native::Event>,
     /// The queue; `None` for user events.
@@ -56,6 +58,7 @@ impl Cell {
             id,
             native,
             began: None,
+            enqueued_at: 0,
             first: None,
             turn: queue.as_ref().filter(|queue| queue.in_order).map(|queue| queue.line.turn()),
             queue,
@@ -135,13 +138,31 @@ impl Cell {
             Some(began) => began.time(cl::CL_PROFILING_COMMAND_END),
             None => first.time(cl::CL_PROFILING_COMMAND_START),
         };
-        Some([
+        let mut times = [
             first.time(cl::CL_PROFILING_COMMAND_QUEUED).ok()?,
             first.time(cl::CL_PROFILING_COMMAND_SUBMIT).ok()?,
             start.ok()?,
             end,
             native.time(cl::CL_PROFILING_COMMAND_COMPLETE).unwrap_or(end),
-        ])
+        ];
+        if let (Some(_), Some(queue)) = (&self.began, &self.queue) {
+            match times[0] {
+                0 => times[0] = self.enqueued_at,
+                _ => queue.markers_timed.store(true, Ordering::Relaxed),
+            }
+        }
+        fill_gaps(&mut times);
+        Some(times)
+    }
+}
+
+/// Replaces a time that the implementation does not tell (0), and an enqueue time from a clock that turns out not to be
+/// that of the events, with the next time that is known: the command had come that far by then.
+fn fill_gaps(times: &mut [u64; 5]) {
+    for at in (0..times.len() - 1).rev() {
+        if times[at] == 0 || at == 0 && times[at] > times[at + 1] {
+            times[at] = times[at + 1];
+        }
     }
 }
 

@@ -25,6 +25,8 @@ pub struct Queue {
     pub in_order: bool,
     /// Whether events have times.
     pub profiling: bool,
+    /// Whether a marker was seen to say when it was queued. Some implementations' markers do not.
+    pub markers_timed: AtomicBool,
     /// Commands whose end (or data) the client has not been told, in order.
     pub pending: Mutex<VecDeque<Arc<Cell>>>,
     /// The first error of a command without an event, since the client was last told; 0 for none.

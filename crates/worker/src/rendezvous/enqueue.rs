@@ -87,14 +87,26 @@ impl Session {
             // A marker with a wait list does not heed barriers, the transfer must.
             waits.push(barrier);
         }
+        let timed = lane.queue.profiling && command.event.is_some();
         let mut enqueue = || -> Result<(), Status> {
             gate.memory.native.as_ref().map_err(|status| *status)?;
             let native = lane.queue.native.as_ref().map_err(|status| *status)?;
+            let context = lane.queue.context.native.as_ref().map_err(|status| *status)?;
+            let enqueued_at = match timed && !lane.queue.markers_timed.load(Ordering::Relaxed) {
+                true => lane.queue.device.timer().unwrap_or(0),
+                false => 0,
+            };
             // Out of order, a command without a wait list waits for nothing, but a marker would wait for all.
+            let mut began = None;
             if in_order || !waits.is_empty() {
                 gate.may_begin = native.marker(&waits, true)?;
+                began.clone_from(&gate.may_begin);
+            } else if timed {
+                // Nothing waits for this one; it is there for its times.
+                let now = UserEvent::new(context)?;
+                now.set(cl::CL_COMPLETE)?;
+                began = native.marker(&Waits::one(now.event()), true)?;
             }
-            let context = lane.queue.context.native.as_ref().map_err(|status| *status)?;
             let barrier = UserEvent::new(context)?;
             let behind = Waits::one(barrier.event());
             let end = match in_order {
@@ -104,7 +116,8 @@ impl Session {
             gate.barrier = Some(barrier.clone());
             if let Some(id) = command.event {
                 let mut cell = Cell::new(Some(id), end, Some(lane.queue.clone()), None);
-                cell.began = gate.may_begin.clone();
+                cell.began = began;
+                cell.enqueued_at = enqueued_at;
                 gate.cell = Some(Arc::new(cell));
             }
             // The marker must run for the transfer to begin.

@@ -32,6 +32,7 @@ impl Session {
             device,
             in_order: m.properties & cl::CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE == 0,
             profiling: m.properties & cl::CL_QUEUE_PROFILING_ENABLE != 0,
+            markers_timed: Default::default(),
             pending: Default::default(),
             first_error: Default::default(),
             dirty: Default::default(),
