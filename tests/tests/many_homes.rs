@@ -122,3 +122,12 @@ fn a_context_of_one_server_costs_the_same_beside_others() {
     // Connecting costs two round trips for each server.
     assert_eq!(beside.round_trips, alone.round_trips + 2, "{alone:?} {beside:?}");
 }
+
+#[test]
+fn several_servers_and_the_client_take_the_same_memory_at_once() {
+    let servers = [(); 3].map(|()| Server::start());
+    let program = Program::remote(c_program("one_source"), &urls(&servers)).args(["500"]);
+    let outcome = program.run().success();
+    assert_eq!(outcome.stdout, "3 devices, 500 rounds, 0 wrong\n", "{}", outcome.stderr);
+    assert!(!outcome.stderr.contains("ropeway: "), "{}", outcome.stderr);
+}

@@ -24,28 +24,49 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps a range to be overwritten as a whole; returns when it is mapped.
+    /// Maps a range to be overwritten as a whole; returns when it is mapped. `None` where it is not known whether the native implementation tells the
+    /// truth about where: the bytes are to go another way.
     ///
     /// # Errors
     /// What the native call returned; CL_INVALID_VALUE when the range leaves the buffer.
-    pub fn to_write(queue: &Arc<Queue>, buffer: &Arc<Memory>, offset: u64, size: u64) -> Result<Self, Status> {
+    pub fn to_write(queue: &Arc<Queue>, buffer: &Arc<Memory>, offset: u64, size: u64) -> Result<Option<Self>, Status> {
         Self::new(queue, buffer, offset, size, cl::CL_MAP_WRITE_INVALIDATE_REGION)
     }
 
-    /// Maps a range to be read; returns when it is mapped.
+    /// Maps a range to be read; returns when it is mapped. `None` as for [`Mapping::to_write`].
     ///
     /// # Errors
-    /// What the native call returned; CL_INVALID_VALUE when the range leaves the buffer.
-    pub fn to_read(queue: &Arc<Queue>, buffer: &Arc<Memory>, offset: u64, size: u64) -> Result<Self, Status> {
+    /// As [`Mapping::to_write`].
+    pub fn to_read(queue: &Arc<Queue>, buffer: &Arc<Memory>, offset: u64, size: u64) -> Result<Option<Self>, Status> {
         Self::new(queue, buffer, offset, size, cl::CL_MAP_READ)
     }
 
-    fn new(queue: &Arc<Queue>, buffer: &Arc<Memory>, offset: u64, size: u64, flags: u64) -> Result<Self, Status> {
+    fn new(
+        queue: &Arc<Queue>,
+        buffer: &Arc<Memory>,
+        offset: u64,
+        size: u64,
+        flags: u64,
+    ) -> Result<Option<Self>, Status> {
         let (offset, len) = buffer.range(offset, size)?;
+        let map = || Self::map_natively(queue, buffer, (offset, len), flags);
+        // Whether it can be given back matters to nobody: no other mapping is made of it from now on while there is one.
+        let unmap = |at| {
+            let _ = Self::unmap_natively(queue, buffer, at);
+        };
+        let at = buffer.addresses.map(buffer.origin + offset, map, unmap)?;
+        Ok(at.map(|at| Self { queue: queue.clone(), buffer: buffer.clone(), at, len }))
+    }
+
+    fn map_natively(
+        queue: &Queue,
+        buffer: &Memory,
+        (offset, len): (usize, usize),
+        flags: u64,
+    ) -> Result<*mut u8, Status> {
         if let Some(memory) = buffer.as_svm() {
             let at = memory.at(offset);
-            svm::map(queue, flags, at, len)?;
-            return Ok(Self { queue: queue.clone(), buffer: buffer.clone(), at, len });
+            return svm::map(queue, flags, at, len).map(|()| at);
         }
         let mut status = 0;
         // SAFETY: the range is within the buffer; the call blocks until the memory is there.
@@ -64,15 +85,25 @@ impl Mapping {
             )
         };
         check(status)?;
-        if at.is_null() {
-            return Err(cl::CL_MAP_FAILURE);
-        }
-        Ok(Self { queue: queue.clone(), buffer: buffer.clone(), at: at.cast(), len })
+        if at.is_null() { Err(cl::CL_MAP_FAILURE) } else { Ok(at.cast()) }
     }
 
-    /// Maps the whole of a buffer in pinned memory, to be read and written.
+    /// Unmaps what was mapped at `at`, and waits for the end of that.
+    fn unmap_natively(queue: &Queue, buffer: &Memory, at: *mut u8) -> Result<(), Status> {
+        if buffer.as_svm().is_some() {
+            return svm::unmap(queue, at)?.wait();
+        }
+        let mut event = std::ptr::null_mut();
+        // SAFETY: `at` was returned by a map call on this buffer; the callers do not use it afterwards.
+        check(unsafe {
+            (api().clEnqueueUnmapMemObject)(queue.raw(), buffer.mem, at.cast(), 0, std::ptr::null(), &raw mut event)
+        })?;
+        Event::owned(event).wait()
+    }
+
+    /// Maps the whole of a buffer in pinned memory, to be read and written. Nobody else maps anything of it.
     pub(super) fn pinned(queue: &Arc<Queue>, buffer: &Arc<Memory>, size: u64) -> Result<Self, Status> {
-        Self::new(queue, buffer, 0, size, cl::CL_MAP_READ | cl::CL_MAP_WRITE)
+        Self::new(queue, buffer, 0, size, cl::CL_MAP_READ | cl::CL_MAP_WRITE)?.ok_or(cl::CL_MAP_FAILURE)
     }
 
     /// The address of the byte at `offset`, which must be in the mapping.
@@ -99,35 +130,20 @@ impl Mapping {
     /// # Errors
     /// What the native calls returned.
     pub fn unmap(mut self) -> Result<(), Status> {
-        self.enqueue_unmap()?.wait()
+        self.give_back()
     }
 
-    fn enqueue_unmap(&mut self) -> Result<Event, Status> {
+    fn give_back(&mut self) -> Result<(), Status> {
         let at = std::mem::replace(&mut self.at, std::ptr::null_mut());
-        if self.buffer.as_svm().is_some() {
-            return svm::unmap(&self.queue, at);
-        }
-        let mut event = std::ptr::null_mut();
-        // SAFETY: `at` was returned by the map call on this buffer and is not used afterwards.
-        check(unsafe {
-            (api().clEnqueueUnmapMemObject)(
-                self.queue.raw(),
-                self.buffer.mem,
-                at.cast(),
-                0,
-                std::ptr::null(),
-                &raw mut event,
-            )
-        })?;
-        Ok(Event::owned(event))
+        self.buffer.addresses.unmap(|| Self::unmap_natively(&self.queue, &self.buffer, at))
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
         if !self.at.is_null() {
-            // Nobody waits for it, and a failure has nobody to go to: the transfer was given up.
-            let _ = self.enqueue_unmap();
+            // A failure has nobody to go to: the transfer was given up.
+            let _ = self.give_back();
         }
     }
 }

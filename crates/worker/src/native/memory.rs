@@ -6,6 +6,7 @@ use ropeway_abi as cl;
 use ropeway_protocol::image::ImageDescription;
 use ropeway_protocol::types::{BufferRect, Status};
 
+use super::addresses::Addresses;
 use super::api::api;
 use super::svm::Svm;
 use super::{Context, check};
@@ -17,6 +18,10 @@ pub struct Memory {
     pub(super) mem: cl::cl_mem,
     pub(super) shape: Shape,
     storage: Storage,
+    /// Where it is mapped: shared by a buffer and its sub-buffers.
+    pub(super) addresses: Arc<Addresses>,
+    /// Where a sub-buffer begins in its parent; 0 for others.
+    pub(super) origin: usize,
 }
 
 /// Where a memory object's bytes are.
@@ -96,7 +101,8 @@ impl Memory {
             )
         };
         check(status)?;
-        Ok(Self { mem, shape: Shape::Buffer(size), storage: Storage::Within(parent.clone()) })
+        let (storage, addresses) = (Storage::Within(parent.clone()), parent.addresses.clone());
+        Ok(Self { mem, shape: Shape::Buffer(size), storage, addresses, origin: parent.origin + origin })
     }
 
     /// clCreatePipe.
@@ -114,12 +120,16 @@ impl Memory {
 
     /// Takes over a handle of an object that has memory of its own.
     pub(super) fn of(mem: cl::cl_mem, shape: Shape) -> Self {
-        Self { mem, shape, storage: Storage::Own }
+        Self::stored(mem, shape, Storage::Own, Addresses::default())
+    }
+
+    fn stored(mem: cl::cl_mem, shape: Shape, storage: Storage, addresses: Addresses) -> Self {
+        Self { mem, shape, storage, addresses: Arc::new(addresses), origin: 0 }
     }
 
     /// As [`Self::of`], of an object that has the memory of another.
     pub(super) fn within(mem: cl::cl_mem, shape: Shape, of: Arc<Self>) -> Self {
-        Self { mem, shape, storage: Storage::Within(of) }
+        Self::stored(mem, shape, Storage::Within(of), Addresses::default())
     }
 
     /// Shared virtual memory, which is a buffer for all commands: as [`Svm::new`].
@@ -128,7 +138,8 @@ impl Memory {
     /// As [`Svm::new`].
     pub fn svm(context: &Context, flags: u64, size: u64, alignment: u32, page: u32) -> Result<Self, Status> {
         let svm = Svm::new(context, flags, size, alignment, page)?;
-        Ok(Self { mem: std::ptr::null_mut(), shape: Shape::Buffer(size), storage: Storage::Svm(svm) })
+        let addresses = Addresses::known(svm.at(0).addr());
+        Ok(Self::stored(std::ptr::null_mut(), Shape::Buffer(size), Storage::Svm(svm), addresses))
     }
 
     /// A buffer whose storage is part of shared virtual memory (clCreateBuffer with CL_MEM_USE_HOST_PTR).
@@ -148,7 +159,8 @@ impl Memory {
         // SAFETY: the range is within the memory, which the new object keeps.
         let mem = unsafe { (api().clCreateBuffer)(context.0, flags, bytes, host.cast(), &raw mut status) };
         check(status)?;
-        Ok(Self { mem, shape: Shape::Buffer(size), storage: Storage::Within(svm.clone()) })
+        let addresses = Addresses::known(host.addr());
+        Ok(Self::stored(mem, Shape::Buffer(size), Storage::Within(svm.clone()), addresses))
     }
 
     /// The shared virtual memory that it is.

@@ -5,6 +5,7 @@
 //! before offsets are passed on, lifetimes of host memory by the types that hold it.
 #![allow(unsafe_code)]
 
+mod addresses;
 mod ahead;
 mod api;
 mod bands;

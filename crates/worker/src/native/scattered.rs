@@ -49,33 +49,38 @@ impl Drop for Given<'_> {
 }
 
 impl Scattered {
-    /// Maps ranges to be overwritten as a whole; returns when they are mapped.
+    /// Maps ranges to be overwritten as a whole; returns when they are mapped. `None` as for [`Mapping::to_write`].
     ///
     /// # Errors
     /// What the native call returned; CL_INVALID_VALUE when a range leaves the buffer.
-    pub fn to_write(queue: &Arc<Queue>, buffer: &Arc<Memory>, ranges: &Arc<Ranges>) -> Result<Self, Status> {
+    pub fn to_write(queue: &Arc<Queue>, buffer: &Arc<Memory>, ranges: &Arc<Ranges>) -> Result<Option<Self>, Status> {
         Self::new(ranges, false, |offset, size| Mapping::to_write(queue, buffer, offset, size))
     }
 
-    /// Maps ranges to be read; returns when they are mapped.
+    /// Maps ranges to be read; returns when they are mapped. `None` as for [`Mapping::to_write`].
     ///
     /// # Errors
     /// As [`Scattered::to_write`].
-    pub fn to_read(queue: &Arc<Queue>, buffer: &Arc<Memory>, ranges: &Arc<Ranges>) -> Result<Self, Status> {
+    pub fn to_read(queue: &Arc<Queue>, buffer: &Arc<Memory>, ranges: &Arc<Ranges>) -> Result<Option<Self>, Status> {
         Self::new(ranges, true, |offset, size| Mapping::to_read(queue, buffer, offset, size))
     }
 
     fn new(
         ranges: &Arc<Ranges>,
         reads: bool,
-        map: impl Fn(u64, u64) -> Result<Mapping, Status>,
-    ) -> Result<Self, Status> {
-        let mappings = ranges.list().iter().map(|(offset, size)| map(*offset, *size));
-        let mappings = mappings.collect::<Result<Vec<_>, _>>()?;
+        map: impl Fn(u64, u64) -> Result<Option<Mapping>, Status>,
+    ) -> Result<Option<Self>, Status> {
+        let mut mappings = Vec::with_capacity(ranges.list().len());
+        for (offset, size) in ranges.list() {
+            match map(*offset, *size)? {
+                Some(mapping) => mappings.push(mapping),
+                None => return Ok(None),
+            }
+        }
         let at = mappings.iter().map(|mapping| Address(mapping.pointer_to(0))).collect();
         let given = (0..ranges.size().div_ceil(CHUNK as u64)).map(|_| AtomicBool::new(false)).collect();
         let (ranges, mappings) = (ranges.clone(), Mutex::new(mappings));
-        Ok(Self { ranges, at, mappings, given, back: AtomicUsize::new(0), reads })
+        Ok(Some(Self { ranges, at, mappings, given, back: AtomicUsize::new(0), reads }))
     }
 
     /// The bytes of the chunk of this number, to be written; `None` if they were given out before.

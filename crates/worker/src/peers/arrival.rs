@@ -244,7 +244,8 @@ impl Arrival {
             let context = &self.memory.context;
             Ok(match &self.part {
                 Part::Ranges(ranges) if context.maps => {
-                    Sink::Mapped(Scattered::to_write(context.transfer_queue()?, native, ranges)?)
+                    let mapped = Scattered::to_write(context.transfer_queue()?, native, ranges)?;
+                    mapped.map_or(Sink::Ring, Sink::Mapped)
                 }
                 Part::Ranges(_) => Sink::Ring,
                 Part::Image(part, _) => {

@@ -312,28 +312,43 @@ impl Push {
                 let bytes = reads.iter().map(StagedRead::bytes).collect::<Result<Vec<_>, _>>()?;
                 first.send(common, &PushData { transfer: self.transfer, offset: 0 }, &bytes)
             }
-            Part::Ranges(ranges) if context.maps => {
-                let mapped = Scattered::to_read(context.push_queue()?, native, ranges)?;
-                let next = AtomicU64::new(0);
-                let outcome = in_parallel(ways, |way| {
-                    loop {
-                        let index = next.fetch_add(1, Ordering::Relaxed);
-                        let offset = index * CHUNK as u64;
-                        if offset >= ranges.size() {
-                            return Ok(());
-                        }
-                        let message = PushData { transfer: self.transfer, offset };
-                        way.send(common, &message, &mapped.chunk(index as usize))?;
-                    }
-                });
-                let finished = mapped.finish();
-                outcome.and(finished.map_err(Stop::Native))
-            }
             Part::Ranges(ranges) => {
-                let next = AtomicU64::new(0);
-                in_parallel(ways, |way| self.send_pinned(common, way, ranges, &next))
+                let mapped = match context.maps {
+                    true => Scattered::to_read(context.push_queue()?, native, ranges)?,
+                    false => None,
+                };
+                match mapped {
+                    Some(mapped) => self.send_mapped(common, ways, (ranges, mapped)),
+                    None => {
+                        let next = AtomicU64::new(0);
+                        in_parallel(ways, |way| self.send_pinned(common, way, ranges, &next))
+                    }
+                }
             }
         }
+    }
+
+    /// Sends all chunks straight from the mapped memory.
+    fn send_mapped<W: Way>(
+        &self,
+        common: &Arc<Common>,
+        ways: &[&W],
+        (ranges, mapped): (&Ranges, Scattered),
+    ) -> Result<(), Stop> {
+        let next = AtomicU64::new(0);
+        let outcome = in_parallel(ways, |way| {
+            loop {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                let offset = index * CHUNK as u64;
+                if offset >= ranges.size() {
+                    return Ok(());
+                }
+                let message = PushData { transfer: self.transfer, offset };
+                way.send(common, &message, &mapped.chunk(index as usize))?;
+            }
+        });
+        let finished = mapped.finish();
+        outcome.and(finished.map_err(Stop::Native))
     }
 
     /// Sends those chunks that no other connection takes, by way of a ring of pinned memory: copies run ahead of the network.

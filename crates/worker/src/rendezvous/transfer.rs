@@ -140,7 +140,8 @@ impl Gate {
         let context = &self.memory.context;
         let sink = match self.part {
             Part::Bytes { offset, size } if context.maps => {
-                Sink::Mapped(Mapping::to_write(context.transfer_queue()?, native, offset, size)?)
+                let mapped = Mapping::to_write(context.transfer_queue()?, native, offset, size)?;
+                mapped.map_or(Sink::Ring, Sink::Mapped)
             }
             Part::Image { part, .. } => {
                 Sink::Image(Box::new(ImageWriter::new(context.transfer_queue()?, native, part)?))
@@ -279,7 +280,8 @@ impl Gate {
             .map_err(|status| *status)
             .and_then(|native| Mapping::to_read(context.transfer_queue()?, native, offset, size));
         let mapping = match mapping {
-            Ok(mapping) => mapping,
+            Ok(Some(mapping)) => mapping,
+            Ok(None) => return self.send_pinned(common, size),
             Err(status) => return Ok(Err(status)),
         };
         let mut offset = 0;
