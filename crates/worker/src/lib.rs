@@ -10,7 +10,6 @@
 #![deny(unsafe_code)]
 
 mod base;
-mod common;
 pub mod handoff;
 mod link;
 mod native;

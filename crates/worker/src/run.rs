@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::thread;
 
 use ropeway_protocol::handshake::Hello;
@@ -12,17 +12,19 @@ use ropeway_protocol::messages::Closing;
 use ropeway_transport::Link;
 
 use crate::base::error::End;
-use crate::common::{Common, Log};
+use crate::base::log::Log;
 use crate::handoff;
+use crate::link::client::Client;
 use crate::link::input::Input;
 use crate::link::outgoing::Outgoing;
 use crate::link::printed::Printed;
 use crate::native::process;
-use crate::notify::watch::pass_on_forever;
-use crate::peers::{Movers, Peers};
+use crate::notify::notifier::Notifier;
+use crate::notify::report::Reporter;
+use crate::peers::{self, Peers, Services};
 use crate::programs::cache::Cache;
 use crate::session::Session;
-use crate::session::job::pass_on;
+use crate::session::common::Common;
 use crate::session::team::{Reader, Team};
 use crate::warmup::Warm;
 
@@ -105,46 +107,42 @@ fn serve(mut warm: Warm, (socket, control): (OwnedFd, OwnedFd), hello: &Hello, o
         format!("session {:016x} of {} (process {} at {})", warm.session.0, hello.program, hello.pid, link.peer());
     let printed =
         Printed::capture().unwrap_or_else(|error| give_up(format!("cannot capture what kernels print: {error}")));
-    let (sender, news) = std::mem::replace(&mut warm.news, std::sync::mpsc::channel());
+    let (post, letterbox) = std::mem::replace(&mut warm.news, crate::notify::news::post());
+    let client = Client::new(Outgoing::new(link.clone()), printed);
+    let (reporter, notifier) = (Reporter::new(client.clone()), Notifier::new(post));
+    let services = Services::new(warm.session, reporter.clone(), notifier.clone(), log.clone());
     let common = Arc::new(Common {
-        outgoing: Outgoing::new(link.clone()),
-        leading: Default::default(),
-        printed,
-        news: sender,
+        client: client.clone(),
+        reporter,
+        notifier: notifier.clone(),
+        peers: Peers::new(services, control),
         cache: Cache::new(options.cache_folder, options.cache_bytes),
-        queues: Mutex::default(),
-        waiters: Default::default(),
-        watched: Mutex::default(),
-        may_print: AtomicBool::new(false),
-        peers: Peers::new(warm.session, control),
-        movers: Movers::default(),
-        log: log.clone(),
+        leading: Default::default(),
         unasked: AtomicUsize::new(0),
-        staged_reads: AtomicUsize::new(0),
     });
     log.line(&format!("{name} begins"));
     let over = {
-        let (log, common) = (log.clone(), common.clone());
-        move |end: End| over(&log, &common, &name, &end)
+        let (log, client) = (log.clone(), client.clone());
+        move |end: End| over(&log, &client, &name, &end)
     };
     let over = Arc::new(over);
     end_on_panic(log.clone());
 
-    let (passing, on_end) = (common.clone(), over.clone());
+    let on_end = over.clone();
     spawn("news", log, move || {
-        if let Err(end) = pass_on_forever(&passing, &news, |one| pass_on(&passing, one)) {
+        if let Err(end) = notifier.pass_on_forever(&letterbox) {
             on_end(end);
         }
     });
-    let (printing, on_end) = (common.clone(), over.clone());
+    let on_end = over.clone();
     spawn("output", log, move || {
-        if let Err(error) = printing.printed.forward_forever(&printing.outgoing) {
+        if let Err(error) = client.printed.forward_forever(&client.outgoing) {
             on_end(error.into());
         }
     });
 
-    let listening = common.clone();
-    spawn("control", log, move || listening.peers.listen(&listening));
+    let listening = common.peers.clone();
+    spawn("control", log, move || peers::listen(&listening));
 
     let session = Session::new(common, warm, options.memory_quota);
     let reader = Reader { input: Input::new(link), session };
@@ -170,18 +168,18 @@ fn end_on_panic(log: Log) {
 }
 
 /// Ends the session, and with it the process.
-fn over(log: &Log, common: &Arc<Common>, name: &str, end: &End) -> ! {
+fn over(log: &Log, client: &Arc<Client>, name: &str, end: &End) -> ! {
     log.line(&format!("{name} ends: {end}"));
     if let End::Refused(_) | End::Peer(..) = end {
         // The client is told why, unless it does not even read.
-        let common = common.clone();
+        let client = client.clone();
         let reason = end.to_string();
         let (done, told) = std::sync::mpsc::channel();
         let farewell = thread::Builder::new().spawn(move || {
-            let mut sending = common.outgoing.lock();
+            let mut sending = client.outgoing.lock();
             sending.note(&Closing { reason });
             let _ = sending.send();
-            common.outgoing.close_gently();
+            client.outgoing.close_gently();
             let _ = done.send(());
         });
         if farewell.is_ok() {

@@ -24,7 +24,7 @@ use ropeway_protocol::{CallId, Serve, Tail};
 
 use crate::base::error::End;
 use crate::base::error::unknown;
-use crate::rendezvous::transfer::Direction;
+use crate::objects::Direction;
 use crate::session::Session;
 use crate::session::job::Job;
 
@@ -33,7 +33,7 @@ impl Serve for Session {
 
     fn create_context(&mut self, m: CreateContext) -> Result<(), End> {
         let total = self.objects();
-        let made = self.warm.context(m.context, m.platform, &m.devices);
+        let made = self.warm.context(&self.common.client, m.context, m.platform, &m.devices);
         let context = made.ok_or_else(|| unknown(format_args!("a device of {}", m.context)))?;
         Self::claim(total, &mut self.contexts, m.context, context)
     }

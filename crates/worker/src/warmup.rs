@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
 
 use ropeway_abi as cl;
@@ -12,13 +11,16 @@ use ropeway_protocol::handshake::{
     DEVICE_QUERIES, DeviceInfo, Opening, PlatformInfo, Property, Welcome, encode_opening,
 };
 use ropeway_protocol::ids::{ContextId, SessionId};
+use ropeway_protocol::messages::ContextError;
 use ropeway_protocol::types;
 use ropeway_protocol::types::{Status, SubDevices};
 
 use crate::WorkerOptions;
-use crate::common::News;
+use crate::link::client::Client;
 use crate::native::{self, Device, ErrorSink, Platform, SubDevice, process};
+use crate::notify::news::{Letterbox, Post, post};
 use crate::objects;
+use crate::peers::ahead::takes_bytes_late;
 
 /// Set in workers: Ropeway's own OpenCL library offers no platforms to a process that has it.
 const WORKER_MARK: &str = "ROPEWAY_WORKER";
@@ -37,16 +39,20 @@ pub const OWN_ANSWER: [u32; 3] = [cl::CL_DEVICE_PLATFORM, cl::CL_DEVICE_PARENT_D
 
 /// Passes on what a native context has to say, once the client has a context for it.
 pub struct ContextErrors {
-    context: OnceLock<ContextId>,
-    news: Sender<News>,
+    /// Which that is, and where it is.
+    told: OnceLock<(ContextId, Arc<Client>)>,
+    post: Post,
 }
 
 impl ErrorSink for ContextErrors {
     fn report(&self, text: &str) {
-        if let Some(context) = self.context.get() {
-            // The session may be over already.
-            let _ = self.news.send(News::ContextError(*context, text.to_owned()));
-        }
+        let Some((context, client)) = self.told.get() else { return };
+        let (error, client) = (ContextError { context: *context, text: text.to_owned() }, client.clone());
+        self.post.tell(Box::new(move || {
+            let mut sending = client.outgoing.lock();
+            sending.note(&error);
+            Ok(sending.send()?)
+        }));
     }
 }
 
@@ -83,7 +89,7 @@ pub struct Warm {
     /// The session's name.
     pub session: SessionId,
     /// Where natively raised news come in.
-    pub news: (Sender<News>, Receiver<News>),
+    pub news: (Post, Letterbox),
     contexts: HashMap<(u32, u32), (objects::Context, Arc<ContextErrors>)>,
     force_pinned: bool,
 }
@@ -97,7 +103,7 @@ impl Warm {
         process::set_env(WORKER_MARK, "1");
         // The first hash of all finds out what the processor can do, which takes long on a virtual one.
         let _ = ContentHash::of(&[]);
-        let news = channel();
+        let news = post();
         let native = native::platforms()?.into_iter().filter(|platform| !is_own(*platform));
         let platforms: Vec<_> = native.map(WarmPlatform::new).collect();
         let session = SessionId(random()?);
@@ -120,7 +126,7 @@ impl Warm {
                 if context.native.is_ok() {
                     // What a first read would otherwise wait for.
                     context.pool();
-                    context.takes_bytes_late();
+                    takes_bytes_late(&context);
                     warm.contexts.insert((index as u32, device as u32), (context, errors));
                 }
             }
@@ -130,7 +136,7 @@ impl Warm {
 
     /// A new context.
     fn make(&self, platform: &WarmPlatform, devices: Vec<(u32, Device)>) -> (objects::Context, Arc<ContextErrors>) {
-        let errors = Arc::new(ContextErrors { context: OnceLock::new(), news: self.news.0.clone() });
+        let errors = Arc::new(ContextErrors { told: OnceLock::new(), post: self.news.0.clone() });
         let native: Vec<_> = devices.iter().map(|(_, device)| *device).collect();
         let native = native::Context::new(platform.native, &native, errors.clone());
         (objects::Context::new(native, devices, self.force_pinned), errors)
@@ -138,7 +144,13 @@ impl Warm {
 
     /// A context of these devices, which are of `platform`: a warm one if there is one left. `None` when the platform or a
     /// device does not exist.
-    pub fn context(&mut self, id: ContextId, platform: u32, devices: &[u32]) -> Option<Arc<objects::Context>> {
+    pub fn context(
+        &mut self,
+        client: &Arc<Client>,
+        id: ContextId,
+        platform: u32,
+        devices: &[u32],
+    ) -> Option<Arc<objects::Context>> {
         let known = self.platforms.get(platform as usize)?;
         let native = devices.iter().map(|index| Some((*index, known.device(*index)?)));
         let native: Vec<_> = native.collect::<Option<_>>()?;
@@ -154,7 +166,7 @@ impl Warm {
             None => self.make(self.platforms.get(platform as usize)?, native),
         };
         // It is set here only, once for each context.
-        let _ = errors.context.set(id);
+        let _ = errors.told.set((id, client.clone()));
         context.parts = parts;
         Some(Arc::new(context))
     }

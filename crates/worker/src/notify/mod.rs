@@ -1,5 +1,7 @@
 //! The ends of native commands: who waits for them, and how the client comes to know.
 
+pub mod news;
+pub mod notifier;
 pub mod report;
-pub mod waiters;
-pub mod watch;
+mod waiters;
+mod watched;

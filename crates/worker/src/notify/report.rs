@@ -3,37 +3,50 @@
 //! Whenever it is told something that it may have waited for, it is told of everything that had ended by then, on all
 //! queues: a command that comes before another must not look unfinished to a program that has seen the other one's end.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, Weak};
 
 use ropeway_abi as cl;
-use ropeway_protocol::messages::{Completed, ReadData, TransferFailed};
+use ropeway_protocol::limits::MAX_STAGED;
+use ropeway_protocol::messages::{Completed, Progressed, ReadData, TransferFailed};
 use ropeway_protocol::types::{Completions, EventDone, Status};
 
+use crate::base::budget::Budget;
 use crate::base::error::End;
 use crate::base::lock::lock;
-use crate::common::Common;
+use crate::link::client::Client;
 use crate::link::outgoing::Sending;
 use crate::objects::{Cell, OwedRead, Queue};
 
 /// Entries of an out-of-order queue that are looked at.
 const SCAN: usize = 1024;
 
-/// Commands that have ended: their ends and their data.
-#[derive(Default)]
-pub struct Report {
-    /// How they ended.
-    pub done: Vec<EventDone>,
-    data: Vec<OwedRead>,
+/// Tells the client of commands that have ended.
+pub struct Reporter {
+    /// Whom.
+    pub client: Arc<Client>,
+    /// The session's queues.
+    queues: Mutex<Vec<Weak<Queue>>>,
+    /// Bytes held for small reads and for small writes that wait for a peer.
+    pub staged: Budget,
 }
 
-impl Report {
+impl Reporter {
+    /// One that knows no queues yet.
+    pub fn new(client: Arc<Client>) -> Arc<Self> {
+        Arc::new(Self { client, queues: Mutex::default(), staged: Budget::new(MAX_STAGED) })
+    }
+
+    /// Reports the commands of `queue`, too.
+    pub fn add(&self, queue: &Arc<Queue>) {
+        lock(&self.queues).push(Arc::downgrade(queue));
+    }
+
     /// All that has ended and that the client was not told of yet, `waited` in particular.
     ///
     /// What is in the report is in no other: it must be sent by who holds the right to send, here shown by `_sending`.
-    pub fn gather(common: &Common, waited: &[Arc<Cell>], _sending: &Sending<'_>) -> Self {
-        let mut report = Self::default();
-        lock(&common.queues).retain(|queue| {
+    pub fn gather(&self, waited: &[Arc<Cell>], _sending: &Sending<'_>) -> Report<'_> {
+        let mut report = Report { done: Vec::new(), data: Vec::new(), staged: &self.staged };
+        lock(&self.queues).retain(|queue| {
             let Some(queue) = queue.upgrade() else { return false };
             report.look_through(&queue);
             true
@@ -48,6 +61,43 @@ impl Report {
         report
     }
 
+    /// Tells of all that has ended, `waited` in particular.
+    ///
+    /// # Errors
+    /// The session is over.
+    pub fn tell_of(&self, waited: &[Arc<Cell>]) -> Result<(), End> {
+        let mut sending = self.client.outgoing.lock();
+        self.client.forward_printed(&mut sending)?;
+        self.gather(waited, &sending).note(&mut sending)?;
+        Ok(sending.send()?)
+    }
+
+    /// Tells that a command has come to be submitted, or to run.
+    ///
+    /// # Errors
+    /// The session is over.
+    pub fn tell_progress(&self, cell: &Cell) -> Result<(), End> {
+        let mut sending = self.client.outgoing.lock();
+        // Its end is told by those who wait for it.
+        if let (Some(event), status) = (cell.id, cell.status())
+            && status > cl::CL_COMPLETE
+            && !cell.settled()
+        {
+            sending.note(&Progressed { event, status });
+        }
+        Ok(sending.send()?)
+    }
+}
+
+/// Commands that have ended: their ends and their data.
+pub struct Report<'a> {
+    /// How they ended.
+    pub done: Vec<EventDone>,
+    data: Vec<OwedRead>,
+    staged: &'a Budget,
+}
+
+impl Report<'_> {
     fn look_through(&mut self, queue: &Queue) {
         let mut pending = lock(&queue.pending);
         let mut at = 0;
@@ -77,9 +127,9 @@ impl Report {
     ///
     /// # Errors
     /// What the socket said.
-    pub fn send_data(&mut self, common: &Common, sending: &mut Sending<'_>) -> Result<(), End> {
+    pub fn send_data(&mut self, sending: &mut Sending<'_>) -> Result<(), End> {
         for OwedRead { transfer, read } in self.data.drain(..) {
-            common.staged_reads.fetch_sub(read.size(), Ordering::Relaxed);
+            self.staged.give_back(read.size());
             match read.bytes() {
                 Ok(bytes) => sending.note_with_tail(&ReadData { transfer, offset: 0 }, bytes)?,
                 Err(status) => sending.note(&TransferFailed { transfer, status }),
@@ -93,11 +143,11 @@ impl Report {
     ///
     /// # Errors
     /// What the socket said.
-    pub fn note(mut self, common: &Common, sending: &mut Sending<'_>) -> Result<(), End> {
+    pub fn note(mut self, sending: &mut Sending<'_>) -> Result<(), End> {
         if !self.done.is_empty() {
             let done = std::mem::take(&mut self.done);
             sending.note(&Completed { completions: Completions { done } });
         }
-        self.send_data(common, sending)
+        self.send_data(sending)
     }
 }

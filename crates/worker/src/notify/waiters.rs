@@ -11,12 +11,11 @@ use std::thread;
 
 use rustc_hash::FxHashMap;
 
+use super::news::{News, Post};
+use super::watched::Watched;
 use crate::base::lock::lock;
 use crate::base::order::Turn;
-use crate::common::{Common, News};
 use crate::native::Event;
-use crate::notify::watch::Watched;
-use crate::session::job::pass_on;
 
 /// Most threads that wait.
 const MOST: usize = 12;
@@ -45,10 +44,11 @@ struct Followed {
 }
 
 /// What is waited for, and by how many.
-#[derive(Default)]
 pub struct Waiters {
     state: Mutex<State>,
     more: Condvar,
+    /// Where it is told that the session is over.
+    post: Post,
 }
 
 #[derive(Default)]
@@ -65,7 +65,12 @@ struct State {
     threads: usize,
 }
 
-impl Common {
+impl Waiters {
+    /// No threads yet, which will say to `post` when the session is over.
+    pub fn new(post: Post) -> Arc<Self> {
+        Arc::new(Self { state: Mutex::default(), more: Condvar::new(), post })
+    }
+
     /// Lets a thread wait for `event` and pass `news` on; gives them back when all are busy. `turn` is the place of its command.
     pub fn wait_in_a_thread(
         self: &Arc<Self>,
@@ -73,7 +78,7 @@ impl Common {
         turn: Option<Turn>,
         news: News,
     ) -> Result<(), (Event, News)> {
-        let mut state = lock(&self.waiters.state);
+        let mut state = lock(&self.state);
         let mut line = None;
         if let Some(turn) = turn {
             match state.lines.get_mut(&turn.line) {
@@ -97,11 +102,11 @@ impl Common {
         state.queue.push_back(Asked { event, news, line });
         if has_idle {
             drop(state);
-            self.waiters.more.notify_one();
+            self.more.notify_one();
             return Ok(());
         }
-        let common = self.clone();
-        match thread::Builder::new().name("waiter".into()).spawn(move || common.wait_for_ever()) {
+        let waiters = self.clone();
+        match thread::Builder::new().name("waiter".into()).spawn(move || waiters.wait_for_ever()) {
             Ok(_) => {
                 state.threads += 1;
                 // Counted here, so that the thread cannot be taken for another's.
@@ -116,8 +121,8 @@ impl Common {
     }
 
     /// Lets the next thread that is free wait for something that was left to a callback.
-    pub fn leave_to_waiters(&self, watched: Arc<Watched>) {
-        let mut state = lock(&self.waiters.state);
+    pub fn leave(&self, watched: Arc<Watched>) {
+        let mut state = lock(&self.state);
         state.left.push_back(watched);
         if state.left.len() > state.look_at {
             state.left.retain(|watched| !watched.is_over());
@@ -125,12 +130,12 @@ impl Common {
             state.look_at = LEFT.max(2 * state.left.len());
         }
         drop(state);
-        self.waiters.more.notify_one();
+        self.more.notify_one();
     }
 
     fn wait_for_ever(self: Arc<Self>) {
         loop {
-            let mut state = lock(&self.waiters.state);
+            let mut state = lock(&self.state);
             let next = loop {
                 if let Some(asked) = state.queue.pop_front() {
                     break Next::Asked(asked);
@@ -139,7 +144,7 @@ impl Common {
                 if let Some(watched) = state.left.pop_front() {
                     break Next::Left(watched);
                 }
-                state = self.waiters.more.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state = self.more.wait(state).unwrap_or_else(PoisonError::into_inner);
             };
             state.idle -= 1;
             drop(state);
@@ -148,22 +153,22 @@ impl Common {
                 Next::Asked(asked) => self.follow(asked),
                 Next::Left(watched) => {
                     if let Some(news) = watched.wait() {
-                        self.pass_on_or_end(news);
+                        self.pass_on(news);
                     }
                 }
             }
-            lock(&self.waiters.state).idle += 1;
+            lock(&self.state).idle += 1;
         }
     }
 
     /// Waits for an event and for those that come behind it in its line.
-    fn follow(self: &Arc<Self>, asked: Asked) {
+    fn follow(&self, asked: Asked) {
         let Asked { mut event, mut news, line } = asked;
         loop {
             let _ = event.wait();
-            self.pass_on_or_end(news);
+            self.pass_on(news);
             let Some(line) = line else { return };
-            let mut state = lock(&self.waiters.state);
+            let mut state = lock(&self.state);
             let Some(next) = state.lines.get_mut(&line).and_then(|followed| followed.more.pop_front()) else {
                 state.lines.remove(&line);
                 return;
@@ -172,9 +177,9 @@ impl Common {
         }
     }
 
-    fn pass_on_or_end(self: &Arc<Self>, news: News) {
-        if let Err(end) = pass_on(self, news) {
-            self.tell(News::Over(end));
+    fn pass_on(&self, news: News) {
+        if let Err(end) = news() {
+            self.post.end(end);
         }
     }
 }

@@ -9,8 +9,15 @@ use ropeway_protocol::types::Status;
 use crate::base::error::{End, unknown};
 use crate::base::lock::lock;
 use crate::native;
-use crate::peers::ahead;
-use crate::rendezvous::transfer::Direction;
+
+/// Which way the bytes of a transfer go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Direction {
+    /// Into a memory object.
+    In,
+    /// From a memory object.
+    Out,
+}
 
 /// A context.
 pub struct Context {
@@ -27,7 +34,7 @@ pub struct Context {
     /// Pinned memory for small reads, made when first needed; `None` where it does not help or cannot be had.
     pool: OnceLock<Option<Arc<native::PinnedPool>>>,
     /// Whether small writes can be enqueued before their bytes are there.
-    takes_bytes_late: OnceLock<bool>,
+    pub takes_bytes_late: OnceLock<bool>,
     /// Pinned memory for data from the client.
     pub ring_in: Mutex<Option<native::Ring>>,
     /// Pinned memory for data to the client.
@@ -163,11 +170,6 @@ impl Context {
         }
         let make = || native::PinnedPool::new(self.native.as_ref().ok()?, self.transfer_queue().ok()?).ok();
         self.pool.get_or_init(make).as_ref()
-    }
-
-    /// Whether small writes can be enqueued before their bytes are there; found out when first asked.
-    pub fn takes_bytes_late(&self) -> bool {
-        *self.takes_bytes_late.get_or_init(|| ahead::takes_bytes_late(self).unwrap_or(false))
     }
 
     /// Does something with one of the rings, which is made if need be.

@@ -2,6 +2,7 @@
 //!
 //! An object that could not be made natively is kept with the reason, so that what uses it fails with the same.
 
+mod beside;
 pub mod command_buffer;
 pub mod contents;
 mod context;
@@ -12,7 +13,8 @@ mod program;
 mod queue;
 pub mod semaphore;
 
-pub use context::Context;
+pub use beside::Beside;
+pub use context::{Context, Direction};
 pub use event::{Cell, Cells, OwedRead};
 pub use kernel::{Held, Kernel};
 pub use memory::{Memory, MemoryKind};

@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex};
 
 use ropeway_protocol::types::Status;
 
+use super::beside::Ahead;
 use super::context::Context;
 use super::event::Cell;
 use crate::base::lock::lock;
 use crate::base::order::Line;
 use crate::native;
-use crate::peers::Ahead;
 
 /// A command queue.
 pub struct Queue {

@@ -5,39 +5,17 @@
 //! out-of-order queue for all of them. Other devices may run such a queue in order all the same, so there each in-order queue of the application's has two
 //! beside it: one for reads behind its commands, one for writes before them. Both have the order of the commands.
 
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::Arc;
 
 use ropeway_abi as cl;
 use ropeway_protocol::types::Status;
 
 use super::arrival::SMALL;
 use crate::base::lock::lock;
-use crate::base::order::{Line, Turn};
-use crate::native::{self, AwaitedWrite, Event, Part, Place, StagedRead, Waits};
+use crate::base::order::Turn;
+use crate::native::{self, AwaitedWrite, Part, Place, StagedRead, Waits};
 use crate::objects::semaphore;
-use crate::objects::{Cell, Context, Memory, Queue};
-
-/// The queues beside one of the application's, made when first needed; none where they cannot be made.
-#[derive(Default)]
-pub struct Ahead {
-    reads: OnceLock<Option<Beside>>,
-    writes: OnceLock<Option<Beside>>,
-}
-
-/// A queue beside another.
-struct Beside {
-    native: native::Queue,
-    line: Line,
-    /// Behind which command the last read comes, and its end.
-    last: Mutex<Option<(Turn, Event)>>,
-}
-
-impl Beside {
-    fn new(queue: &Queue) -> Option<Self> {
-        let native = native::Queue::new(queue.context.native.as_ref().ok()?, queue.device, 0).ok()?;
-        Some(Self { native, line: Line::new(), last: Mutex::default() })
-    }
-}
+use crate::objects::{Beside, Cell, Context, Memory, Queue};
 
 /// Enqueues a read of so few bytes as [`SMALL`] behind the commands `after`, whose native events are `waits`; its place, where it has one. `None` where it
 /// might hold others up, or can be carried out at once, which is for others to do.
@@ -80,7 +58,7 @@ fn last_of(cells: &[Arc<Cell>]) -> Option<(&Arc<Queue>, Turn)> {
 /// nothing before it waits for what comes after. `None` where it might hold others up.
 pub fn write((memory, part): (&Memory, &Part), queue: Option<&Arc<Queue>>) -> Option<AwaitedWrite> {
     let (native, context) = (memory.native.as_ref().ok()?, &memory.context);
-    if !context.takes_bytes_late() {
+    if !takes_bytes_late(context) {
         return None;
     }
     let (queue, place) = if context.maps {
@@ -103,11 +81,16 @@ fn awaited(
     AwaitedWrite::enqueue(queue, target, gate.clone(), place).inspect_err(|_| semaphore::set(&gate, cl::CL_COMPLETE))
 }
 
-/// Finds out whether writes take their bytes when they are carried out, and not when they are enqueued, as OpenCL allows.
+/// Whether writes take their bytes when they are carried out, and not when they are enqueued, as OpenCL allows; found out when first asked.
+pub fn takes_bytes_late(context: &Context) -> bool {
+    *context.takes_bytes_late.get_or_init(|| probe(context).unwrap_or(false))
+}
+
+/// Finds out whether writes take their bytes late.
 ///
 /// # Errors
 /// What the native calls returned.
-pub fn takes_bytes_late(context: &Context) -> Result<bool, Status> {
+fn probe(context: &Context) -> Result<bool, Status> {
     let native = context.native.as_ref().map_err(|status| *status)?;
     let (_, device) = *context.devices.first().ok_or(cl::CL_INVALID_CONTEXT)?;
     let queue = native::Queue::new(native, device, 0)?;

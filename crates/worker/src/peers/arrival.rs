@@ -11,11 +11,11 @@ use ropeway_protocol::messages::Completed;
 use ropeway_protocol::types::{Completions, EventDone, Status};
 use ropeway_protocol::{Tail, TailError};
 
+use super::services::Services;
 use crate::base::lock::lock;
-use crate::common::{Common, News};
 use crate::native::{self, AwaitedWrite, ImageWriter, Ranges, Scattered, UserEvent, Waits};
+use crate::objects::Direction;
 use crate::objects::{Cell, Memory};
-use crate::rendezvous::transfer::Direction;
 
 /// Pushes up to this size go by the connection of the signals, which they hold up little.
 pub const SMALL: u64 = 64 << 10;
@@ -276,7 +276,7 @@ impl Arrival {
     }
 
     /// All bytes have come: sees that they are in the object, and lets those who wait for them go on.
-    pub fn land(self: &Arc<Self>, common: &Arc<Common>) {
+    pub fn land(self: &Arc<Self>, common: &Arc<Services>) {
         match self.sink.get() {
             Some(Sink::Mapped(scattered)) => {
                 let status = scattered.land(!self.may_be_short).err().unwrap_or(cl::CL_COMPLETE);
@@ -291,30 +291,29 @@ impl Arrival {
                 });
                 let arrival = self.clone();
                 match marker {
-                    Ok(marker) => common.watch(
-                        marker,
-                        None,
-                        News::Then(Box::new(move |common| arrival.end(common, cl::CL_COMPLETE))),
-                    ),
+                    Ok(Some(marker)) => {
+                        common.when_ended(marker, None, false, move |common, _| arrival.end(common, cl::CL_COMPLETE))
+                    }
+                    Ok(None) => self.end(common, cl::CL_OUT_OF_RESOURCES),
                     Err(status) => self.end(common, status),
                 }
             }
             Some(Sink::Image(_)) => {
                 let arrival = self.clone();
-                common.in_a_mover(Box::new(move |common| {
+                common.in_a_mover(move |common| {
                     let status = match arrival.sink.get() {
                         Some(Sink::Image(writer)) => lock(writer).settle().err().unwrap_or(cl::CL_COMPLETE),
                         _ => cl::CL_COMPLETE,
                     };
                     arrival.end(common, status);
-                }));
+                });
             }
             Some(Sink::Awaited(..) | Sink::Nowhere) | None => self.end(common, cl::CL_COMPLETE),
         }
     }
 
     /// Lets those who wait for it go on, or fail: with the first error, if there was one before.
-    pub fn end(&self, common: &Common, status: Status) {
+    pub fn end(&self, common: &Services, status: Status) {
         if self.ended.swap(true, Ordering::AcqRel) {
             return;
         }
@@ -325,15 +324,15 @@ impl Arrival {
         if status < 0 {
             // Told before the ends of what fails with it: what comes next must not wait for it, nor be taken from here.
             let done = vec![EventDone { event: self.id, status, times: None }];
-            common.outgoing.leave(&Completed { completions: Completions { done } });
+            common.reporter.client.outgoing.leave(&Completed { completions: Completions { done } });
         }
         if let Some(event) = &self.event {
-            common.peers.settle(event, status);
+            common.settle(event, status);
         }
         if let Some(Sink::Awaited(write, cell)) = self.sink.get()
             && let Some(mut write) = lock(write).take()
         {
-            common.staged_reads.fetch_sub(write.size(), Ordering::Relaxed);
+            common.reporter.staged.give_back(write.size());
             let gate = write.open();
             let mut landing = lock(&self.memory.context.landing);
             landing.retain(|write| !write.end().ended());
@@ -343,7 +342,7 @@ impl Arrival {
                 cell.fail(status);
             }
             if let Some(gate) = gate {
-                common.peers.settle(&gate, status);
+                common.settle(&gate, status);
             }
         }
     }

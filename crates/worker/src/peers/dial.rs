@@ -1,88 +1,61 @@
 //! How sessions come to be connected: proofs, and what the daemon does for this worker.
 
-use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use ropeway_protocol::handshake::{Hello, Joined, Opening, Purpose, Refusal, encode_opening, peer_proof, proofs_equal};
+use ropeway_protocol::handshake::{Joined, Opening, Purpose, Refusal, encode_opening, peer_proof, proofs_equal};
 use ropeway_protocol::ids::SessionId;
 use ropeway_protocol::messages::PeerState;
 use ropeway_transport::{Link, Sender};
-use rustc_hash::FxHashMap;
 
+use super::desk::{Attempt, Knock};
+use super::group::Peers;
 use super::links::{CONTROL, bulk_links};
-use super::{Peer, Peers};
+use super::peer::Peer;
+use super::services::Services;
 use crate::base::error::End;
 use crate::base::lock::lock;
-use crate::common::Common;
 use crate::handoff::{self, MAX_ADDRESS, MAX_ADDRESSES, MAX_DIALS, ToDaemon, ToWorker};
 
 /// Most peers that may wait for the client to tell this session its secret.
 const MAX_KNOCKING: usize = 64;
 
-/// How long they may.
-const KNOCKING: Duration = Duration::from_secs(10);
-
-/// How long an attempt to connect may take in all: several addresses that do not answer, or a name that is looked up for long.
-const DIALLING: Duration = Duration::from_secs(30);
-
-/// A connection of what says to be a peer.
-pub struct Knock {
-    link: Link,
-    hello: Hello,
-    since: Instant,
-}
-
-/// What goes on between this worker and its daemon.
-#[derive(Default)]
-pub struct Desk {
-    /// Those that came before the secret.
-    knocking: VecDeque<Knock>,
-    /// Connections that the daemon is asked for: whose, and which.
-    asked: FxHashMap<u64, (SessionId, u8)>,
-    /// Those that it will be asked for.
-    waiting: VecDeque<(SessionId, u8)>,
-    last_ticket: u64,
-}
-
-impl Desk {
-    /// Those that came before the secret, and not too long ago.
-    pub fn early(&mut self) -> impl Iterator<Item = Knock> + use<> {
-        std::mem::take(&mut self.knocking).into_iter().filter(|knock| knock.since.elapsed() < KNOCKING)
+/// Takes part in the group of those who know `secret`.
+///
+/// # Errors
+/// It does already, or no thread can be had.
+pub fn open(peers: &Arc<Peers>, secret: [u8; 32]) -> Result<(), End> {
+    let mut state = lock(&peers.state);
+    if state.secret.replace(secret).is_some() {
+        return Err(End::refused("a second secret for its peers"));
     }
-}
-
-/// An attempt to connect to a peer.
-pub struct Attempt {
-    addresses: Vec<String>,
-    /// Connections that are there already.
-    made: Vec<(u8, Link)>,
-    /// How many are on their way.
-    missing: usize,
-    since: Instant,
-}
-
-impl Attempt {
-    /// When it has come to nothing, whatever the daemon does.
-    pub fn deadline(&self) -> Instant {
-        self.since + DIALLING
+    let early = state.desk.early();
+    drop(state);
+    for knock in early {
+        admit(peers, knock);
     }
+    let peers = peers.clone();
+    let spawned = std::thread::Builder::new().name("peers".into()).spawn(move || {
+        let end = peers.look_after();
+        peers.services.end(end);
+    });
+    spawned.map(drop).map_err(End::Broken)
 }
 
 /// Connects to another session.
 ///
 /// # Errors
 /// The session has no peers, or too many.
-pub fn connect(common: &Arc<Common>, id: SessionId, addresses: Vec<String>) -> Result<(), End> {
+pub fn connect(peers: &Arc<Peers>, id: SessionId, addresses: Vec<String>) -> Result<(), End> {
     // One of them may be what another server says of itself, so that it is no fault of the client's if it is none.
     let fits = |address: &String| address.len() <= MAX_ADDRESS;
     let addresses = addresses.into_iter().filter(fits).take(MAX_ADDRESSES).collect();
-    let peer = common.peers.peer(id)?;
+    let peer = peers.peer(id)?;
     if peer.is_connected() {
         // Not from here: the client may not be reading, and this is who reads it.
-        common.outgoing.leave(&PeerState { peer: id, connected: true, text: String::new() });
+        peers.services.reporter.client.outgoing.leave(&PeerState { peer: id, connected: true, text: String::new() });
         return Ok(());
     }
     let bulk = bulk_links();
@@ -94,15 +67,37 @@ pub fn connect(common: &Arc<Common>, id: SessionId, addresses: Vec<String>) -> R
     });
     if begins {
         peer.await_again();
-        common.peers.stir();
-        common.peers.ask_for(common, (1..=bulk).map(|number| (id, number)));
+        peers.services.stir();
+        peers.ask_for((1..=bulk).map(|number| (id, number)));
     }
     Ok(())
 }
 
+/// Hears what the daemon has to say, as long as it is there.
+pub fn listen(peers: &Peers) {
+    // When the daemon ends, so does this process; without it, the session has no new peers.
+    while let Ok(Some((message, socket))) = handoff::hear::<ToWorker>(peers.daemon.as_fd(), true) {
+        let link = |socket: OwnedFd| Link::from_fd(socket).map_err(|error| error.to_string());
+        match (message, socket) {
+            (ToWorker::Peer(hello), Some(socket)) => {
+                if let Ok(link) = link(socket) {
+                    admit(peers, Knock { link, hello, since: Instant::now() });
+                }
+            }
+            (ToWorker::Dialled { ticket, outcome }, socket) => {
+                let socket = socket.ok_or_else(|| "the server has no connection".to_owned());
+                let outcome = outcome.and_then(|proof| Ok((link(socket?)?, proof)));
+                peers.dialled(ticket, outcome);
+            }
+            (ToWorker::Serve(_) | ToWorker::Peer(_), _) => return,
+        }
+        peers.ask_for(std::iter::empty());
+    }
+}
+
 impl Peers {
     /// Asks the daemon for connections, as many at a time as it makes.
-    fn ask_for(&self, common: &Arc<Common>, wanted: impl Iterator<Item = (SessionId, u8)>) {
+    fn ask_for(&self, wanted: impl Iterator<Item = (SessionId, u8)>) {
         lock(&self.state).desk.waiting.extend(wanted);
         loop {
             let mut state = lock(&self.state);
@@ -121,46 +116,24 @@ impl Peers {
                 lock(&self.state).desk.asked.remove(&ticket);
                 continue;
             };
-            let proof = peer_proof(&secret, self.own, id, number);
-            let purpose = Purpose::Peer { session: id, from: self.own, link: number, proof };
+            let proof = peer_proof(&secret, self.services.own, id, number);
+            let purpose = Purpose::Peer { session: id, from: self.services.own, link: number, proof };
             let message = ToDaemon::Dial { ticket, addresses, purpose };
             if let Err(error) = handoff::say(self.daemon.as_fd(), &message, None, true) {
-                self.dialled(common, ticket, Err(format!("the server does not connect it: {error}")));
+                self.dialled(ticket, Err(format!("the server does not connect it: {error}")));
             }
-        }
-    }
-
-    /// Hears what the daemon has to say, as long as it is there.
-    pub fn listen(&self, common: &Arc<Common>) {
-        // When the daemon ends, so does this process; without it, the session has no new peers.
-        while let Ok(Some((message, socket))) = handoff::hear::<ToWorker>(self.daemon.as_fd(), true) {
-            let link = |socket: OwnedFd| Link::from_fd(socket).map_err(|error| error.to_string());
-            match (message, socket) {
-                (ToWorker::Peer(hello), Some(socket)) => {
-                    if let Ok(link) = link(socket) {
-                        admit(common, Knock { link, hello, since: Instant::now() });
-                    }
-                }
-                (ToWorker::Dialled { ticket, outcome }, socket) => {
-                    let socket = socket.ok_or_else(|| "the server has no connection".to_owned());
-                    let outcome = outcome.and_then(|proof| Ok((link(socket?)?, proof)));
-                    self.dialled(common, ticket, outcome);
-                }
-                (ToWorker::Serve(_) | ToWorker::Peer(_), _) => return,
-            }
-            self.ask_for(common, std::iter::empty());
         }
     }
 
     /// Takes what came of a connection that the daemon was asked for.
-    fn dialled(&self, common: &Arc<Common>, ticket: u64, outcome: Result<(Link, [u8; 32]), String>) {
+    fn dialled(&self, ticket: u64, outcome: Result<(Link, [u8; 32]), String>) {
         let mut state = lock(&self.state);
         let Some((id, number)) = state.desk.asked.remove(&ticket) else { return };
         let (peer, secret) = (state.peers.get(&id).cloned(), state.secret);
         drop(state);
         let (Some(peer), Some(secret)) = (peer, secret) else { return };
         let outcome = outcome.and_then(|(link, proof)| {
-            let expected = peer_proof(&secret, id, self.own, number);
+            let expected = peer_proof(&secret, id, self.services.own, number);
             if proofs_equal(&proof, &expected) { Ok(link) } else { Err("it does not know the secret".to_owned()) }
         });
         let next = peer.with_attempt(|place| {
@@ -189,27 +162,26 @@ impl Peers {
             Some(Ok(None)) => lock(&self.state).desk.waiting.push_back((id, CONTROL)),
             Some(Ok(Some(made))) => {
                 for (number, link) in made {
-                    peer.add(common, number, link);
+                    peer.add(&self.services, number, link);
                 }
-                self.tell_client(common, PeerState { peer: id, connected: true, text: String::new() });
+                self.services.tell_client(PeerState { peer: id, connected: true, text: String::new() });
             }
-            Some(Err(why)) => give_up(common, &peer, &why),
+            Some(Err(why)) => give_up(&self.services, &peer, &why),
         }
     }
 }
 
-fn give_up(common: &Arc<Common>, peer: &Peer, why: &str) {
+fn give_up(services: &Arc<Services>, peer: &Peer, why: &str) {
     if peer.is_connected() {
         // From the other side.
-        return common.peers.tell_client(common, PeerState { peer: peer.id, connected: true, text: String::new() });
+        return services.tell_client(PeerState { peer: peer.id, connected: true, text: String::new() });
     }
-    peer.lose(common, None, why);
+    peer.lose(services, None, why);
 }
 
 /// Lets a peer in, if it proves that it is one.
-pub fn admit(common: &Arc<Common>, knock: Knock) {
+fn admit(peers: &Peers, knock: Knock) {
     let Purpose::Peer { session, from, link: number, proof } = knock.hello.purpose else { return };
-    let peers = &common.peers;
     let mut state = lock(&peers.state);
     let Some(secret) = state.secret else {
         if state.desk.knocking.len() >= MAX_KNOCKING {
@@ -220,26 +192,26 @@ pub fn admit(common: &Arc<Common>, knock: Knock) {
     };
     drop(state);
     let refuse = |why: &str| {
-        common.log.line(&format!(
+        peers.services.log.line(&format!(
             "session {:016x}: turned away {}, which says to be peer {:016x}: {why}",
-            peers.own.0,
+            peers.services.own.0,
             knock.link.peer(),
             from.0
         ));
         let refusal = encode_opening(Opening::Refusal, &Refusal { text: why.to_owned() });
         let _ = knock.link.send_all(&mut [IoSlice::new(&refusal)]);
     };
-    let expected = peer_proof(&secret, from, peers.own, number);
-    if !proofs_equal(&proof, &expected) || session != peers.own || from == peers.own {
+    let expected = peer_proof(&secret, from, peers.services.own, number);
+    if !proofs_equal(&proof, &expected) || session != peers.services.own || from == peers.services.own {
         return refuse("it does not know the secret");
     }
     let peer = match peers.peer(from) {
         Ok(peer) => peer,
         Err(end) => return refuse(&end.to_string()),
     };
-    let joined = Joined { proof: peer_proof(&secret, peers.own, from, number) };
+    let joined = Joined { proof: peer_proof(&secret, peers.services.own, from, number) };
     let joined = encode_opening(Opening::Joined, &joined);
     if knock.link.send_all(&mut [IoSlice::new(&joined)]).is_ok() {
-        peer.add(common, number, knock.link);
+        peer.add(&peers.services, number, knock.link);
     }
 }

@@ -5,10 +5,12 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 
 use crate::base::lock::lock;
-use crate::common::{Common, Then};
 
 /// Most of them.
 const MOST: usize = 32;
+
+/// What one of them is to do.
+pub type Work = Box<dyn FnOnce() + Send>;
 
 /// The threads, and what waits for one.
 #[derive(Default)]
@@ -19,46 +21,46 @@ pub struct Movers {
 
 #[derive(Default)]
 struct State {
-    queue: VecDeque<Then>,
+    queue: VecDeque<Work>,
     idle: usize,
     threads: usize,
 }
 
-impl Common {
+impl Movers {
     /// Does something that may take as long as moving bytes does.
-    pub fn in_a_mover(self: &Arc<Self>, work: Then) {
-        let mut state = lock(&self.movers.state);
+    pub fn run(self: &Arc<Self>, work: Work) {
+        let mut state = lock(&self.state);
         state.queue.push_back(work);
         if state.idle >= state.queue.len() || state.threads == MOST {
             drop(state);
-            self.movers.more.notify_one();
+            self.more.notify_one();
             return;
         }
-        let common = self.clone();
+        let movers = self.clone();
         // Where no thread can be had, one that there is does it later; the first one has to be had.
-        if thread::Builder::new().name("mover".into()).spawn(move || common.move_for_ever()).is_ok() {
+        if thread::Builder::new().name("mover".into()).spawn(move || movers.move_for_ever()).is_ok() {
             state.threads += 1;
         } else if state.threads == 0
             && let Some(work) = state.queue.pop_back()
         {
             drop(state);
-            work(self);
+            work();
         }
     }
 
     fn move_for_ever(self: Arc<Self>) {
         loop {
-            let mut state = lock(&self.movers.state);
+            let mut state = lock(&self.state);
             let work = loop {
                 if let Some(next) = state.queue.pop_front() {
                     break next;
                 }
                 state.idle += 1;
-                state = self.movers.more.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state = self.more.wait(state).unwrap_or_else(PoisonError::into_inner);
                 state.idle -= 1;
             };
             drop(state);
-            work(&self);
+            work();
         }
     }
 }

@@ -10,12 +10,12 @@ use ropeway_protocol::messages::{PeerState, PushData, PushEnds, PushFailed, Sign
 use ropeway_protocol::types::Status;
 
 use super::arrival::{Arrival, Fault};
+use super::desk::Attempt;
 use super::inbox::{Early, Inbox, PATIENCE, Place};
 use super::links::{CONTROL, Links, PeerLink};
-use super::{PEER_LOST, dial};
+use super::services::{PEER_LOST, Services};
 use crate::base::error::End;
 use crate::base::lock::lock;
-use crate::common::{Common, News};
 use crate::link::input::Input;
 use crate::native::UserEvent;
 
@@ -23,7 +23,7 @@ use crate::native::UserEvent;
 const MAX_LINKS: usize = 8;
 
 /// What is to be done when it is known whether the peer is connected.
-pub type Sending = Box<dyn FnOnce(&Arc<Common>, Result<Outlet, Status>) + Send>;
+pub type Sending = Box<dyn FnOnce(&Arc<Services>, Result<Outlet, Status>) + Send>;
 
 /// The way to a peer.
 #[derive(Clone)]
@@ -60,7 +60,7 @@ struct State {
     waiting: Vec<Sending>,
     inbox: Inbox<Arc<Arrival>, UserEvent>,
     /// The connections that are being made to it.
-    dialling: Option<dial::Attempt>,
+    dialling: Option<Attempt>,
 }
 
 impl Peer {
@@ -73,15 +73,15 @@ impl Peer {
     }
 
     /// Does `send` as soon as it is known whether the peer is connected: at once, if that is known.
-    pub fn when_connected(&self, common: &Arc<Common>, send: Sending) {
+    pub fn when_connected(&self, common: &Arc<Services>, send: Sending) {
         let mut state = lock(&self.state);
         let outlet = match state.condition {
             Condition::Awaited(_) => {
                 state.waiting.push(send);
                 drop(state);
-                return common.peers.stir();
+                return common.stir();
             }
-            Condition::Connected if self.id == common.peers.own => Ok(Outlet::Own),
+            Condition::Connected if self.id == common.own => Ok(Outlet::Own),
             Condition::Connected => Ok(Outlet::Links(state.links.clone())),
             Condition::Lost => Err(PEER_LOST),
         };
@@ -95,7 +95,7 @@ impl Peer {
     }
 
     /// Does something with the attempt to connect to it.
-    pub fn with_attempt<R>(&self, work: impl FnOnce(&mut Option<dial::Attempt>) -> R) -> R {
+    pub fn with_attempt<R>(&self, work: impl FnOnce(&mut Option<Attempt>) -> R) -> R {
         work(&mut lock(&self.state).dialling)
     }
 
@@ -103,7 +103,7 @@ impl Peer {
     ///
     /// # Errors
     /// It is expected already.
-    pub fn expect(self: &Arc<Self>, common: &Arc<Common>, arrival: Arc<Arrival>) -> Result<(), End> {
+    pub fn expect(self: &Arc<Self>, common: &Arc<Services>, arrival: Arc<Arrival>) -> Result<(), End> {
         let mut state = lock(&self.state);
         if state.inbox.expects(arrival.transfer) {
             return Err(End::refused(format_args!("{} is expected already", arrival.transfer)));
@@ -120,30 +120,30 @@ impl Peer {
             None => {
                 self.changed.notify_all();
                 if waits {
-                    common.peers.stir();
+                    common.stir();
                 }
             }
             Some(early) => {
                 let peer = self.clone();
-                common.in_a_mover(Box::new(move |common| peer.take_early(common, &arrival, early)));
+                common.in_a_mover(move |common| peer.take_early(common, &arrival, early));
             }
         }
         Ok(())
     }
 
     /// Delivers what has come of a push before it was expected.
-    fn take_early(&self, common: &Arc<Common>, arrival: &Arc<Arrival>, mut early: Early) {
+    fn take_early(&self, common: &Arc<Services>, arrival: &Arc<Arrival>, mut early: Early) {
         let (mut complete, mut failed) = (false, None);
         loop {
             for (offset, bytes) in early.pieces {
                 match arrival.receive(offset, &mut bytes.as_slice()) {
                     Ok(all) => complete |= all,
-                    Err(fault) => return common.tell(News::Over(self.fault(fault))),
+                    Err(fault) => return common.end(self.fault(fault)),
                 }
             }
             match early.ends.map_or(Ok(false), |size| arrival.ends(size)) {
                 Ok(all) => complete |= all,
-                Err(fault) => return common.tell(News::Over(self.fault(fault))),
+                Err(fault) => return common.end(self.fault(fault)),
             }
             failed = failed.or(early.failed);
             let mut state = lock(&self.state);
@@ -175,11 +175,11 @@ impl Peer {
     }
 
     /// Expects a signal.
-    pub fn expect_signal(&self, common: &Common, event: EventId, user: UserEvent) {
+    pub fn expect_signal(&self, common: &Services, event: EventId, user: UserEvent) {
         let mut state = lock(&self.state);
         if matches!(state.condition, Condition::Lost) {
             drop(state);
-            return common.peers.settle(&user, PEER_LOST);
+            return common.settle(&user, PEER_LOST);
         }
         let waits = matches!(state.condition, Condition::Awaited(_));
         let early = state.inbox.expect_signal(event, user);
@@ -187,9 +187,9 @@ impl Peer {
         match early {
             Some((user, status)) => {
                 self.changed.notify_all();
-                common.peers.settle(&user, status);
+                common.settle(&user, status);
             }
-            None if waits => common.peers.stir(),
+            None if waits => common.stir(),
             None => self.changed.notify_all(),
         }
     }
@@ -203,7 +203,7 @@ impl Peer {
     ///
     /// # Errors
     /// They are not what was announced, or not expected in time.
-    pub fn take_push(&self, common: &Arc<Common>, message: &PushData, tail: &mut dyn Tail) -> Result<(), End> {
+    pub fn take_push(&self, common: &Arc<Services>, message: &PushData, tail: &mut dyn Tail) -> Result<(), End> {
         let (transfer, len) = (message.transfer, tail.remaining());
         let deadline = Instant::now() + PATIENCE;
         let mut state = lock(&self.state);
@@ -222,7 +222,7 @@ impl Peer {
                     let taken = state.inbox.keep(transfer, message.offset, bytes, Instant::now());
                     drop(state);
                     let Some((arrival, bytes)) = taken else {
-                        common.peers.stir();
+                        common.stir();
                         return Ok(());
                     };
                     return self.deliver(common, &arrival, message.offset, &mut bytes.as_slice());
@@ -236,7 +236,7 @@ impl Peer {
 
     fn deliver(
         &self,
-        common: &Arc<Common>,
+        common: &Arc<Services>,
         arrival: &Arc<Arrival>,
         offset: u64,
         tail: &mut dyn Tail,
@@ -246,7 +246,7 @@ impl Peer {
     }
 
     /// Something of a push was taken; ends it if that was all.
-    fn landed(&self, common: &Arc<Common>, arrival: &Arc<Arrival>, all: Result<bool, Fault>) -> Result<(), End> {
+    fn landed(&self, common: &Arc<Services>, arrival: &Arc<Arrival>, all: Result<bool, Fault>) -> Result<(), End> {
         if all.map_err(|fault| self.fault(fault))? {
             lock(&self.state).inbox.done(arrival.transfer);
             arrival.land(common);
@@ -275,14 +275,14 @@ impl Peer {
     ///
     /// # Errors
     /// It was to be whole, or that was said before.
-    pub fn take_end(&self, common: &Arc<Common>, message: &PushEnds) -> Result<(), End> {
+    pub fn take_end(&self, common: &Arc<Services>, message: &PushEnds) -> Result<(), End> {
         let arrival = lock(&self.state).inbox.end(message.transfer, message.size, Instant::now());
         match arrival {
             Some(arrival) => {
                 let all = arrival.ends(message.size);
                 self.landed(common, &arrival, all)?;
             }
-            None => common.peers.stir(),
+            None => common.stir(),
         }
         Ok(())
     }
@@ -291,14 +291,14 @@ impl Peer {
     ///
     /// # Errors
     /// The status is none of a failure.
-    pub fn take_failure(&self, common: &Common, message: &PushFailed) -> Result<(), End> {
+    pub fn take_failure(&self, common: &Services, message: &PushFailed) -> Result<(), End> {
         if message.status >= 0 {
             return Err(End::Peer(self.id, format!("status {} of a failed push", message.status)));
         }
         let arrival = lock(&self.state).inbox.fail(message.transfer, message.status, Instant::now());
         match arrival {
             Some(arrival) => arrival.end(common, message.status),
-            None => common.peers.stir(),
+            None => common.stir(),
         }
         Ok(())
     }
@@ -307,7 +307,7 @@ impl Peer {
     ///
     /// # Errors
     /// It has come before, or is none, or was not expected in time.
-    pub fn take_signal_of(&self, common: &Common, message: &Signal) -> Result<(), End> {
+    pub fn take_signal_of(&self, common: &Services, message: &Signal) -> Result<(), End> {
         let Signal { event, status } = *message;
         if status > 0 {
             return Err(End::Peer(self.id, format!("status {status} for {event}")));
@@ -323,14 +323,14 @@ impl Peer {
         };
         drop(state);
         match taken {
-            Some(user) => common.peers.settle(&user, status),
-            None => common.peers.stir(),
+            Some(user) => common.settle(&user, status),
+            None => common.stir(),
         }
         Ok(())
     }
 
     /// Takes a connection into use: reads what comes by it, in a thread of its own.
-    pub fn add(self: &Arc<Self>, common: &Arc<Common>, number: u8, link: ropeway_transport::Link) {
+    pub fn add(self: &Arc<Self>, common: &Arc<Services>, number: u8, link: ropeway_transport::Link) {
         let link = Arc::new(PeerLink::new(link));
         let mut state = lock(&self.state);
         if state.links.all().count() >= MAX_LINKS {
@@ -352,12 +352,12 @@ impl Peer {
         }
         for send in waiting {
             let outlet = outlet.clone();
-            common.in_a_mover(Box::new(move |common| send(common, Ok(outlet))));
+            common.in_a_mover(move |common| send(common, Ok(outlet)));
         }
     }
 
     /// Reads what comes by a connection, until it ends.
-    fn read(&self, common: &Arc<Common>, link: &Arc<PeerLink>) {
+    fn read(&self, common: &Arc<Services>, link: &Arc<PeerLink>) {
         let mut input = Input::new(link.link.clone());
         let mut receiver = Receiver { peer: self, common };
         let end = loop {
@@ -368,8 +368,8 @@ impl Peer {
             }
         };
         match end {
-            End::Refused(what) => common.tell(News::Over(End::Peer(self.id, what))),
-            End::Peer(..) => common.tell(News::Over(end)),
+            End::Refused(what) => common.end(End::Peer(self.id, what)),
+            End::Peer(..) => common.end(end),
             End::Broken(error) => self.lose(common, Some(link), &format!("the connection to it broke: {error}")),
             End::Goodbye | End::Gone => self.lose(common, Some(link), "it closed the connection"),
         }
@@ -377,7 +377,7 @@ impl Peer {
 
     /// The peer is gone: what is expected of it fails, and so does what was to be sent to it. A connection that shows it must be one of those in use:
     /// the peer may have been connected again since.
-    pub fn lose(&self, common: &Arc<Common>, by: Option<&Arc<PeerLink>>, why: &str) {
+    pub fn lose(&self, common: &Arc<Services>, by: Option<&Arc<PeerLink>>, why: &str) {
         let mut state = lock(&self.state);
         let in_use = |by: &Arc<PeerLink>| state.links.all().any(|link| Arc::ptr_eq(link, by));
         if matches!(state.condition, Condition::Lost) || by.is_some_and(|by| !in_use(by)) {
@@ -386,7 +386,7 @@ impl Peer {
         state.condition = Condition::Lost;
         for link in state.links.all() {
             link.link.shutdown();
-            common.peers.count_closed(&link.link);
+            common.count_closed(&link.link);
         }
         state.links = Links::default();
         let waiting = std::mem::take(&mut state.waiting);
@@ -394,9 +394,9 @@ impl Peer {
         drop(state);
         self.changed.notify_all();
         // Before it hears of what fails: what it does next goes another way.
-        common.peers.tell_client(common, PeerState { peer: self.id, connected: false, text: why.to_owned() });
+        common.tell_client(PeerState { peer: self.id, connected: false, text: why.to_owned() });
         arrivals.iter().for_each(|arrival| arrival.end(common, PEER_LOST));
-        signals.iter().for_each(|user| common.peers.settle(user, PEER_LOST));
+        signals.iter().for_each(|user| common.settle(user, PEER_LOST));
         waiting.into_iter().for_each(|send| send(common, Err(PEER_LOST)));
     }
 
@@ -404,7 +404,7 @@ impl Peer {
     ///
     /// # Errors
     /// Something came that the client has not asked for.
-    pub fn look(&self, common: &Arc<Common>, now: Instant) -> Result<Option<Instant>, End> {
+    pub fn look(&self, common: &Arc<Services>, now: Instant) -> Result<Option<Instant>, End> {
         let mut state = lock(&self.state);
         let early = state.inbox.deadline();
         if early.is_some_and(|deadline| now >= deadline) {
@@ -443,7 +443,7 @@ impl Peer {
 
 struct Receiver<'a> {
     peer: &'a Peer,
-    common: &'a Arc<Common>,
+    common: &'a Arc<Services>,
 }
 
 impl ServePeer for Receiver<'_> {

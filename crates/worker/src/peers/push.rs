@@ -13,17 +13,15 @@ use ropeway_protocol::messages::{PushData, PushEnds, PushFailed, Signal};
 use ropeway_protocol::types::Status;
 use ropeway_protocol::{Tail, TailError};
 
-use super::PEER_LOST;
 use super::arrival::{Part, SMALL};
 use super::links::{Links, PeerLink};
 use super::peer::{Outlet, Peer};
+use super::services::{PEER_LOST, Services};
 use crate::base::order::Turn;
-use crate::common::{Common, News};
 use crate::native::{ImageReader, Part as NativePart, Place, Ranges, Scattered, StagedRead, UserEvent, Waits};
-use crate::notify::watch::Ended;
+use crate::objects::Direction;
 use crate::objects::contents::Contents;
 use crate::objects::{Cells, Memory};
-use crate::rendezvous::transfer::Direction;
 
 /// Pushes from this size on go by several connections.
 const LARGE: u64 = 8 << 20;
@@ -63,21 +61,21 @@ impl From<Status> for Stop {
 /// Where chunks go.
 trait Way: Sync {
     /// Sends a chunk whole.
-    fn send(&self, common: &Arc<Common>, message: &PushData, tail: &[&[u8]]) -> Result<(), Stop>;
+    fn send(&self, common: &Arc<Services>, message: &PushData, tail: &[&[u8]]) -> Result<(), Stop>;
 }
 
 impl Way for Arc<PeerLink> {
-    fn send(&self, _: &Arc<Common>, message: &PushData, tail: &[&[u8]]) -> Result<(), Stop> {
+    fn send(&self, _: &Arc<Services>, message: &PushData, tail: &[&[u8]]) -> Result<(), Stop> {
         self.post(message, tail).map_err(|error| Stop::Link(self.clone(), error))
     }
 }
 
 /// To this session itself.
 impl Way for Peer {
-    fn send(&self, common: &Arc<Common>, message: &PushData, tail: &[&[u8]]) -> Result<(), Stop> {
+    fn send(&self, common: &Arc<Services>, message: &PushData, tail: &[&[u8]]) -> Result<(), Stop> {
         let outcome = self.take_push(common, message, &mut Chain(tail));
         outcome.map_err(|end| {
-            common.tell(News::Over(end));
+            common.end(end);
             Stop::Over
         })
     }
@@ -106,20 +104,23 @@ impl Tail for Chain<'_, '_> {
     }
 }
 
-/// Calls `then` once all of these have ended, with 0 or the first error that was found. `at_once` is as for [`Common::when_ended`].
-pub fn when_all_have_ended(common: &Arc<Common>, mut cells: Cells, status: Status, at_once: bool, then: Ended) {
+/// What is done once commands have ended, with their status.
+pub type Ended = Box<dyn FnOnce(&Arc<Services>, Status) + Send>;
+
+/// Calls `then` once all of these have ended, with 0 or the first error that was found. `at_once` is as for [`crate::notify::notifier::Notifier::when_ended`].
+pub fn when_all_have_ended(common: &Arc<Services>, mut cells: Cells, status: Status, at_once: bool, then: Ended) {
     let mut worst = status;
     while let Some(cell) = cells.pop() {
         let mut status = cell.status();
         if let Some(event) = cell.native.clone().filter(|_| status > cl::CL_COMPLETE) {
             let turn = cell.turn;
-            let next = move |common: &Arc<Common>, status: Status| {
+            let next = move |common: &Arc<Services>, status: Status| {
                 // An error that the worker has found outweighs what the native event says.
                 let status = if cell.failure() < 0 { cell.failure() } else { status };
                 let worst = if worst == cl::CL_COMPLETE { status.min(cl::CL_COMPLETE) } else { worst };
                 when_all_have_ended(common, cells, worst, at_once, then);
             };
-            return common.when_ended(event, turn, at_once, Box::new(next));
+            return common.when_ended(event, turn, at_once, next);
         }
         status = status.min(cl::CL_COMPLETE);
         worst = if worst == cl::CL_COMPLETE { status } else { worst };
@@ -128,14 +129,14 @@ pub fn when_all_have_ended(common: &Arc<Common>, mut cells: Cells, status: Statu
 }
 
 /// Signals a peer that one of its events has ended.
-pub fn signal(common: &Arc<Common>, peer: &Arc<Peer>, message: Signal) {
+pub fn signal(common: &Arc<Services>, peer: &Arc<Peer>, message: Signal) {
     let for_later = peer.clone();
     peer.when_connected(
         common,
         Box::new(move |common, outlet| match outlet {
             Ok(Outlet::Own) => {
                 if let Err(end) = for_later.take_signal_of(common, &message) {
-                    common.tell(News::Over(end));
+                    common.end(end);
                 }
             }
             // A connection that is gone is noticed where it is read.
@@ -147,34 +148,34 @@ pub fn signal(common: &Arc<Common>, peer: &Arc<Peer>, message: Signal) {
 
 impl Push {
     /// Sends it once `after` have ended.
-    pub fn start(self, common: &Arc<Common>, after: Cells) {
+    pub fn start(self, common: &Arc<Services>, after: Cells) {
         // Never in the thread that carries out commands.
         let ready = after.iter().all(|cell| cell.status() <= cl::CL_COMPLETE);
-        let go = move |common: &Arc<Common>, status: Status| {
+        let go = move |common: &Arc<Services>, status: Status| {
             let peer = self.peer.clone();
             peer.when_connected(common, Box::new(move |common, outlet| self.begin(common, outlet, status)));
         };
         if ready {
-            common.in_a_mover(Box::new(move |common| when_all_have_ended(common, after, 0, false, Box::new(go))));
+            common.in_a_mover(move |common| when_all_have_ended(common, after, 0, false, Box::new(go)));
         } else {
             when_all_have_ended(common, after, 0, false, Box::new(go));
         }
     }
 
     /// Sends it once `read`, which is enqueued already and waits for what it has to, has ended.
-    pub fn start_with(self, common: &Arc<Common>, (read, turn): (StagedRead, Option<Turn>)) {
+    pub fn start_with(self, common: &Arc<Services>, (read, turn): (StagedRead, Option<Turn>)) {
         let event = read.event().clone();
         // To the session itself it takes native calls.
-        let at_once = self.memory.context.maps && self.peer.id != common.peers.own;
-        let send = move |common: &Arc<Common>, _: Status| {
+        let at_once = self.memory.context.maps && self.peer.id != common.own;
+        let send = move |common: &Arc<Services>, _: Status| {
             let peer = self.peer.clone();
             peer.when_connected(common, Box::new(move |common, outlet| self.send_read(common, outlet, &read)));
         };
-        common.when_ended(event, turn, at_once, Box::new(send));
+        common.when_ended(event, turn, at_once, send);
     }
 
-    fn send_read(self, common: &Arc<Common>, outlet: Result<Outlet, Status>, read: &StagedRead) {
-        common.staged_reads.fetch_sub(read.size(), Ordering::Relaxed);
+    fn send_read(self, common: &Arc<Services>, outlet: Result<Outlet, Status>, read: &StagedRead) {
+        common.reporter.staged.give_back(read.size());
         let outlet = match outlet {
             Ok(outlet) => outlet,
             Err(status) => return self.end(common, status),
@@ -193,10 +194,10 @@ impl Push {
             return;
         }
         // This may be one of the native implementation's own threads, and what follows sets events.
-        common.in_a_mover(Box::new(move |common| self.conclude(common, &outlet, sent)));
+        common.in_a_mover(move |common| self.conclude(common, &outlet, sent));
     }
 
-    fn begin(self, common: &Arc<Common>, outlet: Result<Outlet, Status>, status: Status) {
+    fn begin(self, common: &Arc<Services>, outlet: Result<Outlet, Status>, status: Status) {
         let outlet = match outlet {
             Ok(outlet) => outlet,
             Err(status) => return self.end(common, status),
@@ -204,12 +205,12 @@ impl Push {
         let status = if status < 0 { cl::CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST } else { status };
         if status == cl::CL_COMPLETE && self.part.size() > SMALL {
             // It takes a while, and this thread may have others to wait for.
-            return common.in_a_mover(Box::new(move |common| self.carry_out(common, &outlet, cl::CL_COMPLETE)));
+            return common.in_a_mover(move |common| self.carry_out(common, &outlet, cl::CL_COMPLETE));
         }
         self.carry_out(common, &outlet, status);
     }
 
-    fn carry_out(mut self, common: &Arc<Common>, outlet: &Outlet, status: Status) {
+    fn carry_out(mut self, common: &Arc<Services>, outlet: &Outlet, status: Status) {
         let status = if status == cl::CL_COMPLETE { self.limit() } else { Err(status) };
         let status = match status {
             Ok(Some(size)) => {
@@ -230,7 +231,7 @@ impl Push {
         self.conclude(common, outlet, sent);
     }
 
-    fn conclude(&self, common: &Arc<Common>, outlet: &Outlet, sent: Result<(), Stop>) {
+    fn conclude(&self, common: &Arc<Services>, outlet: &Outlet, sent: Result<(), Stop>) {
         let status = match sent {
             Ok(()) => cl::CL_COMPLETE,
             Err(Stop::Native(status)) => {
@@ -246,9 +247,9 @@ impl Push {
         self.end(common, status);
     }
 
-    fn end(&self, common: &Common, status: Status) {
+    fn end(&self, common: &Services, status: Status) {
         if let Some(event) = &self.event {
-            common.peers.settle(event, status);
+            common.settle(event, status);
         }
     }
 
@@ -261,12 +262,12 @@ impl Push {
         Ok(limited)
     }
 
-    fn tell_end(&self, common: &Arc<Common>, outlet: &Outlet, size: u64) {
+    fn tell_end(&self, common: &Arc<Services>, outlet: &Outlet, size: u64) {
         let message = PushEnds { transfer: self.transfer, size };
         match outlet {
             Outlet::Own => {
                 if let Err(end) = self.peer.take_end(common, &message) {
-                    common.tell(News::Over(end));
+                    common.end(end);
                 }
             }
             // A connection that is gone is noticed where it is read.
@@ -274,7 +275,7 @@ impl Push {
         }
     }
 
-    fn tell_failure(&self, common: &Arc<Common>, outlet: &Outlet, status: Status) {
+    fn tell_failure(&self, common: &Arc<Services>, outlet: &Outlet, status: Status) {
         let message = PushFailed { transfer: self.transfer, status };
         let told = match outlet {
             Outlet::Own => self.peer.take_failure(common, &message).map_err(drop),
@@ -284,7 +285,7 @@ impl Push {
         let _ = told;
     }
 
-    fn send_by(&self, common: &Arc<Common>, links: &Links) -> Result<(), Stop> {
+    fn send_by(&self, common: &Arc<Services>, links: &Links) -> Result<(), Stop> {
         let ways = match (&self.part, self.part.size()) {
             (Part::Ranges(_), 0..=SMALL) => links.control().into_iter().cloned().collect(),
             (Part::Ranges(_), LARGE..) => links.bulk(usize::MAX),
@@ -294,7 +295,7 @@ impl Push {
         self.send(common, &ways)
     }
 
-    fn send<W: Way>(&self, common: &Arc<Common>, ways: &[&W]) -> Result<(), Stop> {
+    fn send<W: Way>(&self, common: &Arc<Services>, ways: &[&W]) -> Result<(), Stop> {
         let Some(first) = ways.first() else { return Err(PEER_LOST.into()) };
         let context = &self.memory.context;
         let native = self.memory.native.as_ref().map_err(|status| *status)?;
@@ -354,7 +355,7 @@ impl Push {
     /// Sends those chunks that no other connection takes, by way of a ring of pinned memory: copies run ahead of the network.
     fn send_pinned<W: Way>(
         &self,
-        common: &Arc<Common>,
+        common: &Arc<Services>,
         way: &W,
         ranges: &Ranges,
         next: &AtomicU64,
@@ -385,7 +386,7 @@ impl Push {
         stop.map_or(Ok(()), Err)
     }
 
-    fn send_image<W: Way>(&self, common: &Arc<Common>, way: &W, part: ImagePart) -> Result<(), Stop> {
+    fn send_image<W: Way>(&self, common: &Arc<Services>, way: &W, part: ImagePart) -> Result<(), Stop> {
         let native = self.memory.native.as_ref().map_err(|status| *status)?;
         let mut reader = ImageReader::new(self.memory.context.push_queue()?, native, part)?;
         let mut offset = 0;

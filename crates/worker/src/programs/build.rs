@@ -1,7 +1,6 @@
 //! Programs: from their contents to kernels that can be described.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use ropeway_abi as cl;
 use ropeway_protocol::ids::TransferId;
@@ -10,12 +9,13 @@ use ropeway_protocol::messages::ReadData;
 use ropeway_protocol::types::{BinaryFor, BinaryReply, BuildReply, Built, DeviceBuild, KernelInfo, Status};
 use ropeway_protocol::{CallId, content::ContentHash};
 
+use super::cache::Cache;
+use super::names::{all, candidates};
 use crate::base::error::End;
 use crate::base::lock::lock;
-use crate::common::Common;
+use crate::link::client::Client;
 use crate::native::{self, Device};
 use crate::objects::{Program, ProgramState};
-use crate::programs::names::{all, candidates};
 
 /// What a source that prints has in it, be it in a macro or a string.
 const PRINTF: &[u8] = b"printf";
@@ -35,7 +35,7 @@ pub enum Step {
 /// # Errors
 /// What making the native program came to; a build that fails is no error but described in the reply.
 pub fn build(
-    common: &Common,
+    (client, cache): (&Client, &Cache),
     program: &Program,
     (devices, named): (&[(u32, Device)], usize),
     step: Step,
@@ -45,11 +45,11 @@ pub fn build(
     if state.native.is_none()
         && let Some(source) = state.source
     {
-        let Some(source_text) = common.cache.get(&source) else {
+        let Some(source_text) = cache.get(&source) else {
             return Ok(BuildReply::NeedContent(vec![source]));
         };
         if [&source_text, options.as_bytes()].iter().any(|text| text.windows(PRINTF.len()).any(|word| word == PRINTF)) {
-            common.may_print.store(true, Ordering::Relaxed);
+            client.expect_prints();
         }
         let context = program.context.native.as_ref().map_err(|status| *status)?;
         state.texts = vec![source];
@@ -81,12 +81,12 @@ pub fn built_in(program: &Program, devices: &[(u32, Device)], names: &str) -> Re
 ///
 /// # Errors
 /// There is no native context to make it in.
-pub fn load_il(common: &Common, program: &Program, il: ContentHash) -> Result<BinaryReply, Status> {
-    let Some(content) = common.cache.get(&il) else {
+pub fn load_il((client, cache): (&Client, &Cache), program: &Program, il: ContentHash) -> Result<BinaryReply, Status> {
+    let Some(content) = cache.get(&il) else {
         return Ok(BinaryReply::NeedContent(vec![il]));
     };
     // Nobody can tell.
-    common.may_print.store(true, Ordering::Relaxed);
+    client.expect_prints();
     let context = program.context.native.as_ref().map_err(|status| *status)?;
     let (_, device) = *program.context.devices.first().ok_or(cl::CL_INVALID_CONTEXT)?;
     let native = native::Program::from_il(context, device, &content);
@@ -104,7 +104,7 @@ const LINKS: usize = 4;
 /// # Errors
 /// There is no native program to describe.
 pub fn link(
-    common: &Common,
+    cache: &Cache,
     program: &Program,
     (devices, named): (&[(u32, Device)], usize),
     inputs: &[Arc<Program>],
@@ -137,7 +137,7 @@ pub fn link(
     drop(states);
     if !names.is_empty() {
         // Where one input has a long name, those of the others cannot be asked for, either.
-        let contents: Vec<_> = texts.iter().filter_map(|text| common.cache.get(text)).collect();
+        let contents: Vec<_> = texts.iter().filter_map(|text| cache.get(text)).collect();
         names = all(names, contents.iter().map(Vec::as_slice));
     }
     let mut state = lock(&program.state);
@@ -189,16 +189,20 @@ fn describe_kernels(
 ///
 /// # Errors
 /// There is no native context to make it in.
-pub fn load(common: &Common, program: &Program, binaries: &[(BinaryFor, Device)]) -> Result<BinaryReply, Status> {
+pub fn load(
+    (client, cache): (&Client, &Cache),
+    program: &Program,
+    binaries: &[(BinaryFor, Device)],
+) -> Result<BinaryReply, Status> {
     let mut state = lock(&program.state);
-    let contents: Vec<_> = binaries.iter().map(|(binary, _)| common.cache.get(&binary.hash)).collect();
+    let contents: Vec<_> = binaries.iter().map(|(binary, _)| cache.get(&binary.hash)).collect();
     let missing: Vec<ContentHash> =
         binaries.iter().zip(&contents).filter(|(_, content)| content.is_none()).map(|((b, _), _)| b.hash).collect();
     if !missing.is_empty() {
         return Ok(BinaryReply::NeedContent(missing));
     }
     // Nobody can tell.
-    common.may_print.store(true, Ordering::Relaxed);
+    client.expect_prints();
     let context = program.context.native.as_ref().map_err(|status| *status)?;
     let pairs: Vec<_> =
         binaries.iter().zip(&contents).filter_map(|((_, d), c)| c.as_ref().map(|c| (*d, c.as_slice()))).collect();
@@ -221,12 +225,23 @@ pub fn load(common: &Common, program: &Program, binaries: &[(BinaryFor, Device)]
     Ok(BinaryReply::Loaded { status, each, devices })
 }
 
+/// Answers a build. What compilers print comes before the answer.
+///
+/// # Errors
+/// The session is over.
+pub fn answer(client: &Client, reply: &Result<BuildReply, Status>, call: &CallId<BuildReply>) -> Result<(), End> {
+    let mut sending = client.outgoing.lock();
+    client.printed.forward(&mut sending)?;
+    sending.reply(call, reply);
+    Ok(sending.send()?)
+}
+
 /// Answers with the length of the binary for `device`, then sends it.
 ///
 /// # Errors
 /// The session is over.
 pub fn send_binary(
-    common: &Common,
+    client: &Client,
     program: &Program,
     device: Device,
     transfer: TransferId,
@@ -237,13 +252,13 @@ pub fn send_binary(
         Some(Err(status)) => Err(*status),
         None => Err(cl::CL_INVALID_PROGRAM_EXECUTABLE),
     };
-    let mut sending = common.outgoing.lock();
+    let mut sending = client.outgoing.lock();
     sending.reply(call, &binary.as_ref().map(|b| b.len() as u64).map_err(|status| *status));
     sending.send()?;
     drop(sending);
     let mut offset = 0;
     for piece in binary.unwrap_or_default().chunks(CHUNK) {
-        let mut sending = common.outgoing.lock();
+        let mut sending = client.outgoing.lock();
         sending.note_with_tail(&ReadData { transfer, offset }, piece)?;
         sending.send()?;
         offset += piece.len() as u64;

@@ -9,12 +9,12 @@ use ropeway_protocol::image::ImagePart;
 use ropeway_protocol::messages::TransferFailed;
 use ropeway_protocol::types::{BufferRect, Command, Status};
 
+use super::transfer::Gate;
 use crate::base::error::End;
 use crate::base::error::unknown;
 use crate::native::{Part, UserEvent, Waits};
 use crate::objects::contents::Contents;
-use crate::objects::{Cell, Memory};
-use crate::rendezvous::transfer::{Direction, Gate};
+use crate::objects::{Cell, Direction, Memory};
 use crate::session::job::Job;
 use crate::session::{Deferred, Incoming, Session, gather};
 
@@ -51,7 +51,7 @@ impl Session {
         let queue = self.lanes.lane(command.queue)?.queue.clone();
         let outcome = self.enqueue_gate(command, &mut gate)?;
         if let Err(status) = outcome {
-            self.common.outgoing.leave(&TransferFailed { transfer, status });
+            self.common.client.outgoing.leave(&TransferFailed { transfer, status });
             return self.lanes.fail(total, command.event, status, &queue);
         }
         if let (Some(id), Some(cell)) = (command.event, &gate.cell) {

@@ -16,20 +16,10 @@ use ropeway_protocol::{Tail, TailError};
 
 use crate::base::error::End;
 use crate::base::lock::lock;
-use crate::common::Common;
 use crate::native::{Event, ImageReader, ImageWriter, Mapping, Part, UserEvent};
-use crate::notify::report::Report;
+use crate::notify::report::Reporter;
 use crate::objects::contents::Contents;
-use crate::objects::{Cell, Memory};
-
-/// Which way the bytes go.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Direction {
-    /// From the client into a buffer.
-    In,
-    /// From a buffer to the client.
-    Out,
-}
+use crate::objects::{Cell, Direction, Memory};
 
 /// Where received bytes go.
 enum Sink {
@@ -91,7 +81,7 @@ impl Gate {
     ///
     /// # Errors
     /// The session is over.
-    pub fn begin(&self, common: &Common) -> Result<(), End> {
+    pub fn begin(&self, reporter: &Reporter) -> Result<(), End> {
         let outcome = match &self.may_begin {
             // The wait also fails when an event that the command waits for has.
             Some(event) => event.wait().map_err(|_| cl::CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST),
@@ -100,35 +90,28 @@ impl Gate {
         if self.begun.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
-        self.tell_of_all_before(common)?;
+        // What comes before this in its queue has ended: the client is to know it when it has the bytes, or is rid of them.
+        reporter.tell_of(&[])?;
         match self.direction {
             Direction::In => {
                 match outcome.and_then(|()| self.open()) {
                     Ok(()) => {
-                        let mut sending = common.outgoing.lock();
+                        let mut sending = reporter.client.outgoing.lock();
                         sending.note(&TransferReady { transfer: self.transfer });
                         sending.send()?;
                     }
-                    Err(status) => self.fail(common, status)?,
+                    Err(status) => self.fail(reporter, status)?,
                 }
                 Ok(())
             }
-            Direction::Out => match outcome.map_or_else(|status| Ok(Err(status)), |()| self.send_all(common))? {
+            Direction::Out => match outcome.map_or_else(|status| Ok(Err(status)), |()| self.send_all(reporter))? {
                 Ok(()) => {
                     self.end(cl::CL_COMPLETE);
                     Ok(())
                 }
-                Err(status) => self.fail(common, status),
+                Err(status) => self.fail(reporter, status),
             },
         }
-    }
-
-    /// What comes before this in its queue has ended: the client is to know it when it has the bytes, or is rid of them.
-    fn tell_of_all_before(&self, common: &Common) -> Result<(), End> {
-        let mut sending = common.outgoing.lock();
-        common.forward_printed(&mut sending)?;
-        Report::gather(common, &[], &sending).note(common, &mut sending)?;
-        Ok(sending.send()?)
     }
 
     /// Makes the place where bytes are received.
@@ -215,13 +198,13 @@ impl Gate {
     ///
     /// # Errors
     /// The session is over.
-    pub fn land(&self, common: &Common) -> Result<(), End> {
+    pub fn land(&self, reporter: &Reporter) -> Result<(), End> {
         match self.settle() {
             Ok(()) => {
                 self.end(cl::CL_COMPLETE);
                 Ok(())
             }
-            Err(status) => self.fail(common, status),
+            Err(status) => self.fail(reporter, status),
         }
     }
 
@@ -244,7 +227,7 @@ impl Gate {
     }
 
     /// Sends all bytes to the client, or as many as mean something.
-    fn send_all(&self, common: &Common) -> Result<Result<(), Status>, End> {
+    fn send_all(&self, reporter: &Reporter) -> Result<Result<(), Status>, End> {
         let contents = match (&self.contents, self.part) {
             (Some(contents), Part::Bytes { offset, .. }) => contents.len().map(|len| len.saturating_sub(offset)),
             _ => Ok(self.size),
@@ -253,9 +236,9 @@ impl Gate {
             Ok(size) => size.min(self.size),
             Err(status) => return Ok(Err(status)),
         };
-        let sent = if size == 0 { Ok(()) } else { self.send_first(common, size)? };
+        let sent = if size == 0 { Ok(()) } else { self.send_first(reporter, size)? };
         if size < self.size && sent.is_ok() {
-            let mut sending = common.outgoing.lock();
+            let mut sending = reporter.client.outgoing.lock();
             sending.note(&ReadEnds { transfer: self.transfer, size });
             sending.send()?;
         }
@@ -263,15 +246,15 @@ impl Gate {
     }
 
     /// Sends the first `size` bytes to the client; of images and regions, all.
-    fn send_first(&self, common: &Common, size: u64) -> Result<Result<(), Status>, End> {
+    fn send_first(&self, reporter: &Reporter, size: u64) -> Result<Result<(), Status>, End> {
         let context = &self.memory.context;
         let offset = match self.part {
             Part::Bytes { offset, .. } => offset,
-            Part::Image { part, .. } => return self.send_image(common, part),
-            Part::Rect(_) => return self.send_pinned(common, self.size),
+            Part::Image { part, .. } => return self.send_image(reporter, part),
+            Part::Rect(_) => return self.send_pinned(reporter, self.size),
         };
         if !context.maps {
-            return self.send_pinned(common, size);
+            return self.send_pinned(reporter, size);
         }
         let mapping = self
             .memory
@@ -286,13 +269,13 @@ impl Gate {
         };
         let mut offset = 0;
         for piece in mapping.bytes().chunks(CHUNK) {
-            self.send_piece(common, offset, piece)?;
+            self.send_piece(reporter, offset, piece)?;
             offset += piece.len() as u64;
         }
         Ok(mapping.unmap())
     }
 
-    fn send_pinned(&self, common: &Common, size: u64) -> Result<Result<(), Status>, End> {
+    fn send_pinned(&self, reporter: &Reporter, size: u64) -> Result<Result<(), Status>, End> {
         let native = match &self.memory.native {
             Ok(native) => native,
             Err(status) => return Ok(Err(*status)),
@@ -312,7 +295,7 @@ impl Gate {
                 }
                 let Some(index) = under_way.pop_front() else { break };
                 let piece = &ring.copied(index)?[..len(sent) as usize];
-                if let Err(end) = self.send_piece(common, sent, piece) {
+                if let Err(end) = self.send_piece(reporter, sent, piece) {
                     over = Some(end);
                     return Ok(());
                 }
@@ -326,7 +309,7 @@ impl Gate {
         }
     }
 
-    fn send_image(&self, common: &Common, part: ImagePart) -> Result<Result<(), Status>, End> {
+    fn send_image(&self, reporter: &Reporter, part: ImagePart) -> Result<Result<(), Status>, End> {
         let open = || {
             let native = self.memory.native.as_ref().map_err(|status| *status)?;
             ImageReader::new(self.memory.context.transfer_queue()?, native, part)
@@ -339,7 +322,7 @@ impl Gate {
         loop {
             match reader.next() {
                 Ok(Some(piece)) => {
-                    self.send_piece(common, offset, piece)?;
+                    self.send_piece(reporter, offset, piece)?;
                     offset += piece.len() as u64;
                 }
                 Ok(None) => return Ok(Ok(())),
@@ -348,15 +331,15 @@ impl Gate {
         }
     }
 
-    fn send_piece(&self, common: &Common, offset: u64, piece: &[u8]) -> Result<(), End> {
-        let mut sending = common.outgoing.lock();
+    fn send_piece(&self, reporter: &Reporter, offset: u64, piece: &[u8]) -> Result<(), End> {
+        let mut sending = reporter.client.outgoing.lock();
         sending.note_with_tail(&ReadData { transfer: self.transfer, offset }, piece)?;
         Ok(sending.send()?)
     }
 
     /// Tells the client that the transfer came to nothing, and ends the command with an error.
-    fn fail(&self, common: &Common, status: Status) -> Result<(), End> {
-        let mut sending = common.outgoing.lock();
+    fn fail(&self, reporter: &Reporter, status: Status) -> Result<(), End> {
+        let mut sending = reporter.client.outgoing.lock();
         sending.note(&TransferFailed { transfer: self.transfer, status });
         sending.send()?;
         drop(sending);

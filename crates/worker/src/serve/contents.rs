@@ -8,9 +8,9 @@ use ropeway_protocol::messages::{ExpectContent, PushContent, ReadContent};
 use ropeway_protocol::types::Moved;
 
 use crate::base::error::End;
+use crate::objects::Direction;
 use crate::objects::contents::Contents;
 use crate::peers::{self, Arrival};
-use crate::rendezvous::transfer::Direction;
 use crate::session::Session;
 
 impl Session {
@@ -30,7 +30,7 @@ impl Session {
         let peer = self.common.peers.peer(m.peer)?;
         let after = self.lanes.cells(&m.after)?;
         let push = peers::Push { transfer: m.transfer, memory, part, contents: Some(contents), event: None, peer };
-        push.start(&self.common, after);
+        push.start(&self.common.peers.services, after);
         Ok(())
     }
 
@@ -39,7 +39,7 @@ impl Session {
         let peer = self.common.peers.peer(m.peer)?;
         let event = self.make_peer_event(m.event, &memory.context)?.ok();
         let arrival = Arrival::new(m.transfer, memory, part, (m.event, event)).may_end();
-        peer.expect(&self.common, Arc::new(arrival))
+        peer.expect(&self.common.peers.services, Arc::new(arrival))
     }
 
     fn contents(&self, id: MemoryId) -> Result<Contents, End> {

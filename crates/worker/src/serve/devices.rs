@@ -43,10 +43,6 @@ impl Session {
 
     /// Leaves a reply to be sent next.
     pub(super) fn answer<R: serde::Serialize + Send + 'static>(&mut self, call: CallId<R>, reply: Result<R, Status>) {
-        self.start(Job::Run(Box::new(move |common| {
-            let mut sending = common.outgoing.lock();
-            sending.reply(&call, &reply);
-            Ok(sending.send()?)
-        })));
+        self.start(Job::Run(Box::new(move |common| common.client.answer(&call, &reply))));
     }
 }

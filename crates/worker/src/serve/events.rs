@@ -11,7 +11,6 @@ use ropeway_protocol::types::Waited;
 
 use crate::base::error::End;
 use crate::base::error::unknown;
-use crate::common::News;
 use crate::native;
 use crate::objects::Cell;
 use crate::session::job::Job;
@@ -100,7 +99,9 @@ impl Session {
     pub fn tell_end_of(&mut self, event: EventId) -> Result<(), End> {
         let cell = self.lanes.events.get(&event).ok_or_else(|| unknown(event))?;
         if !cell.settled() {
-            self.common.watch(cell.native.clone(), cell.turn, News::Ended(cell.clone()));
+            let (event, turn, cell, reporter) =
+                (cell.native.clone(), cell.turn, cell.clone(), self.common.reporter.clone());
+            self.common.notifier.watch(event, turn, Box::new(move || reporter.tell_of(&[cell])));
         }
         Ok(())
     }
@@ -113,9 +114,10 @@ impl Session {
         let cell = self.lanes.events.get(&event).ok_or_else(|| unknown(event))?;
         let Some(native) = cell.native.as_ref().filter(|_| !cell.settled()) else { return Ok(()) };
         for status in [cl::CL_SUBMITTED, cl::CL_RUNNING] {
-            let (cell, news) = (cell.clone(), self.common.news.clone());
-            // Where no callback can be had, the end tells it all; with nobody to listen, the session is over.
-            let _ = native.on_status(status, move || drop(news.send(News::Progress(cell))));
+            let (cell, reporter, post) =
+                (cell.clone(), self.common.reporter.clone(), self.common.notifier.post.clone());
+            // Where no callback can be had, the end tells it all.
+            let _ = native.on_status(status, move || post.tell(Box::new(move || reporter.tell_progress(&cell))));
         }
         Ok(())
     }

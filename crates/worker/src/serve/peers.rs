@@ -1,32 +1,30 @@
 //! Other sessions of the same client, with which this one shares memory and events.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use ropeway_protocol::CallId;
 use ropeway_protocol::ids::{ContextId, EventId, MemoryId, QueueId};
-use ropeway_protocol::limits::MAX_STAGED;
 use ropeway_protocol::messages::{ConnectPeer, Expect, ExpectSignal, OpenPeers, Push, Signal, SignalPeer};
 use ropeway_protocol::types::{EventList, Moved, Status};
 
 use crate::base::error::End;
 use crate::base::error::unknown;
 use crate::base::order::Turn;
-use crate::common::Common;
 use crate::native::{self, AwaitedWrite, Ranges, StagedRead, UserEvent};
 use crate::objects::semaphore;
 use crate::objects::{Cell, Cells, Context, Memory};
-use crate::peers::{self, Arrival, Part, ahead};
+use crate::peers::{self, Arrival, Part, Services, ahead};
+use crate::session::common::Common;
 use crate::session::job::Job;
 use crate::session::{Session, gather};
 
 impl Session {
     pub(super) fn join_group(&mut self, m: &OpenPeers) -> Result<(), End> {
-        self.common.peers.open(&self.common, m.secret)
+        peers::open(&self.common.peers, m.secret)
     }
 
     pub(super) fn dial_peer(&mut self, m: ConnectPeer) -> Result<(), End> {
-        peers::connect(&self.common, m.peer, m.addresses)
+        peers::connect(&self.common.peers, m.peer, m.addresses)
     }
 
     pub(super) fn push_to_peer(&mut self, m: Push) -> Result<(), End> {
@@ -40,8 +38,8 @@ impl Session {
         };
         let push = peers::Push { transfer: m.transfer, memory, part, contents: None, event, peer };
         match read {
-            Some(read) => push.start_with(&self.common, read),
-            None => push.start(&self.common, after),
+            Some(read) => push.start_with(&self.common.peers.services, read),
+            None => push.start(&self.common.peers.services, after),
         }
         Ok(())
     }
@@ -62,10 +60,13 @@ impl Session {
     /// Enqueues what holds so many bytes until it has ended; not if they would be too many.
     fn staged<T>(&self, size: u64, enqueue: impl FnOnce() -> Option<T>) -> Option<T> {
         let size = size as usize;
-        let held = self.common.staged_reads.fetch_add(size, Ordering::Relaxed);
-        let enqueued = if held + size <= MAX_STAGED { enqueue() } else { None };
+        let staged = &self.common.reporter.staged;
+        if !staged.take(size) {
+            return None;
+        }
+        let enqueued = enqueue();
         if enqueued.is_none() {
-            self.common.staged_reads.fetch_sub(size, Ordering::Relaxed);
+            staged.give_back(size);
         }
         enqueued
     }
@@ -78,10 +79,10 @@ impl Session {
             let cell = Arc::new(Cell::new(Some(m.event), Some(write.end().clone()), None, None));
             Self::claim(self.objects(), &mut self.lanes.events, m.event, cell.clone())?;
             let arrival = Arrival::awaited(m.transfer, memory, part, write, (m.event, cell));
-            return peer.expect(&self.common, Arc::new(arrival));
+            return peer.expect(&self.common.peers.services, Arc::new(arrival));
         }
         let event = self.make_peer_event(m.event, &memory.context)?.ok();
-        peer.expect(&self.common, Arc::new(Arrival::new(m.transfer, memory, part, (m.event, event))))
+        peer.expect(&self.common.peers.services, Arc::new(Arrival::new(m.transfer, memory, part, (m.event, event))))
     }
 
     /// Enqueues the write of a few bytes that are still to come, where that can be.
@@ -100,7 +101,7 @@ impl Session {
         let peer = self.common.peers.peer(m.peer)?;
         let context = self.context_of(m.context)?;
         if let Ok(user) = self.make_peer_event(m.event, &context)? {
-            peer.expect_signal(&self.common, m.event, user);
+            peer.expect_signal(&self.common.peers.services, m.event, user);
         }
         Ok(())
     }
@@ -109,30 +110,31 @@ impl Session {
         let peer = self.common.peers.peer(m.peer)?;
         let cell = self.lanes.events.get(&m.event).cloned().ok_or_else(|| unknown(m.event))?;
         let remote = m.remote;
-        let send =
-            move |common: &Arc<Common>, status: Status| peers::signal(common, &peer, Signal { event: remote, status });
+        let send = move |services: &Arc<Services>, status: Status| {
+            peers::signal(services, &peer, Signal { event: remote, status })
+        };
         let ready = cell.status() <= 0;
         // To the session itself it takes native calls.
         let maps = cell.queue.as_ref().is_some_and(|queue| queue.context.maps);
-        let at_once = maps && m.peer != self.common.peers.own;
+        let at_once = maps && m.peer != self.common.peers.services.own;
         let cells = std::iter::once(cell).collect();
         if ready {
             // Never in the thread that carries out commands.
-            let later = move |common: &Arc<Common>| peers::when_all_have_ended(common, cells, 0, false, Box::new(send));
-            self.common.in_a_mover(Box::new(later));
+            let later = move |services: &Arc<Services>| {
+                peers::when_all_have_ended(services, cells, 0, false, Box::new(send));
+            };
+            self.common.peers.services.in_a_mover(later);
         } else {
-            peers::when_all_have_ended(&self.common, cells, 0, at_once, Box::new(send));
+            peers::when_all_have_ended(&self.common.peers.services, cells, 0, at_once, Box::new(send));
         }
         Ok(())
     }
 
     pub(super) fn tell_traffic(&mut self, call: CallId<[u64; 4]>) -> Result<(), End> {
         let answer = move |common: &Common| {
-            let mut sending = common.outgoing.lock();
             let ((to_client, from_client), (to_peers, from_peers)) =
-                (common.outgoing.traffic(), common.peers.traffic());
-            sending.reply(&call, &Ok([from_client, to_client, from_peers, to_peers]));
-            Ok(sending.send()?)
+                (common.client.outgoing.traffic(), common.peers.traffic());
+            common.client.answer(&call, &Ok([from_client, to_client, from_peers, to_peers]))
         };
         self.start(Job::Run(Box::new(answer)));
         Ok(())

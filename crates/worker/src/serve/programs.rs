@@ -16,7 +16,7 @@ use crate::native;
 use crate::objects::{Context, Program, ProgramState};
 use crate::programs::build::{self, Step};
 use crate::session::Session;
-use crate::session::job::{Job, answer_build};
+use crate::session::job::Job;
 
 /// The devices of a context that these indices name.
 fn devices_of(context: &Context, wanted: &[u32]) -> Result<Vec<(u32, native::Device)>, End> {
@@ -105,9 +105,7 @@ impl Session {
                 Some(Err(status)) => Err(*status),
                 None => Ok(0),
             };
-            let mut sending = common.outgoing.lock();
-            sending.reply(&call, &size);
-            Ok(sending.send()?)
+            common.client.answer(&call, &size)
         })));
         Ok(())
     }
@@ -122,10 +120,8 @@ impl Session {
     pub(super) fn program_from_il(&mut self, m: CreateProgramWithIl, call: CallId<BinaryReply>) -> Result<(), End> {
         let program = self.program_to_load(m.program, m.context)?;
         self.start(Job::Run(Box::new(move |common| {
-            let reply = build::load_il(common, &program, m.il);
-            let mut sending = common.outgoing.lock();
-            sending.reply(&call, &reply);
-            Ok(sending.send()?)
+            let reply = build::load_il((&common.client, &common.cache), &program, m.il);
+            common.client.answer(&call, &reply)
         })));
         Ok(())
     }
@@ -151,9 +147,7 @@ impl Session {
                 (Some(Err(status)), _) => Err(*status),
                 _ => Err(cl::CL_INVALID_PROGRAM),
             };
-            let mut sending = common.outgoing.lock();
-            sending.reply(&call, &outcome);
-            Ok(sending.send()?)
+            common.client.answer(&call, &outcome)
         })));
         Ok(())
     }
@@ -170,7 +164,7 @@ impl Session {
         Self::claim(total, &mut self.programs, m.program, program.clone())?;
         let names = m.names.to_owned();
         self.start(Job::Run(Box::new(move |common| {
-            answer_build(common, &build::built_in(&program, &devices, &names), &call)
+            build::answer(&common.client, &build::built_in(&program, &devices, &names), &call)
         })));
         Ok(())
     }

@@ -10,7 +10,6 @@ use ropeway_protocol::types::{Status, Waited};
 use super::svm;
 use crate::base::error::End;
 use crate::base::error::unknown;
-use crate::base::lock::lock;
 use crate::base::order::Line;
 use crate::native;
 use crate::objects::Queue;
@@ -39,7 +38,7 @@ impl Session {
             line: Line::new(),
             ahead: Default::default(),
         });
-        lock(&self.common.queues).push(Arc::downgrade(&queue));
+        self.common.reporter.add(&queue);
         let lane = Lane { queue, staging: Default::default(), barrier: None };
         Self::claim(total, &mut self.lanes.queues, m.queue, lane)
     }

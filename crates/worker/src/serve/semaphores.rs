@@ -12,9 +12,8 @@ use smallvec::SmallVec;
 
 use crate::base::error::End;
 use crate::base::error::unknown;
-use crate::common::News;
 use crate::native::{Event, UserEvent, Waits};
-use crate::objects::semaphore::{Semaphore, hold, set};
+use crate::objects::semaphore::{Semaphore, hold, pass_signal_on, set};
 use crate::session::job::Job;
 use crate::session::{Lane, Session};
 
@@ -106,7 +105,12 @@ impl Session {
             Ok(signal.map(Some))
         })?;
         if let Some((signal, waits)) = passed_on.filter(|(_, waits)| !waits.is_empty()) {
-            self.common.watch(Some(signal.clone()), None, News::Signalled(signal, waits));
+            let end = signal.clone();
+            let news = move || {
+                pass_signal_on(&signal, &waits);
+                Ok(())
+            };
+            self.common.notifier.watch(Some(end), None, Box::new(news));
         }
         Ok(())
     }

@@ -1,19 +1,18 @@
 //! Reading and writing memory objects of whatever kind.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use ropeway_abi as cl;
 use ropeway_protocol::Tail;
 use ropeway_protocol::ids::TransferId;
-use ropeway_protocol::limits::{MAX_EAGER, MAX_STAGED};
+use ropeway_protocol::limits::MAX_EAGER;
 use ropeway_protocol::messages::TransferFailed;
 use ropeway_protocol::types::Command;
 
 use crate::base::error::End;
 use crate::native::{Part, Place, StagedRead};
+use crate::objects::Direction;
 use crate::objects::{Cell, Memory, OwedRead};
-use crate::rendezvous::transfer::Direction;
 use crate::session::{Deferred, Session, gather};
 
 impl Session {
@@ -59,10 +58,10 @@ impl Session {
         let total = self.objects();
         let queue = self.lanes.lane(command.queue)?.queue.clone();
         let size = part.size() as usize;
-        let held = self.common.staged_reads.fetch_add(size, Ordering::Relaxed);
+        let staged = self.common.reporter.staged.take(size);
         let outcome = match gather(&self.lanes.events, &command.waits, self.lanes.may_have_failed())? {
             Err(status) => Err(status),
-            Ok(_) if held + size > MAX_STAGED => Err(cl::CL_OUT_OF_HOST_MEMORY),
+            Ok(_) if !staged => Err(cl::CL_OUT_OF_HOST_MEMORY),
             Ok(waits) => queue.native.as_ref().map_err(|status| *status).and_then(|native| {
                 let memory = memory.native.as_ref().map_err(|status| *status)?;
                 StagedRead::enqueue(native, (memory, &part), &waits, Place::of(&part, queue.context.pool())?)
@@ -71,8 +70,10 @@ impl Session {
         let read = match outcome {
             Ok(read) => read,
             Err(status) => {
-                self.common.staged_reads.fetch_sub(size, Ordering::Relaxed);
-                self.common.outgoing.leave(&TransferFailed { transfer, status });
+                if staged {
+                    self.common.reporter.staged.give_back(size);
+                }
+                self.common.client.outgoing.leave(&TransferFailed { transfer, status });
                 // Without an event, the failed transfer says it all.
                 return match command.event {
                     Some(_) => self.lanes.fail(total, command.event, status, &queue),

@@ -9,14 +9,11 @@ use std::sync::atomic::Ordering;
 use ropeway_abi as cl;
 use ropeway_protocol::CallId;
 use ropeway_protocol::image::ImageFormat;
-use ropeway_protocol::messages::{ContextError, Progressed};
 use ropeway_protocol::types::{BinaryFor, BinaryReply, BuildReply, Completions, Status, Waited};
 
+use super::common::Common;
 use crate::base::error::End;
-use crate::common::{Common, News};
 use crate::native;
-use crate::notify::report::Report;
-use crate::objects::semaphore;
 use crate::objects::{Cell, Cells, Context, Program, Queue};
 use crate::programs::build;
 use crate::rendezvous::transfer::Gate;
@@ -70,66 +67,42 @@ impl Job {
             Self::Finish(queue, call) => finish(common, &queue, &call)?,
             Self::Wait(cells, call) => wait(common, &cells, &call)?,
             Self::Deliver(cell) => unasked(common, deliver(common, &cell))?,
-            Self::Begin(gate) => unasked(common, gate.begin(common))?,
-            Self::Land(gate) => gate.land(common)?,
+            Self::Begin(gate) => unasked(common, gate.begin(&common.reporter))?,
+            Self::Land(gate) => gate.land(&common.reporter)?,
             Self::Build(program, (devices, named), step, options, call) => {
-                let reply = build::build(common, &program, (&devices, named), step, &options);
-                answer_build(common, &reply, &call)?;
+                let with = (&*common.client, &common.cache);
+                let reply = build::build(with, &program, (&devices, named), step, &options);
+                build::answer(&common.client, &reply, &call)?;
             }
             Self::Link(program, (devices, named), inputs, options, call) => {
-                let reply = build::link(common, &program, (&devices, named), &inputs, &options);
-                answer_build(common, &reply, &call)?;
+                let reply = build::link(&common.cache, &program, (&devices, named), &inputs, &options);
+                build::answer(&common.client, &reply, &call)?;
             }
             Self::Load(program, binaries, call) => {
-                let reply = build::load(common, &program, &binaries);
-                let mut sending = common.outgoing.lock();
-                sending.reply(&call, &reply);
-                sending.send()?;
+                let reply = build::load((&common.client, &common.cache), &program, &binaries);
+                common.client.answer(&call, &reply)?;
             }
             Self::Binary(program, device, transfer, call) => {
-                build::send_binary(common, &program, device, transfer, &call)?;
+                build::send_binary(&common.client, &program, device, transfer, &call)?;
             }
-            Self::Timer(device, call) => {
-                let time = device.timer();
-                let mut sending = common.outgoing.lock();
-                sending.reply(&call, &time);
-                sending.send()?;
-            }
+            Self::Timer(device, call) => common.client.answer(&call, &device.timer())?,
             Self::Run(work) => work(common)?,
             Self::ImageFormats(context, flags, image_type, call) => {
                 let native = context.native.as_ref().map_err(|status| *status);
                 let formats = native.and_then(|native| native.image_formats(flags, image_type));
-                let mut sending = common.outgoing.lock();
-                sending.reply(&call, &formats);
-                sending.send()?;
+                common.client.answer(&call, &formats)?;
             }
-            Self::Done(answer, call) => {
-                let mut sending = common.outgoing.lock();
-                sending.reply(&call, &answer);
-                sending.send()?;
-            }
+            Self::Done(answer, call) => common.client.answer(&call, &answer)?,
             Self::Ping(answer, call) => {
-                let mut sending = common.outgoing.lock();
+                let mut sending = common.client.outgoing.lock();
                 sending.reply_with_tail(&call, &Ok(()), &vec![0; answer])?;
                 sending.send()?;
             }
-            Self::Answer(answer, call) => {
-                let mut sending = common.outgoing.lock();
-                sending.reply(&call, &answer);
-                sending.send()?;
-            }
-            Self::SendNotes => common.outgoing.lock().send()?,
+            Self::Answer(answer, call) => common.client.answer(&call, &answer)?,
+            Self::SendNotes => common.client.outgoing.lock().send()?,
         }
         Ok(())
     }
-}
-
-/// What compilers print comes before the answer.
-pub fn answer_build(common: &Common, reply: &Result<BuildReply, Status>, call: &CallId<BuildReply>) -> Result<(), End> {
-    let mut sending = common.outgoing.lock();
-    common.printed.forward(&mut sending)?;
-    sending.reply(call, reply);
-    Ok(sending.send()?)
 }
 
 /// A thread has done what no call waited for.
@@ -160,10 +133,10 @@ fn answer_wait<'a>(
     waited: &[Arc<Cell>],
     call: &CallId<Waited>,
 ) -> Result<(), End> {
-    let mut sending = common.outgoing.lock();
-    common.forward_printed(&mut sending)?;
-    let mut report = Report::gather(common, waited, &sending);
-    report.send_data(common, &mut sending)?;
+    let mut sending = common.client.outgoing.lock();
+    common.client.forward_printed(&mut sending)?;
+    let mut report = common.reporter.gather(waited, &sending);
+    report.send_data(&mut sending)?;
     for queue in queues {
         let first = queue.first_error.swap(0, Ordering::AcqRel);
         if status == cl::CL_SUCCESS {
@@ -204,50 +177,5 @@ fn deliver(common: &Common, cell: &Arc<Cell>) -> Result<(), End> {
         // How it ended is told with the data.
         let _ = event.wait();
     }
-    let mut sending = common.outgoing.lock();
-    common.forward_printed(&mut sending)?;
-    Report::gather(common, std::slice::from_ref(cell), &sending).note(common, &mut sending)?;
-    Ok(sending.send()?)
-}
-
-/// Passes news on to the client.
-///
-/// # Errors
-/// The session is over.
-pub fn pass_on(common: &Arc<Common>, news: News) -> Result<(), End> {
-    match news {
-        News::Ended(cell) => {
-            let mut sending = common.outgoing.lock();
-            common.forward_printed(&mut sending)?;
-            Report::gather(common, &[cell], &sending).note(common, &mut sending)?;
-            Ok(sending.send()?)
-        }
-        News::Progress(cell) => {
-            let mut sending = common.outgoing.lock();
-            // Its end is told by those who wait for it.
-            if let (Some(event), status) = (cell.id, cell.status())
-                && status > cl::CL_COMPLETE
-                && !cell.settled()
-            {
-                sending.note(&Progressed { event, status });
-            }
-            Ok(sending.send()?)
-        }
-        News::Open(gate) => gate.begin(common),
-        News::Signalled(signal, waits) => {
-            semaphore::pass_signal_on(&signal, &waits);
-            Ok(())
-        }
-        News::ContextError(context, text) => {
-            let mut sending = common.outgoing.lock();
-            sending.note(&ContextError { context, text });
-            Ok(sending.send()?)
-        }
-        News::Then(then) => {
-            then(common);
-            Ok(())
-        }
-        News::Look => Ok(()),
-        News::Over(end) => Err(end),
-    }
+    common.reporter.tell_of(std::slice::from_ref(cell))
 }

@@ -1,6 +1,7 @@
 //! The state of a session, as the one thread that reads commands sees it.
 
 mod alarm;
+pub mod common;
 pub mod job;
 pub mod team;
 
@@ -18,15 +19,16 @@ use ropeway_protocol::types::{Command, EventList, Status};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
+use self::common::Common;
+use self::job::Job;
 use crate::base::error::{End, unknown};
-use crate::common::{Common, News};
 use crate::native::{self, Waits};
+use crate::notify::news::News;
 use crate::objects::command_buffer::CommandBuffer;
 use crate::objects::semaphore::Semaphore;
 use crate::objects::{Cell, Cells, Context, Kernel, Memory, Program, Queue};
 use crate::rendezvous::transfer::Gate;
 use crate::warmup::Warm;
-use job::Job;
 
 /// A queue and what only the reader of commands needs of it.
 pub struct Lane {
@@ -117,7 +119,7 @@ const MOST_UNASKED: usize = 8;
 impl Session {
     /// A session without objects.
     pub fn new(common: Arc<Common>, warm: Warm, memory_quota: Option<u64>) -> Self {
-        let lanes = Lanes { failures: common.peers.failures.clone(), ..Lanes::default() };
+        let lanes = Lanes { failures: common.peers.services.failures.clone(), ..Lanes::default() };
         Self {
             common,
             warm,
@@ -215,7 +217,7 @@ impl Session {
 
     /// Whether there is something that somebody may be waiting for, to be done when no command is left to read.
     pub fn owes_anything(&self) -> bool {
-        !self.deferred.is_empty() || self.common.outgoing.any_left()
+        !self.deferred.is_empty() || self.common.client.outgoing.any_left()
     }
 
     /// What to do when no command is left to read: what somebody may be waiting for.
@@ -226,7 +228,7 @@ impl Session {
         let job = match deferred {
             Some(Deferred::Read(cell)) => Some(Job::Deliver(cell)),
             Some(Deferred::Gate(gate)) => Some(Job::Begin(gate)),
-            None => self.common.outgoing.any_left().then_some(Job::SendNotes),
+            None => self.common.client.outgoing.any_left().then_some(Job::SendNotes),
         };
         // One thread can wait for one thing only.
         self.demote(|_| false);
@@ -239,16 +241,18 @@ impl Session {
             if covered(&deferred) {
                 continue;
             }
-            let (event, turn, news) = match deferred {
+            let reporter = self.common.reporter.clone();
+            let (event, turn, news): (_, _, News) = match deferred {
                 Deferred::Read(cell) => {
                     if !cell.owes() {
                         continue;
                     }
-                    (cell.native.clone(), cell.turn, News::Ended(cell))
+                    let (event, turn) = (cell.native.clone(), cell.turn);
+                    (event, turn, Box::new(move || reporter.tell_of(&[cell])))
                 }
-                Deferred::Gate(gate) => (gate.may_begin.clone(), None, News::Open(gate)),
+                Deferred::Gate(gate) => (gate.may_begin.clone(), None, Box::new(move || gate.begin(&reporter))),
             };
-            self.common.watch(event, turn, news);
+            self.common.notifier.watch(event, turn, news);
         }
     }
 

@@ -13,13 +13,14 @@ use std::thread;
 
 use ropeway_transport::Link;
 
+use super::Session;
+use super::alarm::Alarm;
+use super::common::Common;
+use super::job::Job;
 use crate::base::error::End;
 use crate::base::lock::lock;
 use crate::link::input::Input;
 use crate::link::pulse::{Onlooker, PULSE};
-use crate::session::Session;
-use crate::session::alarm::Alarm;
-use crate::session::job::Job;
 
 /// Most threads of a session. Each is in a job that waits for the device, or one of the two that are not.
 const MAX_THREADS: usize = 64;
@@ -80,7 +81,7 @@ pub struct Team {
     in_jobs: AtomicUsize,
     threads: AtomicUsize,
     over: Box<dyn Fn(End) + Send + Sync>,
-    common: Arc<crate::common::Common>,
+    common: Arc<Common>,
 }
 
 impl Team {
@@ -188,7 +189,7 @@ impl Team {
         loop {
             let any_bytes = self.alarm.wait(is_away.then_some(&*self.link), PULSE);
             // A broken link is the leader's to find.
-            let _ = onlooker.look(&self.common.leading, &self.common.outgoing);
+            let _ = onlooker.look(&self.common.leading, &self.common.client.outgoing);
             // In this order: a leader that goes into a job either sets the alarm anew or is seen here.
             let rung = self.alarm.has_rung();
             let urgent = self.urgent.swap(false, Ordering::SeqCst);

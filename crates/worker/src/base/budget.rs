@@ -1,0 +1,28 @@
+//! How much of something may be taken at a time.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Bytes that are taken and given back, up to a limit.
+#[derive(Debug)]
+pub struct Budget {
+    taken: AtomicUsize,
+    most: usize,
+}
+
+impl Budget {
+    /// Of `most` bytes, none of which is taken.
+    pub fn new(most: usize) -> Self {
+        Self { taken: AtomicUsize::new(0), most }
+    }
+
+    /// Takes so many bytes; false, and nothing taken, where that would be too many.
+    pub fn take(&self, size: usize) -> bool {
+        let fits = |taken: usize| taken.checked_add(size).filter(|all| *all <= self.most);
+        self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok()
+    }
+
+    /// Gives back what was taken.
+    pub fn give_back(&self, size: usize) {
+        self.taken.fetch_sub(size, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,146 @@
+//! News of native events that nobody of the session waits for.
+//!
+//! A thread waits for them ([`super::waiters`]), or a native callback passes them on. Some implementations (PoCL 3.1 for one) call back for commands that complete but not
+//! for those that end with an error; so what is waited for is also looked at now and then.
+
+use std::sync::mpsc::RecvTimeoutError;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use ropeway_protocol::types::Status;
+
+use super::news::{Letterbox, News, Post};
+use super::waiters::Waiters;
+use super::watched::Watched;
+use crate::base::error::End;
+use crate::base::lock::lock;
+use crate::base::order::Turn;
+use crate::native::Event;
+
+/// How often watched events are looked at.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Tells of events that have ended.
+pub struct Notifier {
+    /// To the thread that takes in the news.
+    pub post: Post,
+    /// Threads that wait for events.
+    waiters: Arc<Waiters>,
+    /// Events that callbacks were asked for.
+    watched: Mutex<Vec<Arc<Watched>>>,
+}
+
+/// What is done once an event has ended, with its status.
+pub type Ended = Box<dyn FnOnce(Status) + Send>;
+
+impl Notifier {
+    /// One whose news go to `post`.
+    pub fn new(post: Post) -> Arc<Self> {
+        Arc::new(Self { waiters: Waiters::new(post.clone()), post, watched: Mutex::default() })
+    }
+
+    /// Passes `news` on once `event` has ended; at once without an event. `turn` is the place of its command, where it has one.
+    pub fn watch(&self, event: Option<Event>, turn: Option<Turn>, news: News) {
+        let Some(event) = event else { return self.post.tell(news) };
+        let Err((event, news)) = self.waiters.wait_in_a_thread(event, turn, news) else { return };
+        let watched = Arc::new(Watched::new(event, news));
+        let (called, post) = (watched.clone(), self.post.clone());
+        let asked = watched.event().on_end(move || {
+            if let Some(news) = called.take() {
+                post.tell(news);
+            }
+        });
+        // Where no callback can be had, looking does as well.
+        let _ = asked;
+        self.waiters.leave(watched.clone());
+        self.look_at(watched);
+    }
+
+    /// Does something that takes no time once `event` has ended; where `at_once` is set, right in the native thread that ends it, so that nobody has to
+    /// be woken. That suits implementations for the CPU, whose threads know of an end at once, as others' callbacks do not.
+    pub fn when_ended(&self, event: Event, turn: Option<Turn>, at_once: bool, then: Ended) {
+        let known = event.clone();
+        if !at_once {
+            let news = move || {
+                then(known.status());
+                Ok(())
+            };
+            return self.watch(Some(event), turn, Box::new(news));
+        }
+        let once = Arc::new(Mutex::new(Some(then)));
+        let called = once.clone();
+        let asked = event.on_end_with(move |status| {
+            let then = lock(&called).take();
+            if let Some(then) = then {
+                then(status);
+            }
+        });
+        let late: News = Box::new(move || {
+            let then = lock(&once).take();
+            if let Some(then) = then {
+                then(known.status());
+            }
+            Ok(())
+        });
+        if asked.is_err() {
+            return self.watch(Some(event), turn, late);
+        }
+        // What ends with an error may not be called back for.
+        self.look_at(Arc::new(Watched::new(event, late)));
+    }
+
+    /// Looks at an event now and then.
+    fn look_at(&self, watched: Arc<Watched>) {
+        let first = {
+            let mut list = lock(&self.watched);
+            list.push(watched);
+            list.len() == 1
+        };
+        if first {
+            // Whoever takes in the news has waited for nothing else so far.
+            self.post.tell(Box::new(|| Ok(())));
+        }
+    }
+
+    /// Passes news on as long as the session lasts.
+    ///
+    /// # Errors
+    /// The session is over.
+    pub fn pass_on_forever(&self, letterbox: &Letterbox) -> Result<(), End> {
+        let mut looked = Instant::now();
+        loop {
+            let one = if lock(&self.watched).is_empty() {
+                letterbox.recv().map_err(|_| RecvTimeoutError::Disconnected)
+            } else {
+                letterbox.recv_timeout(LOOK)
+            };
+            match one {
+                Ok(news) => news()?,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            }
+            if looked.elapsed() >= LOOK {
+                looked = Instant::now();
+                for news in self.look() {
+                    news()?;
+                }
+            }
+        }
+    }
+
+    /// The news of events that ended without a callback; forgets those that had one.
+    fn look(&self) -> Vec<News> {
+        let mut found = Vec::new();
+        lock(&self.watched).retain(|watched| {
+            if watched.is_over() {
+                return false;
+            }
+            let ended = watched.event().ended();
+            if ended {
+                found.extend(watched.take());
+            }
+            !ended
+        });
+        found
+    }
+}

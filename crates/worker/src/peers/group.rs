@@ -1,0 +1,95 @@
+//! The peers of a session.
+
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use ropeway_protocol::ids::{EventId, SessionId};
+use ropeway_protocol::types::Status;
+use rustc_hash::FxHashMap;
+
+use super::desk::Desk;
+use super::peer::Peer;
+use super::services::Services;
+use crate::base::error::End;
+use crate::base::lock::lock;
+
+/// Most peers of a session.
+const MAX_PEERS: usize = 4096;
+
+/// The peers of a session.
+pub struct Peers {
+    /// What they make use of.
+    pub services: Arc<Services>,
+    /// The control socket.
+    pub(super) daemon: OwnedFd,
+    pub(super) state: Mutex<State>,
+}
+
+#[derive(Default)]
+pub(super) struct State {
+    pub secret: Option<[u8; 32]>,
+    pub peers: FxHashMap<SessionId, Arc<Peer>>,
+    pub desk: Desk,
+}
+
+impl Peers {
+    /// A session without peers; `daemon` is its control socket.
+    pub fn new(services: Arc<Services>, daemon: OwnedFd) -> Arc<Self> {
+        Arc::new(Self { services, daemon, state: Mutex::default() })
+    }
+
+    /// The peer of this name, which may not be connected.
+    ///
+    /// # Errors
+    /// The session has no peers, or too many.
+    pub fn peer(&self, id: SessionId) -> Result<Arc<Peer>, End> {
+        let mut state = lock(&self.state);
+        if state.secret.is_none() {
+            return Err(End::refused("something about peers before their secret"));
+        }
+        if let Some(peer) = state.peers.get(&id) {
+            return Ok(peer.clone());
+        }
+        if state.peers.len() >= MAX_PEERS {
+            return Err(End::refused(format_args!("more than {MAX_PEERS} peers")));
+        }
+        let peer = Arc::new(Peer::new(id, id == self.services.own));
+        state.peers.insert(id, peer.clone());
+        Ok(peer)
+    }
+
+    /// The client itself tells how an event has ended that a peer was to signal; false if there is none of this name.
+    pub fn resolve(&self, event: EventId, status: Status) -> bool {
+        let peers: Vec<_> = lock(&self.state).peers.values().cloned().collect();
+        match peers.iter().find_map(|peer| peer.take_signal(event)) {
+            Some(user) => {
+                self.services.settle(&user, status);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Sees that nothing waits for ever; ends with the session.
+    pub(super) fn look_after(&self) -> End {
+        loop {
+            let peers: Vec<_> = lock(&self.state).peers.values().cloned().collect();
+            let mut next: Option<Instant> = None;
+            for peer in peers {
+                match peer.look(&self.services, Instant::now()) {
+                    Ok(deadline) => next = next.into_iter().chain(deadline).min(),
+                    Err(end) => return end,
+                }
+            }
+            self.services.await_stir(next);
+        }
+    }
+
+    /// Bytes sent to all peers and received from them.
+    pub fn traffic(&self) -> (u64, u64) {
+        let closed = self.services.closed_traffic();
+        let peers: Vec<_> = lock(&self.state).peers.values().cloned().collect();
+        peers.iter().map(|peer| peer.traffic()).fold(closed, |(a, b), (c, d)| (a + c, b + d))
+    }
+}

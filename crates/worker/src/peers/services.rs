@@ -1,0 +1,132 @@
+//! What all that concerns peers makes use of, and what knows nothing of peers itself.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Instant;
+
+use ropeway_abi as cl;
+use ropeway_protocol::ids::SessionId;
+use ropeway_protocol::messages::PeerState;
+use ropeway_protocol::types::Status;
+use ropeway_transport::Link;
+
+use super::movers::Movers;
+use crate::base::error::End;
+use crate::base::lock::lock;
+use crate::base::log::Log;
+use crate::base::order::Turn;
+use crate::native::{Event, UserEvent};
+use crate::notify::notifier::Notifier;
+use crate::notify::report::Reporter;
+use crate::objects::semaphore;
+
+/// What commands end with that need a peer which is not there: as those on a lost server do.
+pub const PEER_LOST: Status = cl::CL_DEVICE_NOT_AVAILABLE;
+
+/// The session that has peers, as they see it.
+pub struct Services {
+    /// The session's own name.
+    pub own: SessionId,
+    /// To the client.
+    pub reporter: Arc<Reporter>,
+    /// Waits for native events.
+    pub notifier: Arc<Notifier>,
+    /// The worker's own words.
+    pub log: Log,
+    /// Whether a user event was ever set to an error.
+    pub failures: Arc<AtomicBool>,
+    /// Threads that move bytes to peers.
+    movers: Arc<Movers>,
+    /// There may be something new to be looked after in time.
+    stirred: (Mutex<bool>, Condvar),
+    /// Bytes sent and received over connections that are closed.
+    closed: Mutex<(u64, u64)>,
+}
+
+impl Services {
+    /// Those of a session.
+    pub fn new(own: SessionId, reporter: Arc<Reporter>, notifier: Arc<Notifier>, log: Log) -> Arc<Self> {
+        let (failures, movers, stirred, closed) = Default::default();
+        Arc::new(Self { own, reporter, notifier, log, failures, movers, stirred, closed })
+    }
+
+    /// Ends the session.
+    pub fn end(&self, end: End) {
+        self.notifier.post.end(end);
+    }
+
+    /// Does something that may take as long as moving bytes does.
+    pub fn in_a_mover(self: &Arc<Self>, work: impl FnOnce(&Arc<Self>) + Send + 'static) {
+        let services = self.clone();
+        self.movers.run(Box::new(move || work(&services)));
+    }
+
+    /// Does something that takes no time once `event` has ended; see [`Notifier::when_ended`].
+    pub fn when_ended(
+        self: &Arc<Self>,
+        event: Event,
+        turn: Option<Turn>,
+        at_once: bool,
+        then: impl FnOnce(&Arc<Self>, Status) + Send + 'static,
+    ) {
+        let services = self.clone();
+        self.notifier.when_ended(event, turn, at_once, Box::new(move |status| then(&services, status)));
+    }
+
+    /// Sets a user event of the worker's; if to an error, commands that wait for it fail.
+    pub fn settle(&self, user: &UserEvent, status: Status) {
+        if status < 0 {
+            self.failures.store(true, Ordering::Relaxed);
+        }
+        semaphore::set(user, status);
+    }
+
+    /// Lets the client know about a peer.
+    pub fn tell_client(&self, state: PeerState) {
+        self.log.line(&format!(
+            "session {:016x}: peer {:016x} {}",
+            self.own.0,
+            state.peer.0,
+            if state.connected { "is connected".to_owned() } else { format!("is lost: {}", state.text) }
+        ));
+        let mut sending = self.reporter.client.outgoing.lock();
+        sending.note(&state);
+        // Whoever reads from the client notices that it is gone.
+        let _ = sending.send();
+    }
+
+    /// Something may have to be looked after in time.
+    pub fn stir(&self) {
+        *lock(&self.stirred.0) = true;
+        self.stirred.1.notify_one();
+    }
+
+    /// Waits until something may have to be looked after, or for `deadline`.
+    pub fn await_stir(&self, deadline: Option<Instant>) {
+        let mut stirred = lock(&self.stirred.0);
+        while !*stirred {
+            let Some(deadline) = deadline else {
+                stirred = self.stirred.1.wait(stirred).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            stirred = self.stirred.1.wait_timeout(stirred, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        *stirred = false;
+    }
+
+    /// Counts what went over a connection that is closed.
+    pub fn count_closed(&self, link: &Link) {
+        let (sent, received) = link.traffic();
+        let mut closed = lock(&self.closed);
+        *closed = (closed.0 + sent, closed.1 + received);
+    }
+
+    /// Bytes sent and received over connections that are closed.
+    pub fn closed_traffic(&self) -> (u64, u64) {
+        *lock(&self.closed)
+    }
+}

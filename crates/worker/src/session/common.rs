@@ -1,0 +1,29 @@
+//! What the threads of a session share beside the reader of commands.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use crate::link::client::Client;
+use crate::link::pulse::Leading;
+use crate::notify::notifier::Notifier;
+use crate::notify::report::Reporter;
+use crate::peers::Peers;
+use crate::programs::cache::Cache;
+
+/// Shared by all threads of the session.
+pub struct Common {
+    /// The client.
+    pub client: Arc<Client>,
+    /// Tells it of commands that have ended.
+    pub reporter: Arc<Reporter>,
+    /// Waits for native events.
+    pub notifier: Arc<Notifier>,
+    /// Other sessions of the same client.
+    pub peers: Arc<Peers>,
+    /// Sources and binaries that clients sent.
+    pub cache: Cache,
+    /// Whether commands are being taken in.
+    pub leading: Leading,
+    /// Threads that wait for what no call of the client's waits for.
+    pub unasked: AtomicUsize,
+}
