@@ -332,7 +332,7 @@ impl Push {
     /// Sends all chunks straight from the mapped memory.
     fn send_mapped<W: Way>(
         &self,
-        common: &Arc<Common>,
+        common: &Arc<Services>,
         ways: &[&W],
         (ranges, mapped): (&Ranges, Scattered),
     ) -> Result<(), Stop> {

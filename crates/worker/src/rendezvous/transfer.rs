@@ -264,7 +264,7 @@ impl Gate {
             .and_then(|native| Mapping::to_read(context.transfer_queue()?, native, offset, size));
         let mapping = match mapping {
             Ok(Some(mapping)) => mapping,
-            Ok(None) => return self.send_pinned(common, size),
+            Ok(None) => return self.send_pinned(reporter, size),
             Err(status) => return Ok(Err(status)),
         };
         let mut offset = 0;
