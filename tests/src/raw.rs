@@ -108,12 +108,16 @@ fn connect(address: &str, purpose: Purpose) -> std::io::Result<(TcpStream, Pream
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.write_all(&hello(purpose))?;
-    let mut head = [0; PREAMBLE_LEN];
-    stream.read_exact(&mut head)?;
-    let preamble = Preamble::from_bytes(&head).expect("a server answers");
-    let mut body = vec![0; preamble.len as usize];
-    stream.read_exact(&mut body)?;
-    Ok((stream, preamble, body))
+    loop {
+        let mut head = [0; PREAMBLE_LEN];
+        stream.read_exact(&mut head)?;
+        let preamble = Preamble::from_bytes(&head).expect("a server answers");
+        let mut body = vec![0; preamble.len as usize];
+        stream.read_exact(&mut body)?;
+        if preamble.opening != Opening::Waiting {
+            return Ok((stream, preamble, body));
+        }
+    }
 }
 
 /// Connects to session `to` as peer `from`, with the proof that goes with `secret`.

@@ -89,12 +89,16 @@ fn hello() -> Vec<u8> {
 fn session(victim: &Victim) -> TcpStream {
     let mut stream = victim.connect();
     stream.write_all(&hello()).unwrap();
-    let mut preamble = [0; PREAMBLE_LEN];
-    stream.read_exact(&mut preamble).unwrap();
-    let preamble = Preamble::from_bytes(&preamble).unwrap();
-    assert_eq!(preamble.opening, Opening::Welcome);
-    stream.read_exact(&mut vec![0; preamble.len as usize]).unwrap();
-    stream
+    loop {
+        let mut preamble = [0; PREAMBLE_LEN];
+        stream.read_exact(&mut preamble).unwrap();
+        let preamble = Preamble::from_bytes(&preamble).unwrap();
+        stream.read_exact(&mut vec![0; preamble.len as usize]).unwrap();
+        if preamble.opening != Opening::Waiting {
+            assert_eq!(preamble.opening, Opening::Welcome);
+            return stream;
+        }
+    }
 }
 
 #[test]

@@ -7,16 +7,15 @@ use std::io::{self, ErrorKind, IoSlice};
 use std::net::ToSocketAddrs;
 use std::time::{Duration, Instant};
 
+use ropeway_client::link::{OpenError, greet};
 use ropeway_client::local::LocalServer;
-use ropeway_protocol::handshake::{
-    HandshakeError, Hello, Opening, PREAMBLE_LEN, Preamble, Purpose, Welcome, decode_welcome, encode_opening, features,
-};
+use ropeway_protocol::handshake::{HandshakeError, Welcome};
 use ropeway_protocol::messages::{Goodbye, Ping};
 use ropeway_protocol::{FRAME_HEADER_LEN, FrameHeader, encode_call, encode_post, frame, limits};
 use ropeway_transport::{Endpoint, Link, Sender};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
-/// How long a server may take to answer, once it is connected. It may have to start a worker first.
+/// How long a server may take to answer, once it is connected.
 const ANSWER: Duration = Duration::from_secs(15);
 
 /// Round trips whose median is the latency.
@@ -115,12 +114,16 @@ impl Probe {
         if let Endpoint::Tcp { host, port } = endpoint {
             (host.as_str(), *port).to_socket_addrs().map_err(ProbeError::Resolve)?;
         }
+        let name = endpoint.to_string();
         let own = || std::env::current_exe().and_then(|own| LocalServer::start(Some(&own)));
         let local = (*endpoint == Endpoint::Local).then(own).transpose().map_err(ProbeError::Connect)?;
         let endpoint = local.as_ref().map_or(endpoint, LocalServer::endpoint);
         let link = Link::connect(endpoint, timeout).map_err(ProbeError::Connect)?;
         set_socket_timeout(&link, Timeout::Send, Some(ANSWER)).map_err(|e| ProbeError::Link(e.into()))?;
-        let welcome = greet(&link)?;
+        let welcome = greet(&link, &name, Instant::now() + ANSWER).map_err(|error| match error {
+            OpenError::Link(error) => ProbeError::Link(error),
+            OpenError::Handshake(error) => ProbeError::Handshake(error),
+        })?;
         Ok(Self { link, welcome, calls: 0, _local: local })
     }
 
@@ -203,25 +206,6 @@ impl Drop for Probe {
         // The server sees the connection's end in any case.
         let _ = self.link.send_all(&mut [IoSlice::new(&frame)]);
     }
-}
-
-fn greet(link: &Link) -> Result<Welcome, ProbeError> {
-    let hello = Hello {
-        features: features::SUPPORTED,
-        purpose: Purpose::Commands,
-        release: env!("CARGO_PKG_VERSION").into(),
-        program: "ropeway".into(),
-        pid: std::process::id(),
-        credential: Vec::new(),
-    };
-    link.send_all(&mut [IoSlice::new(&encode_opening(Opening::Hello, &hello))]).map_err(ProbeError::Link)?;
-    let deadline = Instant::now() + ANSWER;
-    let mut head = [0; PREAMBLE_LEN];
-    receive_exact(link, &mut head, deadline).map_err(ProbeError::Link)?;
-    let preamble = Preamble::from_bytes(&head).map_err(ProbeError::Handshake)?;
-    let mut body = vec![0; preamble.len as usize];
-    receive_exact(link, &mut body, deadline).map_err(ProbeError::Link)?;
-    decode_welcome(preamble, &body).map_err(ProbeError::Handshake)
 }
 
 /// Fills `into` before `deadline`, however slowly its bytes come.

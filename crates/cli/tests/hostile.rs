@@ -76,7 +76,7 @@ fn another_version_is_told_so() {
 fn silent_peers_are_dropped_in_time_and_keep_nobody_out() {
     let server = Server::start(&[]);
     let start = Instant::now();
-    let silent: Vec<_> = (0..300).map(|_| server.link()).collect();
+    let silent: Vec<_> = (0..600).map(|_| server.link()).collect();
     let trickle = server.link();
     send(&trickle, &preamble(VERSION, 0, 1000));
     server.client().unwrap().ping();

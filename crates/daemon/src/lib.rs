@@ -6,6 +6,7 @@
 //! | [`options`] | what a server can be told |
 //! | `listen` | the sockets, and which addresses are refused |
 //! | `handshake` | hello read in pieces, without waiting for anybody |
+//! | `line` | clients that wait for a worker |
 //! | `pool`, `process` | worker processes: warm ones kept ready, sessions watched |
 //! | `dial` | connections to other servers, made for workers, which have no network of their own |
 //! | `server` | the loop that all of these are driven by |
@@ -15,6 +16,7 @@
 
 mod dial;
 mod handshake;
+mod line;
 mod listen;
 mod notify;
 pub mod options;

@@ -25,6 +25,15 @@ const SETTLE: Duration = Duration::from_secs(1);
 /// ... and when less is.
 const SETTLE_IN_HASTE: Duration = Duration::from_millis(10);
 
+/// Most workers to start at the same time, however many cores there are: they contend for the driver's locks and the disk.
+const MAX_AT_ONCE: usize = 8;
+
+/// A step of a worker's start that takes this long is named to those who wait, ...
+const SLOW_STEP: Duration = Duration::from_secs(5);
+
+/// ... and one that takes this long is logged.
+const STUCK_STEP: Duration = Duration::from_secs(10);
+
 /// Starts of workers that have to fail one after the other before clients no longer wait for the next try.
 const HOPELESS: u32 = 3;
 
@@ -44,7 +53,7 @@ pub(crate) struct Pool {
     target: usize,
     last_miss: Instant,
     /// Most workers to start at the same time: more would only delay each other, and the first of them.
-    cores: usize,
+    at_once: usize,
     /// Workers that ended before they were ready, since the last that became ready.
     failures: u32,
     not_before: Instant,
@@ -61,6 +70,8 @@ pub(crate) struct Client {
     pub(crate) peer: String,
     /// What it says of itself.
     pub(crate) hello: Box<Hello>,
+    /// Counts clients from 1 since the server's start, as their hellos came.
+    pub(crate) number: u64,
 }
 
 impl Pool {
@@ -68,13 +79,14 @@ impl Pool {
     pub(crate) fn new(command: WorkerCommand, warm: usize, now: Instant) -> Self {
         let workers = BTreeMap::new();
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let at_once = cores.min(MAX_AT_ONCE);
         Self {
             command,
             workers,
             warm,
             target: warm,
             last_miss: now,
-            cores,
+            at_once,
             failures: 0,
             not_before: now,
             settled: now,
@@ -115,6 +127,22 @@ impl Pool {
         self.failures >= HOPELESS && self.ready() == 0 && self.starting() == 0
     }
 
+    /// What is done for those who wait, for a person: part of a sentence.
+    pub(crate) fn standing(&self, now: Instant) -> String {
+        let mut text = match self.starting() {
+            0 if self.failures > 0 => "its workers fail to start, and it tries again".to_owned(),
+            0 => "a worker is about to be started".to_owned(),
+            1 => "a worker is being started".to_owned(),
+            n => format!("{n} workers are being started"),
+        };
+        let starting = self.workers.values().filter(|worker| matches!(worker.state, State::Starting));
+        let slowest = starting.filter_map(|worker| worker.step.as_ref()).min_by_key(|step| step.since);
+        if let Some(step) = slowest.filter(|step| now.saturating_duration_since(step.since) >= SLOW_STEP) {
+            text += &format!(", which has been in {} for {} s", step.what, now.duration_since(step.since).as_secs());
+        }
+        text
+    }
+
     /// Hands `client` to a warm worker; gives it back when there is none.
     pub(crate) fn serve(&mut self, client: Client) -> Result<(), Client> {
         loop {
@@ -125,9 +153,9 @@ impl Pool {
             match worker.hand_over(&client.link, &client.hello, self.sessions_begun + 1) {
                 Ok(()) => {
                     self.sessions_begun += 1;
-                    let Client { peer, hello, .. } = &client;
+                    let Client { peer, hello, number, .. } = &client;
                     info!(
-                        session = self.sessions_begun, worker = pid, %peer, program = %hello.program, pid = hello.pid,
+                        session = self.sessions_begun, client = number, worker = pid, %peer, program = %hello.program, pid = hello.pid,
                         release = %hello.release, "session begins"
                     );
                     let settle = match self.ready() {
@@ -189,7 +217,7 @@ impl Pool {
     fn wants_more(&self, waiting: usize) -> bool {
         let starting = self.starting();
         // While some are warm nobody is in a hurry: sessions are disturbed by one start at a time.
-        let at_once = if self.ready() > 0 && waiting == 0 { 1 } else { self.cores };
+        let at_once = if self.ready() > 0 && waiting == 0 { 1 } else { self.at_once };
         self.ready() + starting < self.target + waiting && starting < at_once
     }
 
@@ -202,7 +230,8 @@ impl Pool {
     pub(crate) fn deadline(&self, waiting: usize) -> Option<Instant> {
         let missing = self.wants_more(waiting).then_some(self.next_start(waiting));
         let burst = (self.target > self.warm).then_some(self.last_miss + BURST_OVER);
-        self.workers.values().filter_map(|worker| worker.kill_at).chain(missing).chain(burst).min()
+        let logs = self.workers.values().filter_map(|worker| Some(worker.step.as_ref()?.log_at));
+        self.workers.values().filter_map(|worker| worker.kill_at).chain(logs).chain(missing).chain(burst).min()
     }
 
     /// Kills workers that have had their time to start or to end.
@@ -210,8 +239,13 @@ impl Pool {
         for (pid, worker) in &mut self.workers {
             if worker.kill_at.take_if(|at| now >= *at).is_some() {
                 let age = now.duration_since(worker.started);
-                error!(worker = pid, ?age, "killing a worker that hangs in this machine's OpenCL");
+                let step = worker.step.as_ref().map_or("", |step| &step.what);
+                error!(worker = pid, ?age, step, "killing a worker that hangs in this machine's OpenCL");
                 worker.kill();
+            } else if let Some(step) = worker.step.as_mut().filter(|step| now >= step.log_at) {
+                let seconds = now.duration_since(step.since).as_secs();
+                warn!(worker = pid, "a worker has been in {} for {seconds} s", step.what);
+                step.log_at = now + (now - step.since);
             }
         }
     }
@@ -225,6 +259,7 @@ impl Pool {
                 self.failures = 0;
                 debug!(worker = pid, after = ?worker.started.elapsed(), "worker is warm");
             }
+            Word::Step(what) => worker.takes_step(what, STUCK_STEP),
             Word::Dial(dial) => dial.start(pid, worker.shared_control(), &worker.dials),
             // The end of one with a session says it all.
             Word::Gone if matches!(worker.state, State::Session(_)) => {}
@@ -324,7 +359,7 @@ mod tests {
     fn pool(script: &str, warm: usize) -> Pool {
         let command = WorkerCommand { program: "/bin/sh".into(), args: vec!["-c".into(), script.into()] };
         let mut pool = Pool::new(command, warm, Instant::now());
-        pool.cores = 8;
+        pool.at_once = 8;
         pool
     }
 

@@ -50,6 +50,17 @@ pub(crate) struct Session {
     pub(crate) since: Instant,
 }
 
+/// A step of a worker's start.
+#[derive(Debug)]
+pub(crate) struct Step {
+    /// The native call, and what it is for.
+    pub(crate) what: String,
+    /// When it began.
+    pub(crate) since: Instant,
+    /// When the log says that it takes long.
+    pub(crate) log_at: Instant,
+}
+
 /// A worker process. Dropped while it runs, it is killed.
 pub(crate) struct Worker {
     child: Child,
@@ -65,6 +76,8 @@ pub(crate) struct Worker {
     pub(crate) dials: Arc<AtomicUsize>,
     pub(crate) state: State,
     pub(crate) started: Instant,
+    /// Where its start stands, as it says.
+    pub(crate) step: Option<Step>,
     /// When it is killed unless it gets on.
     pub(crate) kill_at: Option<Instant>,
 }
@@ -74,6 +87,8 @@ pub(crate) struct Worker {
 pub(crate) enum Word {
     /// It is ready for a client, and its session will have this name.
     Ready(SessionId),
+    /// Its start has come to this native call.
+    Step(String),
     /// It wants to be connected to a peer.
     Dial(Dial),
     /// It will never be; its end follows.
@@ -111,6 +126,7 @@ impl Worker {
                 dials: Arc::default(),
                 state: State::Starting,
                 started: now,
+                step: None,
                 kill_at: Some(now + START_LIMIT),
             }),
             Err(error) => {
@@ -131,6 +147,7 @@ impl Worker {
         let starting = matches!(self.state, State::Starting);
         match handoff::hear(self.control.as_fd(), false) {
             Ok(Some((ToDaemon::Ready(session), _))) if starting => Word::Ready(session),
+            Ok(Some((ToDaemon::Step(what), _))) if starting => Word::Step(what),
             Ok(Some((ToDaemon::Dial { ticket, addresses, purpose }, _))) if !starting => {
                 Word::Dial(Dial { ticket, addresses, purpose })
             }
@@ -147,8 +164,15 @@ impl Worker {
         !self.deaf && matches!(self.state, State::Starting | State::Session(_))
     }
 
+    /// Its start has come to `what`; the log says so if it is still there after `patience`.
+    pub(crate) fn takes_step(&mut self, what: String, patience: Duration) {
+        let since = Instant::now();
+        self.step = Some(Step { what, since, log_at: since + patience });
+    }
+
     /// It is ready for a client.
     pub(crate) fn became_ready(&mut self, session: SessionId) {
+        self.step = None;
         self.state = State::Warm;
         self.session = Some(session);
         self.kill_at = None;
@@ -172,6 +196,7 @@ impl Worker {
     /// It will serve nobody.
     pub(crate) fn gave_up(&mut self) {
         self.state = State::Failing;
+        self.step = None;
         self.kill_at = Some(Instant::now() + END_LIMIT);
     }
 

@@ -2,7 +2,7 @@
 //!
 //! It also starts the workers, which ask the kernel to kill them when the thread that started them goes.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
@@ -15,17 +15,15 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::{debug, info, warn};
 
 use crate::handshake::{Pending, Refused, Step};
+use crate::line::{self, Line};
 use crate::pool::{Client, Pool};
 use crate::stop::StopSignal;
 use crate::worker::host_name;
 use crate::{ServeError, ServeOptions, listen, notify};
 
 /// Most connections whose hello is not whole, or that are being refused. A connection beyond takes the place of the oldest,
-/// so that silent peers cannot keep others out.
-const MAX_PENDING: usize = 128;
-
-/// How long a client waits for a worker to become warm.
-const WAIT_FOR_WORKER: Duration = Duration::from_secs(10);
+/// so that silent peers cannot keep others out. A burst of clients on a busy machine connects first and sends its hellos later.
+const MAX_PENDING: usize = 512;
 
 /// How long sessions have to end when the server is asked to.
 const STOP_LIMIT: Duration = Duration::from_secs(2);
@@ -53,8 +51,9 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
         max_sessions: options.max_sessions,
         pending: BTreeMap::new(),
         refused: BTreeMap::new(),
-        waiting: VecDeque::new(),
+        line: Line::new(now),
         next_key: 0,
+        clients: 0,
         accept_after: now,
         announced: false,
     };
@@ -74,6 +73,7 @@ enum Source {
     Listener(usize),
     Pending(u64),
     Refused(u64),
+    Waiting(u64),
     Control(u32),
     Exit(u32),
 }
@@ -86,9 +86,11 @@ struct Server {
     /// By arrival, as are the refused.
     pending: BTreeMap<u64, Pending>,
     refused: BTreeMap<u64, Refused>,
-    /// Clients without a worker, and since when.
-    waiting: VecDeque<(Client, Instant)>,
+    /// Clients without a worker.
+    line: Line,
     next_key: u64,
+    /// Clients that have said hello since the server's start.
+    clients: u64,
     accept_after: Instant,
     announced: bool,
 }
@@ -99,7 +101,7 @@ impl Server {
             self.give_workers();
             let mut now = Instant::now();
             self.expire(now);
-            let started = self.pool.refill(self.waiting.len(), now);
+            let started = self.pool.refill(self.line.len(), now);
             self.announce();
             now = Instant::now();
             let timeout = if started {
@@ -122,6 +124,7 @@ impl Server {
                             self.refused.remove(&key);
                         }
                     }
+                    Source::Waiting(number) => self.leaves(number),
                     Source::Control(pid) => self.pool.hear(pid),
                     Source::Exit(pid) => self.pool.reap(pid, Instant::now()),
                 }
@@ -131,12 +134,13 @@ impl Server {
 
     /// Waits until something is there, or `timeout`.
     fn wait(&self, timeout: Option<Duration>) -> Result<Vec<Source>, ServeError> {
-        let mut sources = vec![(Source::Stop, self.stop.as_fd())];
+        let mut sources: Vec<(Source, BorrowedFd<'_>)> = vec![(Source::Stop, self.stop.as_fd())];
         if Instant::now() >= self.accept_after {
             sources.extend(self.listeners.iter().enumerate().map(|(i, l)| (Source::Listener(i), l.as_fd())));
         }
         sources.extend(self.pending.iter().map(|(&key, p)| (Source::Pending(key), p.as_fd())));
         sources.extend(self.refused.iter().map(|(&key, r)| (Source::Refused(key), r.as_fd())));
+        sources.extend(self.line.sockets().map(|(number, fd)| (Source::Waiting(number), fd)));
         for (pid, worker) in self.pool.workers() {
             if worker.is_heard() {
                 sources.push((Source::Control(pid), worker.control()));
@@ -145,7 +149,11 @@ impl Server {
         }
         let mut fds: Vec<PollFd<'_>> = sources
             .iter()
-            .map(|(_, fd): &(Source, BorrowedFd<'_>)| PollFd::from_borrowed_fd(*fd, PollFlags::IN))
+            .map(|(source, fd)| {
+                // What a client says after its hello is for its worker; here only its end counts.
+                let flags = if matches!(source, Source::Waiting(_)) { PollFlags::RDHUP } else { PollFlags::IN };
+                PollFd::from_borrowed_fd(*fd, flags)
+            })
             .collect();
         let timeout = timeout.map(|t| Timespec { tv_sec: t.as_secs().cast_signed(), tv_nsec: t.subsec_nanos().into() });
         match poll(&mut fds, timeout.as_ref()) {
@@ -166,8 +174,8 @@ impl Server {
         [
             first(&mut self.pending.values().map(Pending::deadline)),
             first(&mut self.refused.values().map(Refused::deadline)),
-            self.waiting.front().map(|(_, since)| *since + WAIT_FOR_WORKER),
-            self.pool.deadline(self.waiting.len()),
+            self.line.deadline(),
+            self.pool.deadline(self.line.len()),
             (self.accept_after > now).then_some(self.accept_after),
         ]
         .into_iter()
@@ -186,12 +194,16 @@ impl Server {
         });
         self.refused.retain(|_, refused| now < refused.deadline());
         self.pool.kill_hanging(now);
-        while self.waiting.front().is_some_and(|(_, since)| now >= *since + WAIT_FOR_WORKER) {
-            if let Some((client, _)) = self.waiting.pop_front() {
-                let text =
-                    format!("no worker became ready within {} s; the server's log says why", WAIT_FOR_WORKER.as_secs());
-                self.refuse(client.link, &client.peer, &text);
-            }
+        for client in self.line.expired(now) {
+            let text = format!(
+                "in {} s it had no worker for this client: {}; the server's log says more",
+                line::MOST.as_secs(),
+                self.pool.standing(now)
+            );
+            self.refuse(client.link, &client.peer, &text);
+        }
+        for client in self.line.beat(|| self.pool.standing(now), now) {
+            log_leaving(&client);
         }
     }
 
@@ -244,7 +256,10 @@ impl Server {
             Step::Wait => {}
             Step::Drop(reason) => warn!(%peer, "connection dropped: {reason}"),
             Step::Refuse(text) => self.refuse(link, &peer, &text),
-            Step::Hello(hello) => self.admit(Client { link, peer, hello: Box::new(hello) }),
+            Step::Hello(hello) => {
+                self.clients += 1;
+                self.admit(Client { link, peer, hello: Box::new(hello), number: self.clients });
+            }
         }
     }
 
@@ -257,7 +272,7 @@ impl Server {
             }
             return;
         }
-        if self.pool.sessions() + self.waiting.len() >= self.max_sessions {
+        if self.pool.sessions() + self.line.len() >= self.max_sessions {
             let text = format!(
                 "it serves {} sessions already, which is its limit (--max-sessions); try again later",
                 self.max_sessions
@@ -265,24 +280,30 @@ impl Server {
             self.refuse(client.link, &client.peer, &text);
             return;
         }
-        let result = if self.waiting.is_empty() { self.pool.serve(client) } else { Err(client) };
+        let result = if self.line.is_empty() { self.pool.serve(client) } else { Err(client) };
         if let Err(client) = result {
             let now = Instant::now();
             self.pool.missed(now);
-            self.waiting.push_back((client, now));
+            let (number, before) = (client.number, self.line.len());
+            match self.line.join(client, &self.pool.standing(now), now) {
+                Ok(()) => info!(client = number, before, "a client waits for a worker"),
+                Err(client) => log_leaving(&client),
+            }
+        }
+    }
+
+    /// A client has gone before it had a worker.
+    fn leaves(&mut self, number: u64) {
+        if let Some(client) = self.line.leave(number) {
+            log_leaving(&client);
         }
     }
 
     /// Gives warm workers to those who wait.
     fn give_workers(&mut self) {
-        while let Some((client, since)) = self.waiting.pop_front() {
-            if let Err(client) = self.pool.serve(client) {
-                self.waiting.push_front((client, since));
-                break;
-            }
-        }
+        self.line.serve(|client| self.pool.serve(client));
         if self.pool.is_broken() {
-            while let Some((client, _)) = self.waiting.pop_front() {
+            for client in self.line.dissolve() {
                 self.refuse(client.link, &client.peer, "its workers cannot start; the server's log says why");
             }
         }
@@ -314,13 +335,17 @@ impl Server {
         // No new clients, and the files of Unix sockets go.
         self.listeners.clear();
         self.pending.clear();
-        for (client, _) in std::mem::take(&mut self.waiting) {
+        for client in self.line.dissolve() {
             self.refuse(client.link, &client.peer, "the server is stopping");
         }
         let stop = &self.stop;
         self.pool.stop(STOP_LIMIT, || stop.take());
         info!("stopped");
     }
+}
+
+fn log_leaving(client: &Client) {
+    info!(client = client.number, peer = %client.peer, "a client leaves before it had a worker");
 }
 
 /// Announces the server on the local network. It serves also where that is not possible.

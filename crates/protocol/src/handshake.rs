@@ -1,7 +1,8 @@
 //! How a connection begins.
 //!
 //! Each side sends a [`Preamble`] of 16 bytes and then a body (postcard) of the length given in it: the client a
-//! [`Hello`], the server a [`Welcome`] or a [`Refusal`]. The preamble and the meaning of a refusal stay as they are in
+//! [`Hello`], the server a [`Welcome`] or a [`Refusal`], before which it may say, with one or more [`Waiting`], that the client has to wait for it.
+//! The preamble and the meaning of a refusal stay as they are in
 //! all versions of the protocol, so that two that do not fit can say so to each other.
 
 use std::fmt;
@@ -29,6 +30,8 @@ pub enum Opening {
     Refusal = 2,
     /// A peer's [`Joined`].
     Joined = 3,
+    /// The server's [`Waiting`]; another answer follows.
+    Waiting = 4,
 }
 
 /// The first bytes of each direction: [`MAGIC`], then version (u16), opening (u16) and length of the body (u32), little-endian.
@@ -65,6 +68,8 @@ pub enum HandshakeError {
     BigEndian,
     /// The server refused, and says why.
     Refused(String),
+    /// The server lives, but has let the client wait for longer than a client waits.
+    TooBusy,
 }
 
 impl fmt::Display for HandshakeError {
@@ -84,6 +89,7 @@ impl fmt::Display for HandshakeError {
                 "it, or one of its devices, is big-endian; memory travels as it is, so that all machines have to be little-endian"
             ),
             Self::Refused(text) => write!(f, "it refused: {text}"),
+            Self::TooBusy => write!(f, "it lets clients wait for more than {} s", limits::MAX_WAITING_SECONDS),
         }
     }
 }
@@ -115,6 +121,7 @@ impl Preamble {
             1 => (Opening::Welcome, limits::MAX_WELCOME),
             2 => (Opening::Refusal, limits::MAX_HELLO),
             3 => (Opening::Joined, limits::MAX_HELLO),
+            4 => (Opening::Waiting, limits::MAX_HELLO),
             _ => return Err(HandshakeError::Malformed),
         };
         let len = u32::from_le_bytes([l0, l1, l2, l3]);
@@ -177,6 +184,24 @@ pub struct Welcome {
     pub peer_address: Option<String>,
     /// Its native platforms with their devices. Indices into this and into `devices` name them in messages.
     pub platforms: Vec<PlatformInfo>,
+}
+
+/// The server lives, and the client is to wait for its [`Welcome`] or [`Refusal`]: every [`limits::WAITING_SECONDS`], another of these says so again.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Waiting {
+    /// How many clients, which came before this one, wait, too.
+    pub before: u32,
+    /// The reason: part of a sentence for a person, such as "2 workers are being started".
+    pub reason: String,
+}
+
+/// A server's answer to a client.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Answer {
+    /// The session begins.
+    Welcome(Box<Welcome>),
+    /// Another answer follows.
+    Waiting(Waiting),
 }
 
 /// A session's answer to a peer that has joined it.
@@ -280,7 +305,18 @@ pub fn decode_joined(preamble: Preamble, body: &[u8]) -> Result<Joined, Handshak
     decode_answer(preamble, Opening::Joined, body)
 }
 
-/// Reads a server's answer, whose preamble has been read.
+/// Reads a server's answer to a client, whose preamble has been read.
+///
+/// # Errors
+/// As [`decode_welcome`].
+pub fn decode_reply(preamble: Preamble, body: &[u8]) -> Result<Answer, HandshakeError> {
+    match preamble.opening {
+        Opening::Waiting => decode_answer(preamble, Opening::Waiting, body).map(Answer::Waiting),
+        _ => decode_welcome(preamble, body).map(|welcome| Answer::Welcome(Box::new(welcome))),
+    }
+}
+
+/// Reads a server's welcome, whose preamble has been read.
 ///
 /// # Errors
 /// [`HandshakeError::Refused`] with the server's words, [`HandshakeError::Version`], [`HandshakeError::Malformed`] or

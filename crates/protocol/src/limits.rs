@@ -39,3 +39,12 @@ pub const MAX_STAGED: usize = 1 << 30;
 
 /// Seconds that a peer has for its half of the handshake.
 pub const HANDSHAKE_SECONDS: u64 = 5;
+
+/// Seconds from one sign of life to the next for a client that waits for its welcome.
+pub const WAITING_SECONDS: u64 = 1;
+
+/// After this many seconds without one, such a client takes the server for lost.
+pub const WAITING_SILENCE_SECONDS: u64 = 15;
+
+/// Most seconds that a client waits for its welcome.
+pub const MAX_WAITING_SECONDS: u64 = 300;

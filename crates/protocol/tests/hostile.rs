@@ -4,7 +4,8 @@ use proptest::prelude::*;
 use ropeway_generate::{Echo, EchoError, Entropy, MESSAGES, NOTES, PEER_MESSAGES, REPLIES, damage};
 use ropeway_protocol::codec::DecodeError;
 use ropeway_protocol::handshake::{
-    self, HandshakeError, Hello, Opening, PREAMBLE_LEN, Preamble, Purpose, Refusal, decode_hello, decode_welcome,
+    self, Answer, HandshakeError, Hello, Opening, PREAMBLE_LEN, Preamble, Purpose, Refusal, Waiting, decode_hello,
+    decode_reply, decode_welcome,
 };
 use ropeway_protocol::messages::Completed;
 use ropeway_protocol::{FRAME_HEADER_LEN, FrameHeader, Note as _, VERSION, limits};
@@ -136,6 +137,14 @@ fn handshakes_that_do_not_fit_say_so() {
     let preamble = Preamble { version: VERSION + 1, ..read(&refusal).unwrap() };
     let refused = decode_welcome(preamble, &refusal[PREAMBLE_LEN..]);
     assert_eq!(refused, Err(HandshakeError::Refused("full".into())));
+
+    // Only a client hears that it has to wait.
+    let waiting = Waiting { before: 3, reason: "2 workers are being started".into() };
+    let bytes = handshake::encode_opening(Opening::Waiting, &waiting);
+    let preamble = read(&bytes).unwrap();
+    assert_eq!(decode_reply(preamble, &bytes[PREAMBLE_LEN..]), Ok(Answer::Waiting(waiting)));
+    assert_eq!(decode_welcome(preamble, &bytes[PREAMBLE_LEN..]), Err(HandshakeError::Malformed));
+    assert_eq!(decode_reply(preamble, &bytes[PREAMBLE_LEN + 1..]), Err(HandshakeError::Malformed));
 }
 
 proptest! {

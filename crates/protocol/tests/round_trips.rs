@@ -44,8 +44,9 @@ proptest! {
     }
 
     #[test]
-    fn preambles(version: u16, which in 0..4u8, len in 0..=limits::MAX_HELLO as u32) {
-        let opening = [Opening::Hello, Opening::Welcome, Opening::Refusal, Opening::Joined][usize::from(which)];
+    fn preambles(version: u16, which in 0..5u8, len in 0..=limits::MAX_HELLO as u32) {
+        let all = [Opening::Hello, Opening::Welcome, Opening::Refusal, Opening::Joined, Opening::Waiting];
+        let opening = all[usize::from(which)];
         let preamble = Preamble { version, opening, len };
         let bytes: [u8; PREAMBLE_LEN] = preamble.to_bytes();
         prop_assert_eq!(Preamble::from_bytes(&bytes), Ok(preamble));

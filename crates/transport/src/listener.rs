@@ -9,6 +9,9 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::{Endpoint, Link};
 
+/// Connections that may wait to be accepted, for bursts of clients; the system's own limit (net.core.somaxconn) may be lower.
+const BACKLOG: i32 = 4096;
+
 /// A socket that servers accept links on.
 #[derive(Debug)]
 pub struct Listener {
@@ -37,7 +40,7 @@ impl Listener {
                     std::fs::remove_file(path)?;
                     socket.bind(&address)?;
                 }
-                socket.listen(128)?;
+                socket.listen(BACKLOG)?;
                 Ok(Self { socket, endpoint: endpoint.clone(), file: Some(path.clone()) })
             }
             Endpoint::Local => Err(crate::link::not_an_address()),
@@ -49,7 +52,7 @@ impl Listener {
                 let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
                 socket.set_reuse_address(true)?;
                 socket.bind(&address.into())?;
-                socket.listen(128)?;
+                socket.listen(BACKLOG)?;
                 Self::from_fd(socket.into())
             }
         }

@@ -36,6 +36,8 @@ pub const MAX_DIALS: usize = 8;
 pub enum ToDaemon {
     /// It is warm; its session will have this name.
     Ready(SessionId),
+    /// On its way to being warm it begins this native call, which is named with its purpose.
+    Step(String),
     /// It wants to be connected to a peer, at the first of these addresses where that can be.
     Dial {
         /// The worker's name for this.

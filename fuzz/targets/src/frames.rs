@@ -60,7 +60,7 @@ fn opening(bytes: &[u8]) {
     let Some((preamble, body)) = bytes.split_first_chunk::<PREAMBLE_LEN>() else { return };
     if let Ok(preamble) = Preamble::from_bytes(preamble) {
         let _ = handshake::decode_hello(preamble, body);
-        let _ = handshake::decode_welcome(preamble, body);
+        let _ = handshake::decode_reply(preamble, body);
         let _ = handshake::decode_joined(preamble, body);
     }
 }

@@ -161,12 +161,16 @@ pub fn hello() -> Hello {
 
 /// The server's half of the handshake.
 pub fn answer(link: &Link) -> Result<Welcome, HandshakeError> {
-    let mut head = [0; PREAMBLE_LEN];
-    read(link, &mut head);
-    let preamble = Preamble::from_bytes(&head)?;
-    let mut body = vec![0; preamble.len as usize];
-    read(link, &mut body);
-    decode_welcome(preamble, &body)
+    loop {
+        let mut head = [0; PREAMBLE_LEN];
+        read(link, &mut head);
+        let preamble = Preamble::from_bytes(&head)?;
+        let mut body = vec![0; preamble.len as usize];
+        read(link, &mut body);
+        if preamble.opening != Opening::Waiting {
+            return decode_welcome(preamble, &body);
+        }
+    }
 }
 
 pub fn send(link: &Link, bytes: &[u8]) {

@@ -8,6 +8,7 @@ mod background;
 pub(crate) mod completions;
 pub(crate) mod connection;
 mod deferred_flush;
+pub(crate) mod greet;
 pub(crate) mod in_flight;
 mod inbox;
 pub(crate) mod open;
@@ -18,4 +19,5 @@ pub(crate) mod replies;
 pub(crate) mod transfers;
 
 pub use connection::Connection;
+pub use greet::greet;
 pub use open::OpenError;

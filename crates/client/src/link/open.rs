@@ -1,17 +1,16 @@
 //! Making a connection: connect, hello, welcome.
 
 use std::fmt;
-use std::io::{self, IoSlice};
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 use std::time::{Duration, Instant};
 
-use ropeway_protocol::handshake::{
-    HandshakeError, Hello, Opening, PREAMBLE_LEN, Preamble, Purpose, Welcome, decode_welcome, encode_opening, features,
-};
-use ropeway_transport::{Endpoint, Link, Sender};
+use ropeway_protocol::handshake::HandshakeError;
+use ropeway_transport::{Endpoint, Link};
 
 use super::connection::{Connection, SILENCE};
+use super::greet::greet;
 use super::{background, completions, inbox, outbox, transfers};
 use crate::base::stats::{STATS, count};
 
@@ -54,7 +53,8 @@ impl From<HandshakeError> for OpenError {
 }
 
 impl Connection {
-    /// Connects to the server at `endpoint` and begins a session, within `timeout` in all.
+    /// Connects to the server at `endpoint` and begins a session, within `timeout` in all; a server that answers that the client has to wait is
+    /// waited for (see [`greet`]).
     ///
     /// # Errors
     /// [`OpenError`], to be shown to a person behind the server's address.
@@ -69,7 +69,7 @@ impl Connection {
     pub fn open_as(endpoint: &Endpoint, name: Option<&Endpoint>, timeout: Duration) -> Result<Arc<Self>, OpenError> {
         let deadline = Instant::now() + timeout;
         let link = Link::connect(endpoint, timeout)?;
-        let welcome = shake_hands(&link, deadline)?;
+        let welcome = greet(&link, &name.unwrap_or(endpoint).to_string(), deadline)?;
         // One for the connection itself, one for hello and welcome.
         count(&STATS.round_trips, 2);
         link.set_patience(SILENCE)?;
@@ -104,48 +104,4 @@ impl Connection {
         connection.join_rounds();
         Ok(connection)
     }
-}
-
-fn shake_hands(link: &Link, deadline: Instant) -> Result<Welcome, OpenError> {
-    let program = std::env::current_exe().ok();
-    let program = program.as_deref().and_then(|p| p.file_name()).unwrap_or_default();
-    let hello = Hello {
-        features: features::SUPPORTED,
-        purpose: Purpose::Commands,
-        release: env!("CARGO_PKG_VERSION").to_owned(),
-        program: program.to_string_lossy().chars().take(200).collect(),
-        pid: std::process::id(),
-        credential: Vec::new(),
-    };
-    let bytes = encode_opening(Opening::Hello, &hello);
-    link.send_all(&mut [IoSlice::new(&bytes)])?;
-    count(&STATS.messages_sent, 1);
-    count(&STATS.batches, 1);
-    count(&STATS.bytes_sent, bytes.len());
-
-    let mut preamble = [0; PREAMBLE_LEN];
-    receive_until(link, &mut preamble, deadline)?;
-    let preamble = Preamble::from_bytes(&preamble)?;
-    let mut body = vec![0; preamble.len as usize];
-    receive_until(link, &mut body, deadline)?;
-    count(&STATS.messages_received, 1);
-    count(&STATS.bytes_received, PREAMBLE_LEN + body.len());
-    Ok(decode_welcome(preamble, &body)?)
-}
-
-/// Fills `into`, however slowly the bytes come, but not beyond `deadline`.
-fn receive_until(link: &Link, mut into: &mut [u8], deadline: Instant) -> io::Result<()> {
-    while !into.is_empty() {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() || !link.wait_readable(Some(left))? {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        match link.try_recv(into) {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(n) => into = &mut into[n..],
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }

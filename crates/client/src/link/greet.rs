@@ -1,0 +1,156 @@
+//! The handshake: says hello, and waits for the server's welcome, also where the server first says that the client has to wait.
+
+use std::io::{self, IoSlice};
+use std::time::{Duration, Instant};
+
+use ropeway_protocol::handshake::{
+    Answer, HandshakeError, Hello, Opening, PREAMBLE_LEN, Preamble, Purpose, Waiting, Welcome, decode_reply,
+    encode_opening, features,
+};
+use ropeway_protocol::limits;
+use ropeway_transport::{Link, Sender};
+
+use super::open::OpenError;
+use crate::base::stats::{STATS, count};
+
+/// After waiting this long, the client says so on standard error.
+const FIRST_NOTICE: Duration = Duration::from_secs(3);
+
+/// And then this often.
+const NOTICES: Duration = Duration::from_secs(30);
+
+/// Says hello on `link` and waits for the welcome: until `deadline` where the server says nothing; where it says that the client has to wait, as long
+/// as it says so every few seconds, [`limits::MAX_WAITING_SECONDS`] at most. `server` is the server's name for notices on standard error.
+///
+/// # Errors
+/// [`OpenError`].
+pub fn greet(link: &Link, server: &str, deadline: Instant) -> Result<Welcome, OpenError> {
+    let program = std::env::current_exe().ok();
+    let program = program.as_deref().and_then(|p| p.file_name()).unwrap_or_default();
+    let hello = Hello {
+        features: features::SUPPORTED,
+        purpose: Purpose::Commands,
+        release: env!("CARGO_PKG_VERSION").to_owned(),
+        program: program.to_string_lossy().chars().take(200).collect(),
+        pid: std::process::id(),
+        credential: Vec::new(),
+    };
+    let bytes = encode_opening(Opening::Hello, &hello);
+    link.send_all(&mut [IoSlice::new(&bytes)])?;
+    count(&STATS.messages_sent, 1);
+    count(&STATS.batches, 1);
+    count(&STATS.bytes_sent, bytes.len());
+
+    let mut deadline = deadline;
+    let mut patience = Patience::new(Instant::now());
+    loop {
+        match receive(link, deadline)? {
+            Answer::Welcome(welcome) => return Ok(*welcome),
+            Answer::Waiting(waiting) => {
+                let now = Instant::now();
+                deadline = patience.deadline(now).ok_or(HandshakeError::TooBusy)?;
+                if patience.notice_is_due(now) {
+                    crate::warning!("waiting for the server {server}: {}", Because(&waiting));
+                }
+            }
+        }
+    }
+}
+
+/// Reads one answer.
+fn receive(link: &Link, deadline: Instant) -> Result<Answer, OpenError> {
+    let mut preamble = [0; PREAMBLE_LEN];
+    receive_until(link, &mut preamble, deadline)?;
+    let preamble = Preamble::from_bytes(&preamble)?;
+    let mut body = vec![0; preamble.len as usize];
+    receive_until(link, &mut body, deadline)?;
+    count(&STATS.messages_received, 1);
+    count(&STATS.bytes_received, PREAMBLE_LEN + body.len());
+    Ok(decode_reply(preamble, &body)?)
+}
+
+/// Fills `into`, however slowly the bytes come, but not beyond `deadline`.
+fn receive_until(link: &Link, mut into: &mut [u8], deadline: Instant) -> io::Result<()> {
+    while !into.is_empty() {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() || !link.wait_readable(Some(left))? {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        match link.try_recv(into) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(n) => into = &mut into[n..],
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// How long a client waits for a server that says that it lives, and when the client says so.
+struct Patience {
+    end: Instant,
+    next_notice: Instant,
+}
+
+impl Patience {
+    fn new(now: Instant) -> Self {
+        // The server's own limit is the same, and its words say more: they have time to arrive.
+        let end = now + Duration::from_secs(limits::MAX_WAITING_SECONDS + limits::WAITING_SILENCE_SECONDS);
+        Self { end, next_notice: now + FIRST_NOTICE }
+    }
+
+    /// Until when the next answer has to be there; `None` when the client has waited for long enough.
+    fn deadline(&self, now: Instant) -> Option<Instant> {
+        (now < self.end).then(|| now + Duration::from_secs(limits::WAITING_SILENCE_SECONDS))
+    }
+
+    fn notice_is_due(&mut self, now: Instant) -> bool {
+        let due = now >= self.next_notice;
+        if due {
+            self.next_notice = now + NOTICES;
+        }
+        due
+    }
+}
+
+/// Why the client waits, for a person.
+struct Because<'a>(&'a Waiting);
+
+impl std::fmt::Display for Because<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0.before {
+            0 => {}
+            1 => f.write_str("1 client is before this one; ")?,
+            before => write!(f, "{before} clients are before this one; ")?,
+        }
+        // The server's words go to a terminal.
+        let printable = self.0.reason.chars().filter(|letter| !letter.is_control());
+        f.write_str(&printable.collect::<String>())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patience_has_an_end_and_speaks_now_and_then() {
+        let begin = Instant::now();
+        let mut patience = Patience::new(begin);
+        let second = Duration::from_secs(1);
+        let silence = Duration::from_secs(limits::WAITING_SILENCE_SECONDS);
+        assert_eq!(patience.deadline(begin + second), Some(begin + second + silence));
+        let end = u32::try_from(limits::MAX_WAITING_SECONDS + limits::WAITING_SILENCE_SECONDS).unwrap();
+        assert_eq!(patience.deadline(begin + second * end), None);
+        let notices: Vec<u32> = (0..70).filter(|at| patience.notice_is_due(begin + second * *at)).collect();
+        assert_eq!(notices, [3, 33, 63]);
+    }
+
+    #[test]
+    fn a_person_reads_why() {
+        let waiting = |before| Waiting { before, reason: "2 workers\x1b are being started".into() };
+        assert_eq!(Because(&waiting(0)).to_string(), "2 workers are being started");
+        assert_eq!(Because(&waiting(1)).to_string(), "1 client is before this one; 2 workers are being started");
+        assert_eq!(Because(&waiting(7)).to_string(), "7 clients are before this one; 2 workers are being started");
+    }
+}

@@ -1,0 +1,217 @@
+//! The line of clients that wait for a worker: first come, first served. Each is told again and again that it waits, and for what.
+
+use std::collections::VecDeque;
+use std::io::{ErrorKind, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use ropeway_protocol::handshake::{Opening, Waiting, encode_opening};
+use ropeway_protocol::limits;
+use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
+
+use crate::pool::Client;
+
+/// The time from one sign of life to the next.
+const BEAT: Duration = Duration::from_secs(limits::WAITING_SECONDS);
+
+/// How long a client waits.
+pub(crate) const MOST: Duration = Duration::from_secs(limits::MAX_WAITING_SECONDS);
+
+/// Longest reason, in characters: a [`Waiting`] is no longer than a hello.
+const MAX_REASON: usize = 500;
+
+/// The line.
+pub(crate) struct Line {
+    waiting: VecDeque<Place>,
+    next_beat: Instant,
+}
+
+/// A client in the line.
+struct Place {
+    client: Client,
+    since: Instant,
+}
+
+impl Line {
+    /// An empty line.
+    pub(crate) fn new(now: Instant) -> Self {
+        Self { waiting: VecDeque::new(), next_beat: now }
+    }
+
+    /// How many wait.
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Whether nobody waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// The last in the line is from now on `client`, who is told so.
+    ///
+    /// # Errors
+    /// The client, whose connection is of no use.
+    pub(crate) fn join(&mut self, client: Client, reason: &str, now: Instant) -> Result<(), Client> {
+        if self.is_empty() {
+            self.next_beat = now + BEAT;
+        }
+        if !tell(&client, self.waiting.len(), reason) {
+            return Err(client);
+        }
+        self.waiting.push_back(Place { client, since: now });
+        Ok(())
+    }
+
+    /// Serves the first in the line, and the next, as long as `serve` does not give one back.
+    pub(crate) fn serve(&mut self, mut serve: impl FnMut(Client) -> Result<(), Client>) {
+        while let Some(Place { client, since }) = self.waiting.pop_front() {
+            if let Err(client) = serve(client) {
+                self.waiting.push_front(Place { client, since });
+                return;
+            }
+        }
+    }
+
+    /// Empties the line.
+    pub(crate) fn dissolve(&mut self) -> impl Iterator<Item = Client> + use<> {
+        std::mem::take(&mut self.waiting).into_iter().map(|place| place.client)
+    }
+
+    /// Takes out a client, which has gone.
+    pub(crate) fn leave(&mut self, number: u64) -> Option<Client> {
+        let at = self.waiting.iter().position(|place| place.client.number == number)?;
+        self.waiting.remove(at).map(|place| place.client)
+    }
+
+    /// Takes out those who have waited for [`MOST`].
+    pub(crate) fn expired(&mut self, now: Instant) -> Vec<Client> {
+        let late = self.waiting.partition_point(|place| now >= place.since + MOST);
+        self.waiting.drain(..late).map(|place| place.client).collect()
+    }
+
+    /// Gives everybody a sign of life where it is due; takes out those whose connections are of no use.
+    pub(crate) fn beat(&mut self, reason: impl FnOnce() -> String, now: Instant) -> Vec<Client> {
+        if self.is_empty() || now < self.next_beat {
+            return Vec::new();
+        }
+        self.next_beat = now + BEAT;
+        let reason = reason();
+        let mut lost = Vec::new();
+        for (before, place) in std::mem::take(&mut self.waiting).into_iter().enumerate() {
+            if tell(&place.client, before, &reason) {
+                self.waiting.push_back(place);
+            } else {
+                lost.push(place.client);
+            }
+        }
+        lost
+    }
+
+    /// When there is something to do without any socket saying so.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.waiting.front().map(|first| self.next_beat.min(first.since + MOST))
+    }
+
+    /// The clients' connections, by the clients' numbers.
+    pub(crate) fn sockets(&self) -> impl Iterator<Item = (u64, BorrowedFd<'_>)> {
+        self.waiting.iter().map(|place| (place.client.number, place.client.link.as_fd()))
+    }
+}
+
+/// Tells a client that it waits; whether its connection can still be used.
+fn tell(client: &Client, before: usize, reason: &str) -> bool {
+    let before = u32::try_from(before).unwrap_or(u32::MAX);
+    let frame =
+        encode_opening(Opening::Waiting, &Waiting { before, reason: reason.chars().take(MAX_REASON).collect() });
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    match sendmsg(&client.link, &[IoSlice::new(&frame)], &mut SendAncillaryBuffer::default(), flags) {
+        // What follows half a frame would not be understood.
+        Ok(sent) => sent == frame.len(),
+        // It has not read the last ones yet, and will find them when it does.
+        Err(error) => std::io::Error::from(error).kind() == ErrorKind::WouldBlock,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
+
+    use ropeway_protocol::handshake::{Answer, Hello, PREAMBLE_LEN, Preamble, Purpose, decode_reply};
+    use ropeway_transport::Link;
+
+    use super::*;
+
+    fn client(number: u64) -> (Client, UnixStream) {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let hello = Hello {
+            features: 0,
+            purpose: Purpose::Commands,
+            release: "0".into(),
+            program: "test".into(),
+            pid: 1,
+            credential: vec![],
+        };
+        let link = Link::from_fd(OwnedFd::from(ours)).unwrap();
+        (Client { link, peer: "test".into(), hello: Box::new(hello), number }, theirs)
+    }
+
+    fn heard(stream: &mut UnixStream) -> (u32, String) {
+        let mut head = [0; PREAMBLE_LEN];
+        stream.read_exact(&mut head).unwrap();
+        let preamble = Preamble::from_bytes(&head).unwrap();
+        let mut body = vec![0; preamble.len as usize];
+        stream.read_exact(&mut body).unwrap();
+        let Ok(Answer::Waiting(waiting)) = decode_reply(preamble, &body) else { panic!("it is not told to wait") };
+        (waiting.before, waiting.reason)
+    }
+
+    #[test]
+    fn first_come_first_served_and_told_meanwhile() {
+        let now = Instant::now();
+        let mut line = Line::new(now);
+        let mut streams = Vec::new();
+        for number in 1..=4 {
+            let (client, stream) = client(number);
+            assert!(line.join(client, "so", now).is_ok());
+            streams.push(stream);
+        }
+        let told = streams.iter_mut().map(heard).collect::<Vec<_>>();
+        assert_eq!(told, (0..4).map(|before| (before, "so".to_owned())).collect::<Vec<_>>());
+        // The second leaves; those behind it come nearer.
+        assert_eq!(line.leave(2).map(|client| client.number), Some(2));
+        assert!(line.leave(2).is_none());
+        assert!(line.beat(|| unreachable!("it is not due"), now).is_empty());
+        assert_eq!(line.deadline(), Some(now + BEAT));
+        assert!(line.beat(|| "on".into(), now + BEAT).is_empty());
+        assert_eq!(heard(&mut streams[3]), (2, "on".into()));
+        let mut served = Vec::new();
+        line.serve(|client| {
+            if served.len() == 2 {
+                return Err(client);
+            }
+            served.push(client.number);
+            Ok(())
+        });
+        assert_eq!((served, line.len()), (vec![1, 3], 1));
+        assert!(line.expired(now + MOST - BEAT).is_empty());
+        assert_eq!(line.expired(now + MOST).len(), 1);
+        assert!(line.is_empty() && line.deadline().is_none());
+    }
+
+    #[test]
+    fn who_does_not_listen_is_not_waited_for() {
+        let now = Instant::now();
+        let mut line = Line::new(now);
+        let (gone, stream) = client(1);
+        drop(stream);
+        assert!(line.join(gone, "so", now).is_err());
+        let (client, stream) = client(2);
+        assert!(line.join(client, "so", now).is_ok());
+        drop(stream);
+        assert_eq!(line.beat(|| "on".into(), now + BEAT).len(), 1);
+        assert!(line.is_empty());
+    }
+}
