@@ -122,6 +122,8 @@ impl Tail for &[u8] {
 }
 
 /// Expands a table of messages; [`crate::messages`] holds the tables and says how a row is written.
+///
+/// The rules that begin with `@` each make one part of a row's code, by the row's kind.
 macro_rules! messages {
     (
         $(#[$trait_doc:meta])*
@@ -132,19 +134,12 @@ macro_rules! messages {
         const $TABLE:ident;
         $(
             $(#[doc = $doc:expr])*
-            $kind:ident $op:literal $method:ident: $name:ident $(<$lt:lifetime>)? {
-                $( $(#[$fmeta:meta])* $field:ident: $ty:ty ),* $(,)?
-            } $(+ $tail:ident)? $(-> $reply:ty)?;
+            $kind:ident $op:literal $method:ident: $name:ident $(<$lt:lifetime>)? { $($fields:tt)* }
+                $(+ $tail:ident)? $(-> $reply:ty)? $(=> recorded $recorded:ident)?;
         )*
     ) => {
         $(
-            $(#[doc = $doc])*
-            #[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
-            #[allow(missing_docs, reason = "the message's own documentation covers its fields")]
-            pub struct $name $(<$lt>)? {
-                $( $(#[$fmeta])* pub $field: $ty, )*
-            }
-
+            messages!(@struct $kind [$(#[doc = $doc])*] $name [$(<$lt>)?] $($fields)*);
             messages!(@impl $kind $op $name [$($lt)?] $($reply)?);
         )*
 
@@ -193,7 +188,7 @@ macro_rules! messages {
                 opcode: $op,
                 name: stringify!($name),
                 kind: messages!(@kind $kind),
-                fields: &[$(concat!(stringify!($field), ": ", stringify!($ty))),*],
+                fields: messages!(@fields $kind $($fields)*),
                 reply: messages!(@reply $($reply)?),
                 tail: messages!(@has $($tail)?),
                 doc: concat!($($doc, "\n"),*),
@@ -201,6 +196,24 @@ macro_rules! messages {
         ];
     };
 
+    (@struct command [$($docs:tt)*] $name:ident $lt:tt $($fields:tt)*) => {
+        messages!(@struct post [$($docs)*] $name $lt command: Command, $($fields)*);
+    };
+    (@struct $kind:ident [$($docs:tt)*] $name:ident [$($lt:tt)*] $( $(#[$fmeta:meta])* $field:ident: $ty:ty ),* $(,)?) => {
+        $($docs)*
+        #[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
+        #[allow(missing_docs, reason = "the message's own documentation covers its fields")]
+        pub struct $name $($lt)* {
+            $( $(#[$fmeta])* pub $field: $ty, )*
+        }
+    };
+
+    (@fields command $($fields:tt)*) => { messages!(@fields post command: Command, $($fields)*) };
+    (@fields $kind:ident $( $(#[$fmeta:meta])* $field:ident: $ty:ty ),* $(,)?) => {
+        &[$(concat!(stringify!($field), ": ", stringify!($ty))),*]
+    };
+
+    (@impl command $op:literal $name:ident [$($lt:lifetime)?]) => { messages!(@impl post $op $name [$($lt)?]); };
     (@impl post $op:literal $name:ident [$($lt:lifetime)?]) => {
         impl $(<$lt>)? Post for $name $(<$lt>)? {
             const OPCODE: u16 = $op;
@@ -222,6 +235,7 @@ macro_rules! messages {
     };
 
     (@kind post) => { Kind::Post };
+    (@kind command) => { Kind::Post };
     (@kind call) => { Kind::Call };
     (@kind note) => { Kind::Note };
     (@has) => { false };
