@@ -25,14 +25,33 @@ pub struct Described {
     pub name: &'static str,
     /// Whether and how it is answered.
     pub kind: Kind,
-    /// `name: type` of each field, in wire order.
-    pub fields: &'static [&'static str],
-    /// The type of the reply, for a call.
-    pub reply: Option<&'static str>,
+    pub(crate) fields: &'static [&'static str],
+    pub(crate) reply: Option<&'static str>,
     /// Whether bulk bytes may follow as the frame's tail.
     pub tail: bool,
     /// The message's own documentation.
     pub doc: &'static str,
+}
+
+impl Described {
+    /// `name: type` of each field, in wire order.
+    pub fn fields(&self) -> impl Iterator<Item = String> {
+        self.fields.iter().map(|field| tidy(field))
+    }
+
+    /// The type of the reply, for a call.
+    pub fn reply(&self) -> Option<String> {
+        self.reply.map(tidy)
+    }
+}
+
+/// A type as it is usually written: the compiler renders the tokens of a macro with spaces around brackets, too.
+fn tidy(tokens: &str) -> String {
+    let is_kept = |(at, c): &(usize, char)| {
+        let (before, after) = (&tokens[..*at], &tokens[at + c.len_utf8()..]);
+        *c != ' ' || !(before.ends_with(['<', '&']) || after.starts_with(['<', '>', ','])) && !before.ends_with(' ')
+    };
+    tokens.char_indices().filter(is_kept).map(|(_, c)| c).collect()
 }
 
 /// A message to the server that has no reply and so cannot be awaited.

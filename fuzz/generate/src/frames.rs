@@ -42,8 +42,10 @@ impl Generator {
 /// Makes bodies of one type that is no message: a reply or a part of the handshake.
 #[derive(Clone, Copy, Debug)]
 pub struct Reply {
-    /// The type.
+    /// The type, in short.
     pub name: &'static str,
+    /// The type as it is written.
+    pub written: &'static str,
     make: fn(&mut Entropy<'_>) -> (String, Vec<u8>),
     echo: fn(&[u8]) -> Result<Vec<u8>, DecodeError>,
 }
@@ -128,6 +130,7 @@ macro_rules! bodies {
     ($($name:literal $type:ty),* $(,)?) => {
         &[$(Reply {
             name: $name,
+            written: stringify!($type),
             make: |entropy| body(&made::<$type>(entropy)),
             echo: |bytes| decode::<$type>(bytes).map(|value| body(&value).1),
         }),*]
