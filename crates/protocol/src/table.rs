@@ -49,7 +49,8 @@ impl Described {
 fn tidy(tokens: &str) -> String {
     let is_kept = |(at, c): &(usize, char)| {
         let (before, after) = (&tokens[..*at], &tokens[at + c.len_utf8()..]);
-        *c != ' ' || !(before.ends_with(['<', '&']) || after.starts_with(['<', '>', ','])) && !before.ends_with(' ')
+        let beside_bracket = before.ends_with(['<', '&']) || after.starts_with(['<', '>', ',']);
+        *c != ' ' || !beside_bracket && !before.ends_with(' ')
     };
     tokens.char_indices().filter(is_kept).map(|(_, c)| c).collect()
 }
