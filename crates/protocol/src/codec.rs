@@ -64,6 +64,11 @@ pub fn decode<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, DecodeError> 
     }
 }
 
+/// The body of a message that is `value`, as [`decode`] reads it.
+pub fn encode_body<T: Serialize>(value: &T) -> Vec<u8> {
+    postcard::to_stdvec(value).expect("a message encodes into memory")
+}
+
 /// Holds a frame's call number and tail against what its message allows.
 pub(crate) fn check_header(header: FrameHeader, kind: Kind, tail: bool) -> Result<(), DecodeError> {
     if (header.call != 0) != (kind == Kind::Call) {

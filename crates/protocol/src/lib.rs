@@ -19,7 +19,7 @@ pub mod recording;
 mod table;
 pub mod types;
 
-pub use codec::{DecodeError, decode, encode_call, encode_note, encode_post, encode_reply};
+pub use codec::{DecodeError, decode, encode_body, encode_call, encode_note, encode_post, encode_reply};
 pub use frame::{FRAME_HEADER_LEN, FrameHeader};
 pub use messages::{MESSAGES, NOTES, PEER_MESSAGES, Receive, Serve, ServePeer, dispatch, dispatch_peer, receive};
 pub use table::{Call, CallId, Described, Kind, Note, Post, Tail, TailError};

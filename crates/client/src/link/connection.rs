@@ -77,7 +77,9 @@ pub(crate) type OnLoss = Box<dyn FnOnce() + Send>;
 /// The place for a call's answer.
 #[derive(Debug)]
 pub(super) enum Slot {
-    Waiting,
+    /// It has not come. Whether it tells of the ends of commands: then it is a [`ropeway_protocol::types::Waited`].
+    Waiting { tells_ends: bool },
+    /// It has come; the ends that it told of are taken in.
     Answered(Vec<u8>),
 }
 

@@ -124,8 +124,7 @@ impl Connection {
         drop(early);
         if let Some(events) = too_many {
             let _heeded = Heeded(Some(self));
-            let waited = self.call(&WaitForEvents { events })?;
-            self.complete(&waited.completions);
+            self.call(&WaitForEvents { events })?;
         }
         Ok(())
     }

@@ -8,8 +8,8 @@ use ropeway_protocol::messages::{
     Closing, Completed, ContextError, Output, PeerState, Progressed, ReadData, ReadEnds, Receive, TransferFailed,
     TransferReady,
 };
-use ropeway_protocol::types::OutputStream;
-use ropeway_protocol::{DecodeError, Tail, receive};
+use ropeway_protocol::types::{OutputStream, Status, Waited};
+use ropeway_protocol::{DecodeError, Tail, decode, encode_body, receive};
 
 use super::connection::{Connection, ContextListener, Slot};
 use super::inbox::Deliver;
@@ -22,10 +22,27 @@ impl Deliver for Connection {
             return receive(&mut Receiver(self), header, body, tail);
         }
         // Nobody waits any more for an answer that is not in the table.
+        let tells_ends = match lock(&self.calls).get(&header.call) {
+            Some(Slot::Waiting { tells_ends }) => *tells_ends,
+            _ => return Ok(()),
+        };
+        let answer = if tells_ends { self.take_in_ends(body)? } else { body.to_vec() };
         if let Some(slot) = lock(&self.calls).get_mut(&header.call) {
-            *slot = Slot::Answered(body.to_vec());
+            *slot = Slot::Answered(answer);
         }
         Ok(())
+    }
+}
+
+impl Connection {
+    /// Takes in what an answer tells of ended commands, and gives what is left of it. That is done here and not by the thread that waits for the
+    /// answer: another thread, which has the next answer, must not find a command unfinished that the server has told of before.
+    fn take_in_ends(&self, body: &[u8]) -> Result<Vec<u8>, DecodeError> {
+        let mut answer: Result<Waited, Status> = decode(body)?;
+        if let Ok(waited) = &mut answer {
+            self.complete(&std::mem::take(&mut waited.completions));
+        }
+        Ok(encode_body(&answer))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
+use ropeway_protocol::messages::{Finish, WaitForEvents};
 use ropeway_protocol::{Call, decode, encode_call};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::de::DeserializeOwned;
@@ -46,7 +47,8 @@ impl Connection {
     /// [`SERVER_LOST`].
     pub(super) fn ask_with_tail<C: Call>(&self, call: &C, tail: &[u8]) -> Result<Asked<'_, C::Reply>> {
         let number = self.next_call_number();
-        lock(&self.calls).insert(number, Slot::Waiting);
+        let tells_ends = matches!(C::OPCODE, Finish::OPCODE | WaitForEvents::OPCODE);
+        lock(&self.calls).insert(number, Slot::Waiting { tells_ends });
         let asked = Asked { connection: self, number, name: C::NAME, reply: PhantomData };
         self.push(tail, |out| encode_call(out, number, call, tail.len()))?;
         Ok(asked)

@@ -149,7 +149,6 @@ impl Queue {
     pub fn finish(&self) -> Result<()> {
         self.context.flush_others(self.home());
         let waited = self.connection().call(&Finish { queue: self.id })?;
-        self.connection().complete(&waited.completions);
         // What was read may still be on its way to the application's memory.
         self.connection().wait(|| (self.open_transfers.load(Ordering::Acquire) == 0).then_some(()))?;
         if waited.status < 0 { Err(waited.status) } else { Ok(()) }

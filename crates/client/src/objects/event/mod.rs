@@ -307,9 +307,7 @@ impl Event {
     /// Has the server tell of all that has ended by now.
     fn take_news(&self) -> Result<()> {
         self.context.flush_others(self.home());
-        let waited = self.connection().call(&WaitForEvents { events: EventList::default() })?;
-        self.connection().complete(&waited.completions);
-        Ok(())
+        self.connection().call(&WaitForEvents { events: EventList::default() }).map(drop)
     }
 
     /// Waits for its end, however it ends.
@@ -321,9 +319,7 @@ impl Event {
     }
 
     fn ask(&self) -> Result<()> {
-        let waited = self.connection().call(&WaitForEvents { events: [self.id()].into_iter().collect() })?;
-        self.connection().complete(&waited.completions);
-        Ok(())
+        self.connection().call(&WaitForEvents { events: [self.id()].into_iter().collect() }).map(drop)
     }
 
     /// The server says how the command ended.
@@ -433,10 +429,7 @@ pub fn wait_for_all(events: &[&Event]) -> Result<()> {
     }
     while let Some((at, answer)) = answers.next() {
         let part = &mut asked[at];
-        part.outcome = answer.map(|waited| {
-            part.home.connection().complete(&waited.completions);
-            waited.status
-        });
+        part.outcome = answer.map(|waited| waited.status);
     }
     let mut outcome = Ok(0);
     for part in &asked {

@@ -207,7 +207,6 @@ impl<'a> Passing<'a> {
 /// That one has failed, or [`SERVER_LOST`].
 pub(super) fn wait_for(connection: &Connection, events: EventList) -> Result<()> {
     let waited = connection.call(&WaitForEvents { events: events.clone() })?;
-    connection.complete(&waited.completions);
     for event in events.0 {
         connection.post(&ReleaseEvent { event })?;
     }
