@@ -47,6 +47,12 @@ fn threads() {
 }
 
 #[test]
+fn a_thousand_threads_wait_at_the_same_time() {
+    let each = |call: &str| format!("{call}: 1000 of 1000 threads\n");
+    assert_eq!(same("many_waits").stdout, ["clFinish", "clWaitForEvents", "clEnqueueReadBuffer"].map(each).concat());
+}
+
+#[test]
 fn what_a_kernel_prints_comes_out_of_the_program() {
     let says = |number: u32| format!("kernel says {number} and a text\n");
     let expected = format!("{}{}read\n{}read\n", says(42), says(43), says(44));

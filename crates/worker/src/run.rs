@@ -11,6 +11,7 @@ use ropeway_protocol::handshake::Hello;
 use ropeway_protocol::messages::Closing;
 use ropeway_transport::Link;
 
+use crate::base::budget::Budget;
 use crate::base::error::End;
 use crate::base::log::Log;
 use crate::handoff;
@@ -25,6 +26,7 @@ use crate::peers::{self, Peers, Services};
 use crate::programs::cache::Cache;
 use crate::session::Session;
 use crate::session::common::Common;
+use crate::session::job::MAX_LEFT;
 use crate::session::team::{Reader, Team};
 use crate::warmup::Warm;
 
@@ -119,6 +121,7 @@ fn serve(mut warm: Warm, (socket, control): (OwnedFd, OwnedFd), hello: &Hello, o
         cache: Cache::new(options.cache_folder, options.cache_bytes),
         leading: Default::default(),
         unasked: AtomicUsize::new(0),
+        left: Budget::new(MAX_LEFT),
     });
     log.line(&format!("{name} begins"));
     let over = {

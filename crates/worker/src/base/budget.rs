@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Bytes that are taken and given back, up to a limit.
+/// Something that is taken and given back, up to a limit, such as bytes.
 #[derive(Debug)]
 pub struct Budget {
     taken: AtomicUsize,
@@ -10,12 +10,12 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// Of `most` bytes, none of which is taken.
+    /// Of `most`, nothing of which is taken.
     pub fn new(most: usize) -> Self {
         Self { taken: AtomicUsize::new(0), most }
     }
 
-    /// Takes so many bytes; false, and nothing taken, where that would be too many.
+    /// Takes so much; false, and nothing taken, where that would be too much.
     pub fn take(&self, size: usize) -> bool {
         let fits = |taken: usize| taken.checked_add(size).filter(|all| *all <= self.most);
         self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok()

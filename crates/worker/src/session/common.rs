@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
+use crate::base::budget::Budget;
 use crate::link::client::Client;
 use crate::link::pulse::Leading;
 use crate::notify::notifier::Notifier;
@@ -26,4 +27,6 @@ pub struct Common {
     pub leading: Leading,
     /// Threads that wait for what no call of the client's waits for.
     pub unasked: AtomicUsize,
+    /// Calls that wait without a thread.
+    pub left: Budget,
 }

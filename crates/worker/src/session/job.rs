@@ -1,7 +1,8 @@
 //! What may wait: for the device, or for the client to read.
 //!
 //! A job runs on the thread that read the command asking for it, after it has given up the reader's role; so the answer
-//! needs no other thread, and a long wait keeps nobody from reading on.
+//! needs no other thread, and a long wait keeps nobody from reading on. Where there is no thread for it, what waits for the device waits without
+//! one: the notifier tells when it has come to its end, and whoever hears it answers.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -57,7 +58,44 @@ pub enum Job {
     SendNotes,
 }
 
+/// Most calls that wait without a thread: more than a program has threads to make them. One more is answered with an error.
+pub const MAX_LEFT: usize = 1 << 16;
+
 impl Job {
+    /// Whether it waits for the device, which may take as long as the client wants.
+    pub fn awaits_device(&self) -> bool {
+        matches!(self, Self::Finish(..) | Self::Wait(..) | Self::Deliver(..) | Self::Begin(..))
+    }
+
+    /// Has it done without a thread that waits for the device; what does not wait for it is done here.
+    ///
+    /// # Errors
+    /// The session is over.
+    pub fn leave(self, common: &Arc<Common>) -> Result<(), End> {
+        match self {
+            Self::Finish(_, call) | Self::Wait(_, call) if !common.left.take(1) => {
+                // Not from the thread that carries out commands: the client may not be reading.
+                let client = common.client.clone();
+                let refuse = move || client.answer(&call, &Err(cl::CL_OUT_OF_HOST_MEMORY));
+                common.notifier.post.tell(Box::new(refuse));
+            }
+            Self::Finish(queue, call) => leave_finish(common, queue, call),
+            Self::Wait(cells, call) => leave_wait(common, cells, call),
+            Self::Deliver(cell) => {
+                common.unasked.fetch_sub(1, Ordering::AcqRel);
+                let (event, turn, reporter) = (cell.native.clone(), cell.turn, common.reporter.clone());
+                common.notifier.watch(event, turn, Box::new(move || reporter.tell_of(&[cell])));
+            }
+            Self::Begin(gate) => {
+                common.unasked.fetch_sub(1, Ordering::AcqRel);
+                let reporter = common.reporter.clone();
+                common.notifier.watch(gate.may_begin.clone(), None, Box::new(move || gate.begin(&reporter)));
+            }
+            other => return other.run(common),
+        }
+        Ok(())
+    }
+
     /// Does it.
     ///
     /// # Errors
@@ -122,6 +160,42 @@ fn finish(common: &Common, queue: &Arc<Queue>, call: &CallId<Waited>) -> Result<
 fn wait(common: &Common, cells: &Cells, call: &CallId<Waited>) -> Result<(), End> {
     let status = wait_natively(cells);
     answer_wait(common, status, cells.iter().filter_map(|cell| cell.queue.as_ref()), cells, call)
+}
+
+/// Answers once all that is enqueued on `queue` until now has ended.
+fn leave_finish(common: &Arc<Common>, queue: Arc<Queue>, call: CallId<Waited>) {
+    let end = queue.native.as_ref().map_err(|status| *status).and_then(|native| {
+        let end = native.marker(&native::Waits::none(), true)?;
+        native.flush().map(|()| end)
+    });
+    let turn = end.as_ref().ok().and_then(|_| queue.in_order.then(|| queue.line.turn()));
+    let waiting = common.clone();
+    let answer = move |end: Result<(), Status>| {
+        waiting.left.give_back(1);
+        answer_wait(&waiting, end.err().unwrap_or(cl::CL_SUCCESS), std::iter::once(&queue), &[], &call)
+    };
+    match end {
+        // How the commands before it ended is not what clFinish tells.
+        Ok(end) => common.notifier.watch(end, turn, Box::new(move || answer(Ok(())))),
+        Err(status) => common.notifier.post.tell(Box::new(move || answer(Err(status)))),
+    }
+}
+
+/// Answers once all of these have ended: one after the other is watched.
+fn leave_wait(common: &Arc<Common>, cells: Cells, call: CallId<Waited>) {
+    let is_open = |cell: &&Arc<Cell>| cell.native.as_ref().is_some_and(|event| !event.ended());
+    let open = cells.iter().rev().find(is_open);
+    let (event, turn) = open.map_or((None, None), |cell| (cell.native.clone(), cell.turn));
+    let waiting = common.clone();
+    let go_on = move || {
+        if cells.iter().any(|cell| is_open(&cell)) {
+            leave_wait(&waiting, cells, call);
+            return Ok(());
+        }
+        waiting.left.give_back(1);
+        wait(&waiting, &cells, &call)
+    };
+    common.notifier.watch(event, turn, Box::new(go_on));
 }
 
 /// What was printed and read comes before the answer, which tells of the ends, and of the first error on `queues` that has no event to

@@ -2,7 +2,8 @@
 //!
 //! The thread that holds the reader's lock (the *leader*) reads commands and carries them out. What may wait is a
 //! [`Job`]: the leader runs it itself, with the lock given up. Usually it is back before anybody noticed, takes the lock
-//! again, and no thread was woken for a blocking call. Should it stay away, the *follower*, whom an [`Alarm`] wakes, watches the
+//! again, and no thread was woken for a blocking call. Where more calls wait than there may be threads, the leader hands what waits for the
+//! device to the notifier, which needs no thread for each ([`Job::leave`]). Should it stay away, the *follower*, whom an [`Alarm`] wakes, watches the
 //! link too, and as soon as there is something to read takes the lock over and leads; the old leader, once back, finds the lock taken
 //! and follows.
 
@@ -13,17 +14,24 @@ use std::thread;
 
 use ropeway_transport::Link;
 
+use super::Session;
 use super::alarm::Alarm;
 use super::common::Common;
 use super::job::Job;
-use super::{Handlers, Session};
 use crate::base::error::End;
 use crate::base::lock::lock;
 use crate::link::input::Input;
 use crate::link::pulse::{Onlooker, PULSE};
 
-/// Most threads of a session. Each is in a job that waits for the device, or one of the two that are not.
+/// Most threads of a session. Each is in a job, or one of the two that are not.
 const MAX_THREADS: usize = 64;
+
+/// Most threads in jobs. With so many, the leader runs jobs itself before it reads on.
+const MAX_IN_JOBS: usize = MAX_THREADS - 2;
+
+/// Most threads in jobs when one more would wait for the device, which may take for ever; the notifier does that instead. Jobs that end by
+/// themselves have the others.
+const MAX_WAITING: usize = 48;
 
 /// What the leader holds.
 pub struct Reader {
@@ -40,7 +48,7 @@ impl Reader {
         let common = session.common.clone();
         loop {
             let busy = common.leading.busy();
-            while input.dispatch(&mut Handlers(session))? {
+            while input.dispatch(session)? {
                 if let Some(job) = session.job.take() {
                     let finished = if let Job::Finish(queue, _) = &job { Some(queue) } else { None };
                     session.lanes.flush(finished);
@@ -110,15 +118,18 @@ impl Team {
     /// Lets the calling thread lead first, with a follower ready.
     pub fn serve(self: &Arc<Self>) {
         let first = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
-        let outcome = self.add_follower().and_then(|()| self.lead(first)).and_then(|()| self.take_turns());
+        self.add_follower();
+        let outcome = self.lead(first).and_then(|()| self.take_turns());
         if let Err(end) = outcome {
             (self.over)(end);
         }
     }
 
-    fn add_follower(self: &Arc<Self>) -> Result<(), End> {
-        if self.threads.fetch_add(1, Ordering::Relaxed) >= MAX_THREADS {
-            return Err(End::refused(format_args!("more than {MAX_THREADS} calls that wait at the same time")));
+    /// Starts a thread that follows; says whether there could be one more.
+    fn add_follower(self: &Arc<Self>) -> bool {
+        let room = |threads: usize| (threads < MAX_THREADS).then_some(threads + 1);
+        if self.threads.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).is_err() {
+            return false;
         }
         self.followers.fetch_add(1, Ordering::Relaxed);
         let team = self.clone();
@@ -127,7 +138,11 @@ impl Team {
                 (team.over)(end);
             }
         });
-        spawned.map(drop).map_err(End::Broken)
+        if spawned.is_err() {
+            self.followers.fetch_sub(1, Ordering::Relaxed);
+            self.threads.fetch_sub(1, Ordering::Relaxed);
+        }
+        spawned.is_ok()
     }
 
     /// Follows and leads in turn. The caller counts as a follower already.
@@ -136,7 +151,7 @@ impl Team {
             let reader = self.follow();
             // Somebody has to look on, or it is late when this one is kept waiting.
             if self.followers.load(Ordering::Relaxed) == 0 && self.threads.load(Ordering::Relaxed) < MAX_THREADS / 2 {
-                self.add_follower()?;
+                self.add_follower();
             }
             self.lead(reader)?;
         }
@@ -146,14 +161,16 @@ impl Team {
     fn lead<'a>(self: &'a Arc<Self>, mut reader: MutexGuard<'a, Reader>) -> Result<(), End> {
         loop {
             let job = reader.next_job()?;
+            if !self.has_thread_for(&job) {
+                let _busy = self.common.leading.busy();
+                job.leave(&self.common)?;
+                continue;
+            }
             let more = reader.input.buffered();
             self.unsettled.store(reader.session.owes_anything(), Ordering::SeqCst);
             drop(reader);
             let turn = self.turns.fetch_add(1, Ordering::Relaxed) + 1;
             self.in_jobs.fetch_add(1, Ordering::SeqCst);
-            if self.followers.load(Ordering::Relaxed) == 0 {
-                self.add_follower()?;
-            }
             if more {
                 // Commands are waiting already, behind one that may wait long.
                 self.urgent.store(true, Ordering::SeqCst);
@@ -174,6 +191,13 @@ impl Team {
             };
             self.turns.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Whether the leader may go into `job`, as another thread can lead meanwhile.
+    fn has_thread_for(self: &Arc<Self>, job: &Job) -> bool {
+        let most = if job.awaits_device() { MAX_WAITING } else { MAX_IN_JOBS };
+        self.in_jobs.load(Ordering::SeqCst) < most
+            && (self.followers.load(Ordering::Relaxed) > 0 || self.add_follower())
     }
 
     /// Looks until the reader's lock is left alone while there is something to do, and takes it.

@@ -275,6 +275,26 @@ impl Client {
         }
     }
 
+    /// Sends a call, and leaves the answer to [`Client::answers`]. Gives its number.
+    pub fn ask<C: Call>(&mut self, call: &C) -> u32 {
+        self.calls += 1;
+        encode_call(&mut self.out, self.calls, call, 0);
+        self.calls
+    }
+
+    /// Reads the answers to these calls, in whatever order they come, and gives them in the order of the calls.
+    pub fn answers<R: serde::de::DeserializeOwned>(&mut self, calls: &[u32]) -> Vec<Result<R, Status>> {
+        self.send();
+        let mut answers = HashMap::new();
+        while answers.len() < calls.len() {
+            if let Some((number, body)) = self.frame().expect("the worker answers") {
+                assert!(calls.contains(&number), "an answer to {number}, which nobody waits for");
+                assert!(answers.insert(number, decode(&body).unwrap()).is_none(), "{number} is answered twice");
+            }
+        }
+        calls.iter().map(|number| answers.remove(number).unwrap()).collect()
+    }
+
     /// Reads until `enough`.
     pub fn until(&mut self, enough: impl Fn(&Notes) -> bool) {
         self.send();
