@@ -6,10 +6,14 @@
 //! /// What it does.
 //! post 9 method_name: MessageName { field: Type, ... } + tail;
 //! call 9 method_name: MessageName<'a> { field: &'a str } -> ReplyType;
+//! command 9 method_name: MessageName { field: Type, ... } => recorded VariantName;
 //! ```
 //!
-//! `post` has no reply, `call` has one, `note` goes from the server to the client. `+ tail` lets bulk bytes follow.
+//! `post` has no reply, `call` has one, `note` goes from the server to the client. `command` is a post whose first field is
+//! `command: Command`. `+ tail` lets bulk bytes follow. `=> recorded` makes the same fields, without `command`, a variant of
+//! [`Recorded`], which command buffers consist of.
 //! The method is the message's handler in [`Serve`] (worker), [`Receive`] (client) or [`ServePeer`] (between workers).
+//! Each table is a macro that calls another one with all rows, so that whatever needs one item for each message is generated.
 //! After a change here, raise [`crate::VERSION`] and run `make golden`.
 
 use crate::codec::{DecodeError, check_header, decode};
@@ -27,16 +31,10 @@ use crate::types::{
     NdRange, OutputStream, Status, SubDevices, Waited,
 };
 
-messages! {
-    /// The server's side: a handler for each message that a client may send.
-    trait Serve;
-    /// Decodes one frame from a client and hands it to its handler.
-    ///
-    /// # Errors
-    /// A [`DecodeError`] for a frame that is not well formed, or what the handler returned.
-    fn dispatch;
-    /// What a client may send, in the order of declaration.
-    const MESSAGES;
+/// The messages that a client may send. `$with!` is given `$first` and then all rows.
+#[macro_export]
+macro_rules! client_messages {
+    ($with:ident! { $($first:tt)* }) => { $with! { $($first)*
 
     // Contexts and queues.
 
@@ -142,47 +140,47 @@ messages! {
     // Commands.
 
     /// Launches a kernel.
-    post 40 enqueue_kernel: EnqueueKernel { command: Command, kernel: KernelId, range: NdRange };
+    command 40 enqueue_kernel: EnqueueKernel { kernel: KernelId, range: NdRange } => recorded Kernel;
     /// Writes the tail into a buffer at `offset` (eager: at most `limits::MAX_EAGER` bytes).
-    post 41 write_buffer: WriteBuffer { command: Command, buffer: MemoryId, offset: u64 } + tail;
+    command 41 write_buffer: WriteBuffer { buffer: MemoryId, offset: u64 } + tail;
     /// Writes `size` bytes into a buffer at `offset`, once they were asked for with `TransferReady`.
-    post 42 write_buffer_transfer: WriteBufferTransfer {
-        command: Command, buffer: MemoryId, offset: u64, size: u64, transfer: TransferId,
+    command 42 write_buffer_transfer: WriteBufferTransfer {
+        buffer: MemoryId, offset: u64, size: u64, transfer: TransferId,
     };
     /// Bytes of a transfer to the server, from `offset` in it. They come in order.
     post 43 transfer_data: TransferData { transfer: TransferId, offset: u64 } + tail;
     /// Reads `size` bytes of a buffer at `offset`; they come in `ReadData` notes.
-    post 44 read_buffer: ReadBuffer {
-        command: Command, buffer: MemoryId, offset: u64, size: u64, transfer: TransferId,
+    command 44 read_buffer: ReadBuffer {
+        buffer: MemoryId, offset: u64, size: u64, transfer: TransferId,
     };
     /// Copies between buffers.
-    post 45 copy_buffer: CopyBuffer {
-        command: Command, source: MemoryId, target: MemoryId, source_offset: u64, target_offset: u64, size: u64,
-    };
+    command 45 copy_buffer: CopyBuffer {
+        source: MemoryId, target: MemoryId, source_offset: u64, target_offset: u64, size: u64,
+    } => recorded CopyBuffer;
     /// Fills part of a buffer with a pattern of 1 to 128 bytes.
-    post 46 fill_buffer: FillBuffer<'a> {
-        command: Command, buffer: MemoryId, pattern: &'a [u8], offset: u64, size: u64,
-    };
+    command 46 fill_buffer: FillBuffer<'a> {
+        buffer: MemoryId, pattern: &'a [u8], offset: u64, size: u64,
+    } => recorded FillBuffer;
     /// A marker; it waits for all before it where its wait list is empty.
-    post 47 marker: Marker { command: Command };
+    command 47 marker: Marker {};
     /// A barrier.
-    post 48 barrier: Barrier { command: Command };
+    command 48 barrier: Barrier {};
     /// Writes the tail into a rectangular region of a buffer (eager: at most `limits::MAX_EAGER` bytes).
-    post 50 write_buffer_rect: WriteBufferRect { command: Command, buffer: MemoryId, rect: BufferRect } + tail;
+    command 50 write_buffer_rect: WriteBufferRect { buffer: MemoryId, rect: BufferRect } + tail;
     /// Writes a rectangular region of a buffer, once its bytes were asked for with `TransferReady`.
-    post 51 write_buffer_rect_transfer: WriteBufferRectTransfer {
-        command: Command, buffer: MemoryId, rect: BufferRect, transfer: TransferId,
+    command 51 write_buffer_rect_transfer: WriteBufferRectTransfer {
+        buffer: MemoryId, rect: BufferRect, transfer: TransferId,
     };
     /// Reads a rectangular region of a buffer; its bytes come in `ReadData` notes.
-    post 52 read_buffer_rect: ReadBufferRect {
-        command: Command, buffer: MemoryId, rect: BufferRect, transfer: TransferId,
+    command 52 read_buffer_rect: ReadBufferRect {
+        buffer: MemoryId, rect: BufferRect, transfer: TransferId,
     };
     /// Copies between rectangular regions of buffers, which are of the same size.
-    post 53 copy_buffer_rect: CopyBufferRect {
-        command: Command, source: MemoryId, target: MemoryId, source_rect: BufferRect, target_rect: BufferRect,
-    };
+    command 53 copy_buffer_rect: CopyBufferRect {
+        source: MemoryId, target: MemoryId, source_rect: BufferRect, target_rect: BufferRect,
+    } => recorded CopyBufferRect;
     /// Moves memory objects to the queue's device or to its host; `flags` is CL_MIGRATE_MEM_OBJECT_*.
-    post 54 migrate_memory: MigrateMemory { command: Command, memory: Vec<MemoryId>, flags: u64 };
+    command 54 migrate_memory: MigrateMemory { memory: Vec<MemoryId>, flags: u64 };
 
     // Events.
 
@@ -239,27 +237,27 @@ messages! {
     /// Whether a memory object could be made.
     call 104 memory_status: MemoryStatus { memory: MemoryId } -> ();
     /// Writes the tail, the packed bytes of all elements, into part of an image (eager: at most `limits::MAX_EAGER` bytes).
-    post 105 write_image: WriteImage { command: Command, image: MemoryId, part: ImagePart } + tail;
+    command 105 write_image: WriteImage { image: MemoryId, part: ImagePart } + tail;
     /// Writes part of an image, once its bytes were asked for with `TransferReady`.
-    post 106 write_image_transfer: WriteImageTransfer {
-        command: Command, image: MemoryId, part: ImagePart, transfer: TransferId,
+    command 106 write_image_transfer: WriteImageTransfer {
+        image: MemoryId, part: ImagePart, transfer: TransferId,
     };
     /// Reads part of an image; the packed bytes of its elements come in `ReadData` notes.
-    post 107 read_image: ReadImage { command: Command, image: MemoryId, part: ImagePart, transfer: TransferId };
+    command 107 read_image: ReadImage { image: MemoryId, part: ImagePart, transfer: TransferId };
     /// Copies between images of the same format.
-    post 108 copy_image: CopyImage {
-        command: Command, source: MemoryId, target: MemoryId, from: [u64; 3], to: [u64; 3], region: [u64; 3],
-    };
+    command 108 copy_image: CopyImage {
+        source: MemoryId, target: MemoryId, from: [u64; 3], to: [u64; 3], region: [u64; 3],
+    } => recorded CopyImage;
     /// Copies part of an image to a buffer, packed.
-    post 109 copy_image_to_buffer: CopyImageToBuffer {
-        command: Command, source: MemoryId, part: ImagePart, target: MemoryId, offset: u64,
-    };
+    command 109 copy_image_to_buffer: CopyImageToBuffer {
+        source: MemoryId, part: ImagePart, target: MemoryId, offset: u64,
+    } => recorded CopyImageToBuffer;
     /// Copies packed elements from a buffer into part of an image.
-    post 110 copy_buffer_to_image: CopyBufferToImage {
-        command: Command, source: MemoryId, offset: u64, target: MemoryId, part: ImagePart,
-    };
+    command 110 copy_buffer_to_image: CopyBufferToImage {
+        source: MemoryId, offset: u64, target: MemoryId, part: ImagePart,
+    } => recorded CopyBufferToImage;
     /// Fills part of an image with a color: four numbers of 32 bits, of the kind that its format asks for.
-    post 111 fill_image: FillImage { command: Command, image: MemoryId, part: ImagePart, color: [u32; 4] };
+    command 111 fill_image: FillImage { image: MemoryId, part: ImagePart, color: [u32; 4] } => recorded FillImage;
 
     // Command buffers.
 
@@ -270,7 +268,7 @@ messages! {
     /// Adds a command, to be carried out when those named by their places in the order of recording have ended.
     post 152 record: Record<'a> { commands: CommandBufferId, waits: Vec<u32>, #[serde(borrow)] action: Recorded<'a> };
     /// Carries out all that was recorded.
-    post 153 replay: Replay { command: Command, commands: CommandBufferId };
+    command 153 replay: Replay { commands: CommandBufferId };
 
     // Semaphores.
 
@@ -279,9 +277,9 @@ messages! {
     /// Drops a semaphore.
     post 171 release_semaphore: ReleaseSemaphore { semaphore: SemaphoreId };
     /// Signals semaphores.
-    post 172 signal_semaphores: SignalSemaphores { command: Command, semaphores: Vec<SemaphoreId> };
+    command 172 signal_semaphores: SignalSemaphores { semaphores: Vec<SemaphoreId> };
     /// Waits until semaphores are signaled, which they then are no longer.
-    post 173 wait_semaphores: WaitSemaphores { command: Command, semaphores: Vec<SemaphoreId> };
+    command 173 wait_semaphores: WaitSemaphores { semaphores: Vec<SemaphoreId> };
     /// Answers whether a semaphore is signaled (1) or not (0).
     call 174 semaphore_payload: SemaphorePayload { semaphore: SemaphoreId } -> u64;
 
@@ -325,8 +323,8 @@ messages! {
         memory: MemoryId, ranges: Vec<(u64, u64)>, event: EventId, peer: SessionId, transfer: TransferId,
     };
     /// As `ReadBuffer`, no further than the contents go; where not all is sent, `ReadEnds` says so.
-    post 212 read_content: ReadContent {
-        command: Command, buffer: MemoryId, offset: u64, size: u64, content: MemoryId, transfer: TransferId,
+    command 212 read_content: ReadContent {
+        buffer: MemoryId, offset: u64, size: u64, content: MemoryId, transfer: TransferId,
     };
 
     // The link.
@@ -335,18 +333,13 @@ messages! {
     call 80 ping: Ping { answer: u32 } + tail -> ();
     /// The client ends the session of its own will.
     post 81 goodbye: Goodbye {};
+    } };
 }
 
-messages! {
-    /// The client's side: a handler for each note that a server may send.
-    trait Receive;
-    /// Decodes one note from a server and hands it to its handler. Replies are the caller's business.
-    ///
-    /// # Errors
-    /// A [`DecodeError`] for a frame that is not well formed, or what the handler returned.
-    fn receive;
-    /// What a server may send unasked, in the order of declaration.
-    const NOTES;
+/// The messages that a server may send unasked. `$with!` is given `$first` and then all rows.
+#[macro_export]
+macro_rules! server_notes {
+    ($with:ident! { $($first:tt)* }) => { $with! { $($first)*
 
     /// Commands have ended.
     note 1 completed: Completed { completions: Completions };
@@ -368,18 +361,13 @@ messages! {
     note 213 read_ends: ReadEnds { transfer: TransferId, size: u64 };
     /// The server ends the session, and why: one sentence for a person.
     note 7 closing: Closing { reason: String };
+    } };
 }
 
-messages! {
-    /// A peer's side: a handler for each message that sessions of one client send to each other.
-    trait ServePeer;
-    /// Decodes one frame from a peer and hands it to its handler.
-    ///
-    /// # Errors
-    /// A [`DecodeError`] for a frame that is not well formed, or what the handler returned.
-    fn dispatch_peer;
-    /// What a peer may send, in the order of declaration.
-    const PEER_MESSAGES;
+/// The messages that sessions of one client send to each other. `$with!` is given `$first` and then all rows.
+#[macro_export]
+macro_rules! peer_messages {
+    ($with:ident! { $($first:tt)* }) => { $with! { $($first)*
 
     /// Bytes of a push, from `offset` in it. A piece of ranges has `limits::CHUNK` bytes and begins at a multiple of that, but for what is left at the
     /// end; they come in any order, by any of the connections between two sessions. Pieces of an image have at most as many, and come in order.
@@ -390,4 +378,41 @@ messages! {
     post 4 push_ends: PushEnds { transfer: TransferId, size: u64 };
     /// An event of the receiver's has ended.
     post 3 signal: Signal { event: EventId, status: Status };
+    } };
 }
+
+client_messages! { messages! {
+    /// The server's side: a handler for each message that a client may send.
+    trait Serve;
+    /// Decodes one frame from a client and hands it to its handler.
+    ///
+    /// # Errors
+    /// A [`DecodeError`] for a frame that is not well formed, or what the handler returned.
+    fn dispatch;
+    /// What a client may send, in the order of declaration.
+    const MESSAGES;
+} }
+
+server_notes! { messages! {
+    /// The client's side: a handler for each note that a server may send.
+    trait Receive;
+    /// Decodes one note from a server and hands it to its handler. Replies are the caller's business.
+    ///
+    /// # Errors
+    /// A [`DecodeError`] for a frame that is not well formed, or what the handler returned.
+    fn receive;
+    /// What a server may send unasked, in the order of declaration.
+    const NOTES;
+} }
+
+peer_messages! { messages! {
+    /// A peer's side: a handler for each message that sessions of one client send to each other.
+    trait ServePeer;
+    /// Decodes one frame from a peer and hands it to its handler.
+    ///
+    /// # Errors
+    /// A [`DecodeError`] for a frame that is not well formed, or what the handler returned.
+    fn dispatch_peer;
+    /// What a peer may send, in the order of declaration.
+    const PEER_MESSAGES;
+} }

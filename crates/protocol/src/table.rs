@@ -25,14 +25,34 @@ pub struct Described {
     pub name: &'static str,
     /// Whether and how it is answered.
     pub kind: Kind,
-    /// `name: type` of each field, in wire order.
-    pub fields: &'static [&'static str],
-    /// The type of the reply, for a call.
-    pub reply: Option<&'static str>,
+    pub(crate) fields: &'static [&'static str],
+    pub(crate) reply: Option<&'static str>,
     /// Whether bulk bytes may follow as the frame's tail.
     pub tail: bool,
     /// The message's own documentation.
     pub doc: &'static str,
+}
+
+impl Described {
+    /// `name: type` of each field, in wire order.
+    pub fn fields(&self) -> impl Iterator<Item = String> {
+        self.fields.iter().map(|field| tidy(field))
+    }
+
+    /// The type of the reply, for a call.
+    pub fn reply(&self) -> Option<String> {
+        self.reply.map(tidy)
+    }
+}
+
+/// A type as it is usually written: the compiler renders the tokens of a macro with spaces around brackets, too.
+fn tidy(tokens: &str) -> String {
+    let is_kept = |(at, c): &(usize, char)| {
+        let (before, after) = (&tokens[..*at], &tokens[at + c.len_utf8()..]);
+        let beside_bracket = before.ends_with(['<', '&']) || after.starts_with(['<', '>', ',']);
+        *c != ' ' || !beside_bracket && !before.ends_with(' ')
+    };
+    tokens.char_indices().filter(is_kept).map(|(_, c)| c).collect()
 }
 
 /// A message to the server that has no reply and so cannot be awaited.
@@ -122,6 +142,8 @@ impl Tail for &[u8] {
 }
 
 /// Expands a table of messages; [`crate::messages`] holds the tables and says how a row is written.
+///
+/// The rules that begin with `@` each make one part of a row's code, by the row's kind.
 macro_rules! messages {
     (
         $(#[$trait_doc:meta])*
@@ -132,19 +154,12 @@ macro_rules! messages {
         const $TABLE:ident;
         $(
             $(#[doc = $doc:expr])*
-            $kind:ident $op:literal $method:ident: $name:ident $(<$lt:lifetime>)? {
-                $( $(#[$fmeta:meta])* $field:ident: $ty:ty ),* $(,)?
-            } $(+ $tail:ident)? $(-> $reply:ty)?;
+            $kind:ident $op:literal $method:ident: $name:ident $(<$lt:lifetime>)? { $($fields:tt)* }
+                $(+ $tail:ident)? $(-> $reply:ty)? $(=> recorded $recorded:ident)?;
         )*
     ) => {
         $(
-            $(#[doc = $doc])*
-            #[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
-            #[allow(missing_docs, reason = "the message's own documentation covers its fields")]
-            pub struct $name $(<$lt>)? {
-                $( $(#[$fmeta])* pub $field: $ty, )*
-            }
-
+            messages!(@struct $kind [$(#[doc = $doc])*] $name [$(<$lt>)?] $($fields)*);
             messages!(@impl $kind $op $name [$($lt)?] $($reply)?);
         )*
 
@@ -193,7 +208,7 @@ macro_rules! messages {
                 opcode: $op,
                 name: stringify!($name),
                 kind: messages!(@kind $kind),
-                fields: &[$(concat!(stringify!($field), ": ", stringify!($ty))),*],
+                fields: messages!(@fields $kind $($fields)*),
                 reply: messages!(@reply $($reply)?),
                 tail: messages!(@has $($tail)?),
                 doc: concat!($($doc, "\n"),*),
@@ -201,6 +216,24 @@ macro_rules! messages {
         ];
     };
 
+    (@struct command [$($docs:tt)*] $name:ident $lt:tt $($fields:tt)*) => {
+        messages!(@struct post [$($docs)*] $name $lt command: Command, $($fields)*);
+    };
+    (@struct $kind:ident [$($docs:tt)*] $name:ident [$($lt:tt)*] $( $(#[$fmeta:meta])* $field:ident: $ty:ty ),* $(,)?) => {
+        $($docs)*
+        #[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
+        #[allow(missing_docs, reason = "the message's own documentation covers its fields")]
+        pub struct $name $($lt)* {
+            $( $(#[$fmeta])* pub $field: $ty, )*
+        }
+    };
+
+    (@fields command $($fields:tt)*) => { messages!(@fields post command: Command, $($fields)*) };
+    (@fields $kind:ident $( $(#[$fmeta:meta])* $field:ident: $ty:ty ),* $(,)?) => {
+        &[$(concat!(stringify!($field), ": ", stringify!($ty))),*]
+    };
+
+    (@impl command $op:literal $name:ident [$($lt:lifetime)?]) => { messages!(@impl post $op $name [$($lt)?]); };
     (@impl post $op:literal $name:ident [$($lt:lifetime)?]) => {
         impl $(<$lt>)? Post for $name $(<$lt>)? {
             const OPCODE: u16 = $op;
@@ -222,6 +255,7 @@ macro_rules! messages {
     };
 
     (@kind post) => { Kind::Post };
+    (@kind command) => { Kind::Post };
     (@kind call) => { Kind::Call };
     (@kind note) => { Kind::Note };
     (@has) => { false };

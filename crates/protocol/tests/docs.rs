@@ -14,9 +14,10 @@ const END: &str = "<!-- end of messages -->\n";
 fn list(table: &[Described]) -> String {
     table.iter().fold(String::new(), |mut out, row| {
         let kind = format!("{:?}", row.kind).to_lowercase();
-        let fields = if row.fields.is_empty() { String::new() } else { format!(" {}", row.fields.join(", ")) };
+        let fields: Vec<_> = row.fields().collect();
+        let fields = if fields.is_empty() { String::new() } else { format!(" {}", fields.join(", ")) };
         let tail = if row.tail { " + tail" } else { "" };
-        let reply = row.reply.map(|reply| format!(" -> {reply}")).unwrap_or_default();
+        let reply = row.reply().map(|reply| format!(" -> {reply}")).unwrap_or_default();
         let doc = row.doc.split_whitespace().collect::<Vec<_>>().join(" ");
         let _ = writeln!(out, "- **{}** ({kind} {})  ", row.name, row.opcode);
         let _ = writeln!(out, "  `{{{fields} }}{tail}{reply}`  ");

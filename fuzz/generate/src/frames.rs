@@ -42,8 +42,10 @@ impl Generator {
 /// Makes bodies of one type that is no message: a reply or a part of the handshake.
 #[derive(Clone, Copy, Debug)]
 pub struct Reply {
-    /// The type.
+    /// The type, in short.
     pub name: &'static str,
+    /// The type as it is written.
+    pub written: &'static str,
     make: fn(&mut Entropy<'_>) -> (String, Vec<u8>),
     echo: fn(&[u8]) -> Result<Vec<u8>, DecodeError>,
 }
@@ -89,14 +91,21 @@ fn note<N: Note + Debug>(message: &N, _: &mut Entropy<'_>, tail: &[u8], out: &mu
     finish(message, tail, out)
 }
 
+/// A message of the table that is a command travels as any post does.
+use post as command;
+
 macro_rules! generators {
-    ($table:path: $($encode:ident $message:ident),* $(,)?) => {
+    ($table:path: $(
+        $(#[$doc:meta])*
+        $kind:ident $op:literal $method:ident: $name:ident $(<$lt:lifetime>)? { $($fields:tt)* }
+            $(+ $tail:ident)? $(-> $reply:ty)? $(=> recorded $recorded:ident)?;
+    )*) => {
         &[$(Generator {
-            name: stringify!($message),
-            opcode: $message::OPCODE,
+            name: stringify!($name),
+            opcode: $op,
             make: |entropy, tail, out| {
-                let message: $message = made(entropy);
-                $encode(&message, entropy, tail, out)
+                let message: $name = made(entropy);
+                $kind(&message, entropy, tail, out)
             },
             table: $table,
         }),*]
@@ -104,42 +113,14 @@ macro_rules! generators {
 }
 
 /// One for each message that a client may send.
-pub const MESSAGES: &[Generator] = generators! { ropeway_protocol::MESSAGES:
-    post CreateContext, post ReleaseContext, post CreateQueue, post ReleaseQueue, post Flush,
-    call CreateSubDevices, post ReleaseSubDevice, call GetDeviceInfo,
-    post CreateBuffer, post ReleaseMemory,
-    post CreateProgramWithSource, call CreateProgramWithBinary, post PutContent, call BuildProgram, call ProgramBinarySize, call ProgramBinary,
-    call CompileProgram, call LinkProgram,
-    post ReleaseProgram, post CreateKernel, post SetKernelArg, post ReleaseKernel,
-    call CreateProgramWithIl, call SetSpecializationConstant, call CreateProgramWithBuiltInKernels, post CloneKernel,
-    call KernelSubGroupInfo, call SuggestedLocalSize, call LaunchKernel,
-    post EnqueueKernel, post WriteBuffer, post WriteBufferTransfer, post TransferData, post ReadBuffer,
-    post WriteBufferRect, post WriteBufferRectTransfer, post ReadBufferRect, post CopyBufferRect,
-    post CreateSubBuffer, post MigrateMemory,
-    post CopyBuffer, post FillBuffer, post Marker, post Barrier,
-    post CreateUserEvent, post SetUserEventStatus, post ReleaseEvent, post Subscribe, post WatchProgress, call DeviceTimer,
-    call Finish, call WaitForEvents,
-    call SvmAlloc, post CreateSvmBuffer, post SetKernelSvmPointers, post CreatePipe,
-    post CreateSampler, post ReleaseSampler, call ImageFormats,
-    post CreateImage, call MemoryStatus, call SamplerStatus, post WriteImage, post WriteImageTransfer, post ReadImage, post CopyImage,
-    post CopyImageToBuffer, post CopyBufferToImage, post FillImage,
-    post CreateCommandBuffer, post ReleaseCommandBuffer, post Record, post Replay,
-    post CreateSemaphore, post ReleaseSemaphore, post SignalSemaphores, post WaitSemaphores, call SemaphorePayload,
-    post OpenPeers, post ConnectPeer, post Push, post Expect, post ExpectSignal, post SignalPeer, call Traffic,
-    post PushContent, post ExpectContent, post ReadContent,
-    call Ping, post Goodbye,
-};
+pub const MESSAGES: &[Generator] = ropeway_protocol::client_messages!(generators! { ropeway_protocol::MESSAGES: });
 
 /// One for each note that a server may send.
-pub const NOTES: &[Generator] = generators! { ropeway_protocol::NOTES:
-    note Completed, note TransferReady, note ReadData, note TransferFailed, note Output, note ContextError, note Progressed,
-    note PeerState, note ReadEnds, note Closing,
-};
+pub const NOTES: &[Generator] = ropeway_protocol::server_notes!(generators! { ropeway_protocol::NOTES: });
 
 /// One for each message that sessions of one client send to each other.
-pub const PEER_MESSAGES: &[Generator] = generators! { ropeway_protocol::PEER_MESSAGES:
-    post PushData, post PushFailed, post PushEnds, post Signal,
-};
+pub const PEER_MESSAGES: &[Generator] =
+    ropeway_protocol::peer_messages!(generators! { ropeway_protocol::PEER_MESSAGES: });
 
 fn body<T: Serialize + Debug>(value: &T) -> (String, Vec<u8>) {
     (format!("{value:?}"), postcard::to_stdvec(value).expect("a value encodes into memory"))
@@ -149,6 +130,7 @@ macro_rules! bodies {
     ($($name:literal $type:ty),* $(,)?) => {
         &[$(Reply {
             name: $name,
+            written: stringify!($type),
             make: |entropy| body(&made::<$type>(entropy)),
             echo: |bytes| decode::<$type>(bytes).map(|value| body(&value).1),
         }),*]

@@ -162,7 +162,12 @@ impl CommandBuffer {
     ) -> Result<u32> {
         self.record(
             waits,
-            Recorded::CopyBufferRect { source: source.id(self.home()), target: target.id(self.home()), from, to },
+            Recorded::CopyBufferRect {
+                source: source.id(self.home()),
+                target: target.id(self.home()),
+                source_rect: from,
+                target_rect: to,
+            },
             &[(source, false), (target, true)],
         )
     }

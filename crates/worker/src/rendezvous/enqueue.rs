@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ropeway_abi as cl;
+use ropeway_protocol::Tail;
 use ropeway_protocol::ids::{MemoryId, TransferId};
 use ropeway_protocol::image::ImagePart;
-use ropeway_protocol::messages::TransferFailed;
+use ropeway_protocol::messages::{TransferData, TransferFailed};
 use ropeway_protocol::types::{BufferRect, Command, Status};
 
 use super::transfer::Gate;
@@ -173,12 +174,8 @@ impl Session {
     ///
     /// # Errors
     /// The transfer does not exist, the bytes are not its next ones, or the link broke.
-    pub fn receive(
-        &mut self,
-        transfer: TransferId,
-        offset: u64,
-        tail: &mut dyn ropeway_protocol::Tail,
-    ) -> Result<(), End> {
+    pub fn transfer_data(&mut self, m: TransferData, tail: &mut dyn Tail) -> Result<(), End> {
+        let TransferData { transfer, offset } = m;
         let incoming = self.incoming.get_mut(&transfer).ok_or_else(|| unknown(transfer))?;
         let len = tail.remaining() as u64;
         if offset != incoming.received || len == 0 || len > incoming.gate.size - offset {

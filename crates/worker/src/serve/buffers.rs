@@ -20,7 +20,7 @@ use crate::session::Session;
 pub(super) const DEVICE_FLAGS: u64 = cl::CL_MEM_READ_WRITE | cl::CL_MEM_WRITE_ONLY | cl::CL_MEM_READ_ONLY;
 
 impl Session {
-    pub(super) fn make_buffer(&mut self, m: CreateBuffer, tail: &mut dyn Tail) -> Result<(), End> {
+    pub(super) fn create_buffer(&mut self, m: CreateBuffer, tail: &mut dyn Tail) -> Result<(), End> {
         let context = self.context(m.context)?.clone();
         let contents = match m.initial {
             InitialContents::Tail if tail.remaining() > MAX_EAGER || tail.remaining() as u64 != m.size => {
@@ -44,7 +44,7 @@ impl Session {
         }
     }
 
-    pub(super) fn drop_memory(&mut self, m: ReleaseMemory) -> Result<(), End> {
+    pub(super) fn release_memory(&mut self, m: ReleaseMemory) -> Result<(), End> {
         let memory = self.memory.remove(&m.memory).ok_or_else(|| unknown(m.memory))?;
         let (native, charged) = (memory.native.as_ref().ok().map(Arc::downgrade), memory.charged);
         self.free_svm_late(&memory);
@@ -57,7 +57,7 @@ impl Session {
         Ok(())
     }
 
-    pub(super) fn make_sub_buffer(&mut self, m: &CreateSubBuffer) -> Result<(), End> {
+    pub(super) fn create_sub_buffer(&mut self, m: CreateSubBuffer) -> Result<(), End> {
         let parent = self.buffer_range(m.parent, m.origin, m.size)?;
         let make = || {
             let native = parent.native.as_ref().map_err(|status| *status)?;
@@ -68,7 +68,7 @@ impl Session {
         self.claim_memory(m.memory, Arc::new(Memory { native, context: parent.context.clone(), kind, charged: 0 }))
     }
 
-    pub(super) fn migrate(&mut self, m: &MigrateMemory) -> Result<(), End> {
+    pub(super) fn migrate_memory(&mut self, m: MigrateMemory) -> Result<(), End> {
         let total = self.objects();
         let memory = m.memory.iter().map(|id| self.memory(*id).cloned()).collect::<Result<Vec<_>, _>>()?;
         self.lanes.enqueue(total, &m.command, |lane, waits, event| {
@@ -80,7 +80,7 @@ impl Session {
         })
     }
 
-    pub(super) fn copy(&mut self, m: CopyBuffer) -> Result<(), End> {
+    pub(super) fn copy_buffer(&mut self, m: CopyBuffer) -> Result<(), End> {
         let total = self.objects();
         let source = self.buffer_range(m.source, m.source_offset, m.size)?;
         let target = self.buffer_range(m.target, m.target_offset, m.size)?;
@@ -93,7 +93,7 @@ impl Session {
         })
     }
 
-    pub(super) fn fill(&mut self, m: FillBuffer<'_>) -> Result<(), End> {
+    pub(super) fn fill_buffer(&mut self, m: FillBuffer<'_>) -> Result<(), End> {
         let total = self.objects();
         let buffer = self.buffer_range(m.buffer, m.offset, m.size)?;
         self.lanes.enqueue(total, &m.command, |lane, waits, event| {
@@ -104,7 +104,7 @@ impl Session {
         })
     }
 
-    pub(super) fn copy_rect(&mut self, m: CopyBufferRect) -> Result<(), End> {
+    pub(super) fn copy_buffer_rect(&mut self, m: CopyBufferRect) -> Result<(), End> {
         let total = self.objects();
         let (source, _) = self.buffer_rect(m.source, m.source_rect)?;
         let (target, _) = self.buffer_rect(m.target, m.target_rect)?;

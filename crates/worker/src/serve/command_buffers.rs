@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use ropeway_abi as cl;
-use ropeway_protocol::ids::CommandBufferId;
 use ropeway_protocol::image::ImagePart;
 use ropeway_protocol::limits::MAX_OBJECTS;
-use ropeway_protocol::messages::{CreateCommandBuffer, Record, Replay};
+use ropeway_protocol::messages::{CreateCommandBuffer, Record, ReleaseCommandBuffer, Replay};
 use ropeway_protocol::recording::Recorded;
 
 use crate::base::error::End;
@@ -20,7 +19,7 @@ impl Session {
     ///
     /// # Errors
     /// There is no such queue, or the name is taken.
-    pub fn make_command_buffer(&mut self, m: &CreateCommandBuffer) -> Result<(), End> {
+    pub fn create_command_buffer(&mut self, m: CreateCommandBuffer) -> Result<(), End> {
         let total = self.objects();
         let queue = self.lanes.lane(m.queue)?.queue.clone();
         Self::claim(total, &mut self.command_buffers, m.commands, CommandBuffer::new(queue))
@@ -30,8 +29,8 @@ impl Session {
     ///
     /// # Errors
     /// There is none of this name.
-    pub fn drop_command_buffer(&mut self, id: CommandBufferId) -> Result<(), End> {
-        let dropped = self.command_buffers.remove(&id).ok_or_else(|| unknown(id))?;
+    pub fn release_command_buffer(&mut self, m: ReleaseCommandBuffer) -> Result<(), End> {
+        let dropped = self.command_buffers.remove(&m.commands).ok_or_else(|| unknown(m.commands))?;
         self.recorded -= dropped.len();
         Ok(())
     }
@@ -40,7 +39,7 @@ impl Session {
     ///
     /// # Errors
     /// Something that it names does not exist, or a range leaves its buffer.
-    pub fn record_command(&mut self, m: Record<'_>) -> Result<(), End> {
+    pub fn record(&mut self, m: Record<'_>) -> Result<(), End> {
         let action = match m.action {
             Recorded::Kernel { kernel, range } => {
                 let kernel = self.kernels.get(&kernel).ok_or_else(|| unknown(kernel))?;
@@ -54,7 +53,7 @@ impl Session {
             Recorded::FillBuffer { buffer, pattern, offset, size } => {
                 Action::Fill(self.buffer_range(buffer, offset, size)?, pattern.to_vec(), (offset, size))
             }
-            Recorded::CopyBufferRect { source, target, from, to } => {
+            Recorded::CopyBufferRect { source, target, source_rect: from, target_rect: to } => {
                 let (source, _) = self.buffer_rect(source, from)?;
                 let (target, _) = self.buffer_rect(target, to)?;
                 if from.region != to.region {
@@ -97,7 +96,7 @@ impl Session {
     ///
     /// # Errors
     /// Something named does not exist.
-    pub fn replay_commands(&mut self, m: &Replay) -> Result<(), End> {
+    pub fn replay(&mut self, m: Replay) -> Result<(), End> {
         let total = self.objects();
         let queue = self.lanes.lane(m.command.queue)?.queue.clone();
         let buffer = self.command_buffers.get_mut(&m.commands).ok_or_else(|| unknown(m.commands))?;

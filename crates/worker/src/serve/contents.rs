@@ -14,7 +14,7 @@ use crate::peers::{self, Arrival};
 use crate::session::Session;
 
 impl Session {
-    pub(super) fn read_contents(&mut self, m: &ReadContent) -> Result<(), End> {
+    pub(super) fn read_content(&mut self, m: ReadContent) -> Result<(), End> {
         let place = self.buffer_bytes(m.buffer, m.offset, m.size)?;
         let contents = self.contents(m.content)?;
         // What is less costs no more than finding out.
@@ -24,7 +24,7 @@ impl Session {
         self.gate_of(&m.command, m.transfer, Direction::Out, place, Some(contents))
     }
 
-    pub(super) fn push_contents(&mut self, m: PushContent) -> Result<(), End> {
+    pub(super) fn push_content(&mut self, m: PushContent) -> Result<(), End> {
         let (memory, part) = self.moved(m.memory, Moved::Ranges(m.ranges))?;
         let contents = self.contents(m.content)?;
         let peer = self.common.peers.peer(m.peer)?;
@@ -34,7 +34,7 @@ impl Session {
         Ok(())
     }
 
-    pub(super) fn expect_contents(&mut self, m: ExpectContent) -> Result<(), End> {
+    pub(super) fn expect_content(&mut self, m: ExpectContent) -> Result<(), End> {
         let (memory, part) = self.moved(m.memory, Moved::Ranges(m.ranges))?;
         let peer = self.common.peers.peer(m.peer)?;
         let event = self.make_peer_event(m.event, &memory.context)?.ok();

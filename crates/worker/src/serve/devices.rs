@@ -15,7 +15,7 @@ use crate::warmup::OWN_ANSWER;
 const MAX_PARTS: usize = 1 << 12;
 
 impl Session {
-    pub(super) fn divide_device(&mut self, m: CreateSubDevices, call: CallId<SubDevices>) -> Result<(), End> {
+    pub(super) fn create_sub_devices(&mut self, m: CreateSubDevices, call: CallId<SubDevices>) -> Result<(), End> {
         let reply = if m.make && self.warm.part_count() >= MAX_PARTS {
             Err(cl::CL_OUT_OF_RESOURCES)
         } else {
@@ -26,14 +26,14 @@ impl Session {
         Ok(())
     }
 
-    pub(super) fn drop_sub_device(&mut self, m: ReleaseSubDevice) -> Result<(), End> {
+    pub(super) fn release_sub_device(&mut self, m: ReleaseSubDevice) -> Result<(), End> {
         match self.warm.drop_part(m.platform, m.device) {
             true => Ok(()),
             false => Err(unknown(format_args!("sub-device {}", m.device))),
         }
     }
 
-    pub(super) fn ask_device(&mut self, m: GetDeviceInfo, call: CallId<Vec<u8>>) -> Result<(), End> {
+    pub(super) fn get_device_info(&mut self, m: GetDeviceInfo, call: CallId<Vec<u8>>) -> Result<(), End> {
         let device =
             self.warm.device(m.platform, m.device).ok_or_else(|| unknown(format_args!("device {}", m.device)))?;
         let reply = if OWN_ANSWER.contains(&m.name) { Err(cl::CL_INVALID_VALUE) } else { device.info(m.name) };

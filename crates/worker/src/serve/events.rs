@@ -5,8 +5,9 @@ use std::sync::atomic::Ordering;
 
 use ropeway_abi as cl;
 use ropeway_protocol::CallId;
-use ropeway_protocol::ids::EventId;
-use ropeway_protocol::messages::{CreateUserEvent, DeviceTimer, SetUserEventStatus, WaitForEvents};
+use ropeway_protocol::messages::{
+    CreateUserEvent, DeviceTimer, ReleaseEvent, SetUserEventStatus, Subscribe, WaitForEvents, WatchProgress,
+};
 use ropeway_protocol::types::Waited;
 
 use crate::base::error::End;
@@ -21,7 +22,7 @@ impl Session {
     ///
     /// # Errors
     /// There is no such context, or the name is taken.
-    pub fn make_user_event(&mut self, m: CreateUserEvent) -> Result<(), End> {
+    pub fn create_user_event(&mut self, m: CreateUserEvent) -> Result<(), End> {
         let total = self.objects();
         let context = self.context(m.context)?;
         let made = match &context.native {
@@ -46,7 +47,7 @@ impl Session {
     ///
     /// # Errors
     /// There is no such event, or the status is none that it can be set to.
-    pub fn set_user_event(&mut self, m: SetUserEventStatus) -> Result<(), End> {
+    pub fn set_user_event_status(&mut self, m: SetUserEventStatus) -> Result<(), End> {
         if m.status > 0 {
             return Err(End::refused(format_args!("status {} for user event {}", m.status, m.event)));
         }
@@ -72,8 +73,8 @@ impl Session {
     ///
     /// # Errors
     /// There is no such event.
-    pub fn drop_event(&mut self, event: EventId) -> Result<(), End> {
-        let cell = self.lanes.events.remove(&event).ok_or_else(|| unknown(event))?;
+    pub fn release_event(&mut self, m: ReleaseEvent) -> Result<(), End> {
+        let cell = self.lanes.events.remove(&m.event).ok_or_else(|| unknown(m.event))?;
         cell.silence();
         Ok(())
     }
@@ -82,7 +83,7 @@ impl Session {
     ///
     /// # Errors
     /// One of them does not exist.
-    pub fn wait_for_all(&mut self, m: &WaitForEvents, call: CallId<Waited>) -> Result<(), End> {
+    pub fn wait_for_events(&mut self, m: WaitForEvents, call: CallId<Waited>) -> Result<(), End> {
         let cells = self.lanes.cells(&m.events)?;
         self.demote(|deferred| match deferred {
             Deferred::Read(cell) => cells.iter().any(|waited| Arc::ptr_eq(waited, cell)),
@@ -96,8 +97,8 @@ impl Session {
     ///
     /// # Errors
     /// There is no such event.
-    pub fn tell_end_of(&mut self, event: EventId) -> Result<(), End> {
-        let cell = self.lanes.events.get(&event).ok_or_else(|| unknown(event))?;
+    pub fn subscribe(&mut self, m: Subscribe) -> Result<(), End> {
+        let cell = self.lanes.events.get(&m.event).ok_or_else(|| unknown(m.event))?;
         if !cell.settled() {
             let (event, turn, cell, reporter) =
                 (cell.native.clone(), cell.turn, cell.clone(), self.common.reporter.clone());
@@ -110,8 +111,8 @@ impl Session {
     ///
     /// # Errors
     /// There is no such event.
-    pub fn watch_progress_of(&mut self, event: EventId) -> Result<(), End> {
-        let cell = self.lanes.events.get(&event).ok_or_else(|| unknown(event))?;
+    pub fn watch_progress(&mut self, m: WatchProgress) -> Result<(), End> {
+        let cell = self.lanes.events.get(&m.event).ok_or_else(|| unknown(m.event))?;
         let Some(native) = cell.native.as_ref().filter(|_| !cell.settled()) else { return Ok(()) };
         for status in [cl::CL_SUBMITTED, cl::CL_RUNNING] {
             let (cell, reporter, post) =
@@ -126,7 +127,7 @@ impl Session {
     ///
     /// # Errors
     /// There is no such device.
-    pub fn ask_device_timer(&mut self, m: DeviceTimer, call: CallId<u64>) -> Result<(), End> {
+    pub fn device_timer(&mut self, m: DeviceTimer, call: CallId<u64>) -> Result<(), End> {
         let device = self.warm.device(m.platform, m.device);
         let device = device.ok_or_else(|| unknown(format_args!("device {} of platform {}", m.device, m.platform)))?;
         self.start(Job::Timer(device, call));

@@ -21,7 +21,7 @@ use crate::session::Session;
 use crate::session::job::Job;
 
 impl Session {
-    pub(super) fn make_image(&mut self, m: CreateImage, tail: &mut dyn Tail) -> Result<(), End> {
+    pub(super) fn create_image(&mut self, m: CreateImage, tail: &mut dyn Tail) -> Result<(), End> {
         let context = self.context(m.context)?.clone();
         let bytes = m.like.bytes().ok_or_else(|| End::refused(format_args!("{} is too large", m.image)))?;
         let contents = match m.initial {
@@ -60,13 +60,13 @@ impl Session {
         }
     }
 
-    pub(super) fn tell_memory_status(&mut self, m: MemoryStatus, call: CallId<()>) -> Result<(), End> {
+    pub(super) fn memory_status(&mut self, m: MemoryStatus, call: CallId<()>) -> Result<(), End> {
         let status = self.memory(m.memory)?.native.as_ref().map(|_| ()).map_err(|status| *status);
         self.start(Job::Done(status, call));
         Ok(())
     }
 
-    pub(super) fn enqueue_copy_image(&mut self, m: CopyImage) -> Result<(), End> {
+    pub(super) fn copy_image(&mut self, m: CopyImage) -> Result<(), End> {
         let total = self.objects();
         let (source, _) = self.image_part(m.source, ImagePart { origin: m.from, region: m.region })?;
         let (target, _) = self.image_part(m.target, ImagePart { origin: m.to, region: m.region })?;
@@ -79,7 +79,7 @@ impl Session {
         })
     }
 
-    pub(super) fn enqueue_copy_image_to_buffer(&mut self, m: CopyImageToBuffer) -> Result<(), End> {
+    pub(super) fn copy_image_to_buffer(&mut self, m: CopyImageToBuffer) -> Result<(), End> {
         let total = self.objects();
         let (source, part) = self.image_part(m.source, m.part)?;
         let target = self.buffer_range(m.target, m.offset, part.size())?;
@@ -92,7 +92,7 @@ impl Session {
         })
     }
 
-    pub(super) fn enqueue_copy_buffer_to_image(&mut self, m: CopyBufferToImage) -> Result<(), End> {
+    pub(super) fn copy_buffer_to_image(&mut self, m: CopyBufferToImage) -> Result<(), End> {
         let total = self.objects();
         let (target, part) = self.image_part(m.target, m.part)?;
         let source = self.buffer_range(m.source, m.offset, part.size())?;
@@ -105,7 +105,7 @@ impl Session {
         })
     }
 
-    pub(super) fn enqueue_fill_image(&mut self, m: FillImage) -> Result<(), End> {
+    pub(super) fn fill_image(&mut self, m: FillImage) -> Result<(), End> {
         let total = self.objects();
         let (image, _) = self.image_part(m.image, m.part)?;
         self.lanes.enqueue(total, &m.command, |lane, waits, event| {
@@ -116,7 +116,7 @@ impl Session {
         })
     }
 
-    pub(super) fn make_sampler(&mut self, m: CreateSampler) -> Result<(), End> {
+    pub(super) fn create_sampler(&mut self, m: CreateSampler) -> Result<(), End> {
         let total = self.objects();
         let native = match &self.context(m.context)?.native {
             Ok(native) => native::Sampler::new(native, m.like),
@@ -125,18 +125,18 @@ impl Session {
         Self::claim(total, &mut self.samplers, m.sampler, Arc::new(native))
     }
 
-    pub(super) fn tell_sampler_status(&mut self, m: SamplerStatus, call: CallId<()>) -> Result<(), End> {
+    pub(super) fn sampler_status(&mut self, m: SamplerStatus, call: CallId<()>) -> Result<(), End> {
         let sampler = self.samplers.get(&m.sampler).ok_or_else(|| unknown(m.sampler))?;
         let status = Result::as_ref(sampler).map(|_| ()).map_err(|status| *status);
         self.start(Job::Done(status, call));
         Ok(())
     }
 
-    pub(super) fn drop_sampler(&mut self, m: ReleaseSampler) -> Result<(), End> {
+    pub(super) fn release_sampler(&mut self, m: ReleaseSampler) -> Result<(), End> {
         self.samplers.remove(&m.sampler).map(drop).ok_or_else(|| unknown(m.sampler))
     }
 
-    pub(super) fn list_image_formats(&mut self, m: ImageFormats, call: CallId<Vec<ImageFormat>>) -> Result<(), End> {
+    pub(super) fn image_formats(&mut self, m: ImageFormats, call: CallId<Vec<ImageFormat>>) -> Result<(), End> {
         let context = self.context(m.context)?.clone();
         self.start(Job::ImageFormats(context, m.flags, m.image_type, call));
         Ok(())

@@ -1,11 +1,12 @@
-//! What the messages about kernels do, but for most launches.
+//! What the messages about kernels do.
 
 use std::sync::Arc;
 
 use ropeway_abi as cl;
 use ropeway_protocol::CallId;
 use ropeway_protocol::messages::{
-    CloneKernel, CreateKernel, KernelSubGroupInfo, LaunchKernel, SetKernelArg, SuggestedLocalSize,
+    CloneKernel, CreateKernel, EnqueueKernel, KernelSubGroupInfo, LaunchKernel, ReleaseKernel, SetKernelArg,
+    SuggestedLocalSize,
 };
 use ropeway_protocol::types::{ArgKind, ArgValue, Status};
 
@@ -30,7 +31,7 @@ impl Kernel {
 }
 
 impl Session {
-    pub(super) fn make_kernel(&mut self, m: CreateKernel<'_>) -> Result<(), End> {
+    pub(super) fn create_kernel(&mut self, m: CreateKernel<'_>) -> Result<(), End> {
         let total = self.objects();
         let program = self.programs.get(&m.program).ok_or_else(|| unknown(m.program))?;
         let state = lock(&program.state);
@@ -47,7 +48,7 @@ impl Session {
         Self::claim(total, &mut self.kernels, m.kernel, kernel)
     }
 
-    pub(super) fn set_argument(&mut self, m: SetKernelArg<'_>) -> Result<(), End> {
+    pub(super) fn set_kernel_arg(&mut self, m: SetKernelArg<'_>) -> Result<(), End> {
         let kernel = self.kernels.get_mut(&m.kernel).ok_or_else(|| unknown(m.kernel))?;
         let held = match m.value {
             ArgValue::Memory(Some(id)) | ArgValue::Svm(Some((id, _))) => {
@@ -60,14 +61,18 @@ impl Session {
         Ok(())
     }
 
-    pub(super) fn copy_kernel(&mut self, m: CloneKernel) -> Result<(), End> {
+    pub(super) fn release_kernel(&mut self, m: ReleaseKernel) -> Result<(), End> {
+        self.kernels.remove(&m.kernel).map(drop).ok_or_else(|| unknown(m.kernel))
+    }
+
+    pub(super) fn clone_kernel(&mut self, m: CloneKernel) -> Result<(), End> {
         let total = self.objects();
         let source = self.kernels.get(&m.source).ok_or_else(|| unknown(m.source))?;
         let kernel = source.copy();
         Self::claim(total, &mut self.kernels, m.kernel, kernel)
     }
 
-    pub(super) fn ask_sub_groups(&mut self, m: KernelSubGroupInfo, call: CallId<Vec<u64>>) -> Result<(), End> {
+    pub(super) fn kernel_sub_group_info(&mut self, m: KernelSubGroupInfo, call: CallId<Vec<u64>>) -> Result<(), End> {
         let kernel = self.kernels.get(&m.kernel).ok_or_else(|| unknown(m.kernel))?;
         let device = kernel.context.device(m.device)?;
         let reply = kernel.usable().and_then(|native| native.sub_group_info(device, m.name, &m.input, m.room as usize));
@@ -75,7 +80,7 @@ impl Session {
         Ok(())
     }
 
-    pub(super) fn suggest_local_size(&mut self, m: SuggestedLocalSize, call: CallId<[u64; 3]>) -> Result<(), End> {
+    pub(super) fn suggested_local_size(&mut self, m: SuggestedLocalSize, call: CallId<[u64; 3]>) -> Result<(), End> {
         let kernel = self.kernels.get(&m.kernel).ok_or_else(|| unknown(m.kernel))?;
         let queue = &self.lanes.queues.get(&m.queue).ok_or_else(|| unknown(m.queue))?.queue;
         let native = queue.native.as_ref().map_err(|status| *status);
@@ -84,7 +89,15 @@ impl Session {
         Ok(())
     }
 
-    pub(super) fn launch(&mut self, m: LaunchKernel, call: CallId<()>) -> Result<(), End> {
+    pub(super) fn enqueue_kernel(&mut self, m: EnqueueKernel) -> Result<(), End> {
+        let total = self.objects();
+        let kernel = self.kernels.get(&m.kernel).ok_or_else(|| unknown(m.kernel))?;
+        self.lanes.enqueue(total, &m.command, |lane, waits, event| {
+            Ok(lane.native().and_then(|queue| queue.kernel(kernel.launchable()?, &m.range, waits, event)))
+        })
+    }
+
+    pub(super) fn launch_kernel(&mut self, m: LaunchKernel, call: CallId<()>) -> Result<(), End> {
         let total = self.objects();
         let kernel = self.kernels.get(&m.kernel).ok_or_else(|| unknown(m.kernel))?;
         let mut reply = Ok(());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ropeway_protocol::CallId;
 use ropeway_protocol::ids::{ContextId, EventId, MemoryId, QueueId};
-use ropeway_protocol::messages::{ConnectPeer, Expect, ExpectSignal, OpenPeers, Push, Signal, SignalPeer};
+use ropeway_protocol::messages::{ConnectPeer, Expect, ExpectSignal, OpenPeers, Push, Signal, SignalPeer, Traffic};
 use ropeway_protocol::types::{EventList, Moved, Status};
 
 use crate::base::error::End;
@@ -19,15 +19,15 @@ use crate::session::job::Job;
 use crate::session::{Session, gather};
 
 impl Session {
-    pub(super) fn join_group(&mut self, m: &OpenPeers) -> Result<(), End> {
+    pub(super) fn open_peers(&mut self, m: OpenPeers) -> Result<(), End> {
         peers::open(&self.common.peers, m.secret)
     }
 
-    pub(super) fn dial_peer(&mut self, m: ConnectPeer) -> Result<(), End> {
+    pub(super) fn connect_peer(&mut self, m: ConnectPeer) -> Result<(), End> {
         peers::connect(&self.common.peers, m.peer, m.addresses)
     }
 
-    pub(super) fn push_to_peer(&mut self, m: Push) -> Result<(), End> {
+    pub(super) fn push(&mut self, m: Push) -> Result<(), End> {
         let (memory, part) = self.moved(m.memory, m.what)?;
         let peer = self.common.peers.peer(m.peer)?;
         let after = self.lanes.cells(&m.after)?;
@@ -71,7 +71,7 @@ impl Session {
         enqueued
     }
 
-    pub(super) fn expect_push(&mut self, m: Expect) -> Result<(), End> {
+    pub(super) fn expect(&mut self, m: Expect) -> Result<(), End> {
         let (memory, part) = self.moved(m.memory, m.what)?;
         let peer = self.common.peers.peer(m.peer)?;
         if let Some(write) = self.write_small(&memory, &part, m.queue)? {
@@ -97,7 +97,7 @@ impl Session {
         Ok(self.staged(part.size(), || ahead::write((memory, &part), queue.as_ref())))
     }
 
-    pub(super) fn expect_signal_of(&mut self, m: &ExpectSignal) -> Result<(), End> {
+    pub(super) fn expect_signal(&mut self, m: ExpectSignal) -> Result<(), End> {
         let peer = self.common.peers.peer(m.peer)?;
         let context = self.context_of(m.context)?;
         if let Ok(user) = self.make_peer_event(m.event, &context)? {
@@ -106,7 +106,7 @@ impl Session {
         Ok(())
     }
 
-    pub(super) fn signal_to_peer(&mut self, m: &SignalPeer) -> Result<(), End> {
+    pub(super) fn signal_peer(&mut self, m: SignalPeer) -> Result<(), End> {
         let peer = self.common.peers.peer(m.peer)?;
         let cell = self.lanes.events.get(&m.event).cloned().ok_or_else(|| unknown(m.event))?;
         let remote = m.remote;
@@ -130,7 +130,7 @@ impl Session {
         Ok(())
     }
 
-    pub(super) fn tell_traffic(&mut self, call: CallId<[u64; 4]>) -> Result<(), End> {
+    pub(super) fn traffic(&mut self, _: Traffic, call: CallId<[u64; 4]>) -> Result<(), End> {
         let answer = move |common: &Common| {
             let ((to_client, from_client), (to_peers, from_peers)) =
                 (common.client.outgoing.traffic(), common.peers.traffic());

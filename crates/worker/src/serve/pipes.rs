@@ -14,7 +14,7 @@ use crate::session::Session;
 const FLAGS: u64 = cl::CL_MEM_READ_WRITE | cl::CL_MEM_HOST_NO_ACCESS;
 
 impl Session {
-    pub(super) fn make_pipe(&mut self, m: &CreatePipe) -> Result<(), End> {
+    pub(super) fn create_pipe(&mut self, m: CreatePipe) -> Result<(), End> {
         let context = self.context(m.context)?.clone();
         let bytes = u64::from(m.packet_size) * u64::from(m.max_packets);
         let has_room = self.has_room_for(bytes);

@@ -24,7 +24,7 @@ fn devices_of(context: &Context, wanted: &[u32]) -> Result<Vec<(u32, native::Dev
 }
 
 impl Session {
-    pub(super) fn program_from_source(&mut self, m: CreateProgramWithSource) -> Result<(), End> {
+    pub(super) fn create_program_with_source(&mut self, m: CreateProgramWithSource) -> Result<(), End> {
         let total = self.objects();
         let context = self.context(m.context)?.clone();
         let state = ProgramState { source: Some(m.source), ..ProgramState::default() };
@@ -32,7 +32,7 @@ impl Session {
         Self::claim(total, &mut self.programs, m.program, program)
     }
 
-    pub(super) fn program_from_binaries(
+    pub(super) fn create_program_with_binary(
         &mut self,
         m: CreateProgramWithBinary,
         call: CallId<BinaryReply>,
@@ -48,7 +48,7 @@ impl Session {
         Ok(())
     }
 
-    pub(super) fn take_content(&mut self, m: PutContent, tail: &mut dyn Tail) -> Result<(), End> {
+    pub(super) fn put_content(&mut self, m: PutContent, tail: &mut dyn Tail) -> Result<(), End> {
         let (total, held) = (m.total, self.contents.values().map(|c| c.len() as u64).sum::<u64>());
         if total > MAX_CONTENT as u64 || held + tail.remaining() as u64 > MAX_STAGED as u64 {
             return Err(End::refused(format_args!("program contents of {total} bytes are over the limit")));
@@ -69,21 +69,21 @@ impl Session {
         Ok(())
     }
 
-    pub(super) fn build(&mut self, m: BuildProgram<'_>, call: CallId<BuildReply>) -> Result<(), End> {
+    pub(super) fn build_program(&mut self, m: BuildProgram<'_>, call: CallId<BuildReply>) -> Result<(), End> {
         let program = self.programs.get(&m.program).ok_or_else(|| unknown(m.program))?.clone();
         let devices = devices_of(&program.context, &m.devices)?;
         self.start(Job::Build(program, (devices, m.named as usize), Step::Build, m.options.to_owned(), call));
         Ok(())
     }
 
-    pub(super) fn compile(&mut self, m: CompileProgram<'_>, call: CallId<BuildReply>) -> Result<(), End> {
+    pub(super) fn compile_program(&mut self, m: CompileProgram<'_>, call: CallId<BuildReply>) -> Result<(), End> {
         let program = self.programs.get(&m.program).ok_or_else(|| unknown(m.program))?.clone();
         let devices = devices_of(&program.context, &m.devices)?;
         self.start(Job::Build(program, (devices, m.named as usize), Step::Compile, m.options.to_owned(), call));
         Ok(())
     }
 
-    pub(super) fn link(&mut self, m: LinkProgram<'_>, call: CallId<BuildReply>) -> Result<(), End> {
+    pub(super) fn link_program(&mut self, m: LinkProgram<'_>, call: CallId<BuildReply>) -> Result<(), End> {
         let total = self.objects();
         let context = self.context(m.context)?.clone();
         let devices = devices_of(&context, &m.devices)?;
@@ -95,7 +95,7 @@ impl Session {
         Ok(())
     }
 
-    pub(super) fn tell_binary_size(&mut self, m: ProgramBinarySize, call: CallId<u64>) -> Result<(), End> {
+    pub(super) fn program_binary_size(&mut self, m: ProgramBinarySize, call: CallId<u64>) -> Result<(), End> {
         let program = self.programs.get(&m.program).ok_or_else(|| unknown(m.program))?.clone();
         let device = program.context.device(m.device)?;
         // Some implementations compile for it.
@@ -110,14 +110,22 @@ impl Session {
         Ok(())
     }
 
-    pub(super) fn send_program_binary(&mut self, m: ProgramBinary, call: CallId<u64>) -> Result<(), End> {
+    pub(super) fn program_binary(&mut self, m: ProgramBinary, call: CallId<u64>) -> Result<(), End> {
         let program = self.programs.get(&m.program).ok_or_else(|| unknown(m.program))?.clone();
         let device = program.context.device(m.device)?;
         self.start(Job::Binary(program, device, m.transfer, call));
         Ok(())
     }
 
-    pub(super) fn program_from_il(&mut self, m: CreateProgramWithIl, call: CallId<BinaryReply>) -> Result<(), End> {
+    pub(super) fn release_program(&mut self, m: ReleaseProgram) -> Result<(), End> {
+        self.programs.remove(&m.program).map(drop).ok_or_else(|| unknown(m.program))
+    }
+
+    pub(super) fn create_program_with_il(
+        &mut self,
+        m: CreateProgramWithIl,
+        call: CallId<BinaryReply>,
+    ) -> Result<(), End> {
         let program = self.program_to_load(m.program, m.context)?;
         self.start(Job::Run(Box::new(move |common| {
             let reply = build::load_il((&common.client, &common.cache), &program, m.il);
@@ -138,7 +146,11 @@ impl Session {
         Ok(program)
     }
 
-    pub(super) fn specialize(&mut self, m: SetSpecializationConstant<'_>, call: CallId<()>) -> Result<(), End> {
+    pub(super) fn set_specialization_constant(
+        &mut self,
+        m: SetSpecializationConstant<'_>,
+        call: CallId<()>,
+    ) -> Result<(), End> {
         let program = self.programs.get(&m.program).ok_or_else(|| unknown(m.program))?.clone();
         let (id, value) = (m.id, m.value.to_vec());
         self.start(Job::Run(Box::new(move |common| {
@@ -152,7 +164,7 @@ impl Session {
         Ok(())
     }
 
-    pub(super) fn program_of_built_in_kernels(
+    pub(super) fn create_program_with_built_in_kernels(
         &mut self,
         m: CreateProgramWithBuiltInKernels<'_>,
         call: CallId<BuildReply>,

@@ -1,10 +1,12 @@
-//! Queues: making them, ending them, what concerns all of their commands.
+//! Contexts and queues: making them, ending them, what concerns all of their commands.
 
 use std::sync::Arc;
 
 use ropeway_abi as cl;
 use ropeway_protocol::CallId;
-use ropeway_protocol::messages::{Barrier, CreateQueue, Finish, Flush, ReleaseQueue};
+use ropeway_protocol::messages::{
+    Barrier, CreateContext, CreateQueue, Finish, Flush, Marker, ReleaseContext, ReleaseQueue,
+};
 use ropeway_protocol::types::{Status, Waited};
 
 use super::svm;
@@ -17,7 +19,18 @@ use crate::session::job::Job;
 use crate::session::{Deferred, Lane, Session};
 
 impl Session {
-    pub(super) fn make_queue(&mut self, m: CreateQueue) -> Result<(), End> {
+    pub(super) fn create_context(&mut self, m: CreateContext) -> Result<(), End> {
+        let total = self.objects();
+        let made = self.warm.context(&self.common.client, m.context, m.platform, &m.devices);
+        let context = made.ok_or_else(|| unknown(format_args!("a device of {}", m.context)))?;
+        Self::claim(total, &mut self.contexts, m.context, context)
+    }
+
+    pub(super) fn release_context(&mut self, m: ReleaseContext) -> Result<(), End> {
+        self.contexts.remove(&m.context).map(drop).ok_or_else(|| unknown(m.context))
+    }
+
+    pub(super) fn create_queue(&mut self, m: CreateQueue) -> Result<(), End> {
         let total = self.objects();
         let context = self.context(m.context)?.clone();
         let device = context.device(m.device)?;
@@ -43,7 +56,7 @@ impl Session {
         Self::claim(total, &mut self.lanes.queues, m.queue, lane)
     }
 
-    pub(super) fn drop_queue(&mut self, m: ReleaseQueue) -> Result<(), End> {
+    pub(super) fn release_queue(&mut self, m: ReleaseQueue) -> Result<(), End> {
         let lane = self.lanes.queues.remove(&m.queue).ok_or_else(|| unknown(m.queue))?;
         // Its commands still run (clReleaseCommandQueue flushes), and its events can still be waited for.
         if let Ok(native) = &lane.queue.native {
@@ -53,7 +66,7 @@ impl Session {
         Ok(())
     }
 
-    pub(super) fn flush_queue(&mut self, m: Flush) -> Result<(), End> {
+    pub(super) fn flush(&mut self, m: Flush) -> Result<(), End> {
         let queue = self.lanes.lane(m.queue)?.queue.clone();
         match queue.native.as_ref().map_err(|status| *status).and_then(native::Queue::flush) {
             Ok(()) => {}
@@ -62,7 +75,7 @@ impl Session {
         Ok(())
     }
 
-    pub(super) fn finish_queue(&mut self, m: Finish, call: CallId<Waited>) -> Result<(), End> {
+    pub(super) fn finish(&mut self, m: Finish, call: CallId<Waited>) -> Result<(), End> {
         let queue = self.lanes.lane(m.queue)?.queue.clone();
         // Finishing delivers the reads of its own queue.
         self.demote(|deferred| match deferred {
@@ -73,7 +86,14 @@ impl Session {
         Ok(())
     }
 
-    pub(super) fn enqueue_barrier(&mut self, m: Barrier) -> Result<(), End> {
+    pub(super) fn marker(&mut self, m: Marker) -> Result<(), End> {
+        let total = self.objects();
+        self.lanes.enqueue(total, &m.command, |lane, waits, event| {
+            Ok(lane.native().and_then(|queue| queue.marker(waits, event)))
+        })
+    }
+
+    pub(super) fn barrier(&mut self, m: Barrier) -> Result<(), End> {
         let total = self.objects();
         self.lanes.enqueue(total, &m.command, |lane, waits, event| {
             let in_order = lane.queue.in_order;

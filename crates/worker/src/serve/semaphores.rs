@@ -5,7 +5,9 @@ use std::sync::Arc;
 use ropeway_abi as cl;
 use ropeway_protocol::CallId;
 use ropeway_protocol::ids::SemaphoreId;
-use ropeway_protocol::messages::{CreateSemaphore, SignalSemaphores, WaitSemaphores};
+use ropeway_protocol::messages::{
+    CreateSemaphore, ReleaseSemaphore, SemaphorePayload, SignalSemaphores, WaitSemaphores,
+};
 use ropeway_protocol::types::Status;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -68,7 +70,7 @@ impl Session {
     ///
     /// # Errors
     /// There is no such context, or the name is taken.
-    pub fn make_semaphore(&mut self, m: &CreateSemaphore) -> Result<(), End> {
+    pub fn create_semaphore(&mut self, m: CreateSemaphore) -> Result<(), End> {
         let total = self.objects();
         let context = self.context(m.context)?.clone();
         Self::claim(total, &mut self.semaphores, m.semaphore, Semaphore::new(context))
@@ -78,8 +80,8 @@ impl Session {
     ///
     /// # Errors
     /// There is none of this name.
-    pub fn drop_semaphore(&mut self, id: SemaphoreId) -> Result<(), End> {
-        let dropped = self.semaphores.remove(&id).ok_or_else(|| unknown(id))?;
+    pub fn release_semaphore(&mut self, m: ReleaseSemaphore) -> Result<(), End> {
+        let dropped = self.semaphores.remove(&m.semaphore).ok_or_else(|| unknown(m.semaphore))?;
         for user in dropped.into_waiting() {
             self.lanes.failures.store(true, std::sync::atomic::Ordering::Relaxed);
             set(&user, cl::CL_INVALID_SEMAPHORE_KHR);
@@ -91,7 +93,7 @@ impl Session {
     ///
     /// # Errors
     /// Something named does not exist.
-    pub fn enqueue_signal(&mut self, m: &SignalSemaphores) -> Result<(), End> {
+    pub fn signal_semaphores(&mut self, m: SignalSemaphores) -> Result<(), End> {
         let total = self.objects();
         let semaphores = &mut self.semaphores;
         let ids = named(semaphores, &m.semaphores)?;
@@ -119,7 +121,7 @@ impl Session {
     ///
     /// # Errors
     /// Something named does not exist.
-    pub fn enqueue_semaphore_wait(&mut self, m: &WaitSemaphores) -> Result<(), End> {
+    pub fn wait_semaphores(&mut self, m: WaitSemaphores) -> Result<(), End> {
         let total = self.objects();
         let semaphores = &mut self.semaphores;
         let ids = named(semaphores, &m.semaphores)?;
@@ -137,8 +139,8 @@ impl Session {
     ///
     /// # Errors
     /// There is none of this name.
-    pub fn tell_payload(&mut self, id: SemaphoreId, call: CallId<u64>) -> Result<(), End> {
-        let payload = self.semaphores.get_mut(&id).ok_or_else(|| unknown(id))?.payload();
+    pub fn semaphore_payload(&mut self, m: SemaphorePayload, call: CallId<u64>) -> Result<(), End> {
+        let payload = self.semaphores.get_mut(&m.semaphore).ok_or_else(|| unknown(m.semaphore))?.payload();
         self.start(Job::Answer(Ok(payload), call));
         Ok(())
     }

@@ -63,7 +63,7 @@ impl Session {
     ///
     /// # Errors
     /// The message is not one of a client.
-    pub fn allocate_svm(&mut self, m: &SvmAlloc, call: CallId<u64>) -> Result<(), End> {
+    pub fn svm_alloc(&mut self, m: SvmAlloc, call: CallId<u64>) -> Result<(), End> {
         let context = self.context(m.context)?.clone();
         let sound = |alignment: u32| alignment.is_power_of_two() && alignment <= MAX_ALIGNMENT;
         if !sound(m.page) || m.alignment != 0 && !sound(m.alignment) || m.taken.len() > MAX_TAKEN {
@@ -112,7 +112,7 @@ impl Session {
     ///
     /// # Errors
     /// There is no such memory, or the range leaves it.
-    pub fn make_svm_buffer(&mut self, m: &CreateSvmBuffer) -> Result<(), End> {
+    pub fn create_svm_buffer(&mut self, m: CreateSvmBuffer) -> Result<(), End> {
         let svm = self.buffer_range(m.svm, m.offset, m.size)?;
         let make = || {
             let context = svm.context.native.as_ref().map_err(|status| *status)?;
@@ -128,7 +128,7 @@ impl Session {
     ///
     /// # Errors
     /// There is no such kernel, or no such memory.
-    pub fn tell_of_svm(&mut self, m: &SetKernelSvmPointers) -> Result<(), End> {
+    pub fn set_kernel_svm_pointers(&mut self, m: SetKernelSvmPointers) -> Result<(), End> {
         let memory = |(id, _): &(MemoryId, u64)| self.memory(*id).cloned();
         let memory = m.pointers.iter().map(memory).collect::<Result<Vec<_>, End>>()?;
         let kernel = self.kernels.get_mut(&m.kernel).ok_or_else(|| unknown(m.kernel))?;

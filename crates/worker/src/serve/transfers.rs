@@ -6,7 +6,10 @@ use ropeway_abi as cl;
 use ropeway_protocol::Tail;
 use ropeway_protocol::ids::TransferId;
 use ropeway_protocol::limits::MAX_EAGER;
-use ropeway_protocol::messages::TransferFailed;
+use ropeway_protocol::messages::{
+    ReadBuffer, ReadBufferRect, ReadImage, TransferFailed, WriteBuffer, WriteBufferRect, WriteBufferRectTransfer,
+    WriteBufferTransfer, WriteImage, WriteImageTransfer,
+};
 use ropeway_protocol::types::Command;
 
 use crate::base::error::End;
@@ -16,11 +19,56 @@ use crate::objects::{Cell, Memory, OwedRead};
 use crate::session::{Deferred, Session, gather};
 
 impl Session {
+    pub(super) fn write_buffer(&mut self, m: WriteBuffer, tail: &mut dyn Tail) -> Result<(), End> {
+        let place = self.buffer_bytes(m.buffer, m.offset, tail.remaining() as u64)?;
+        self.write(&m.command, place, tail)
+    }
+
+    pub(super) fn write_buffer_transfer(&mut self, m: WriteBufferTransfer) -> Result<(), End> {
+        let place = self.buffer_bytes(m.buffer, m.offset, m.size)?;
+        self.gate(&m.command, m.transfer, Direction::In, place)
+    }
+
+    pub(super) fn read_buffer(&mut self, m: ReadBuffer) -> Result<(), End> {
+        let place = self.buffer_bytes(m.buffer, m.offset, m.size)?;
+        self.read(&m.command, m.transfer, place)
+    }
+
+    pub(super) fn write_buffer_rect(&mut self, m: WriteBufferRect, tail: &mut dyn Tail) -> Result<(), End> {
+        let place = self.buffer_rect(m.buffer, m.rect)?;
+        self.write(&m.command, place, tail)
+    }
+
+    pub(super) fn write_buffer_rect_transfer(&mut self, m: WriteBufferRectTransfer) -> Result<(), End> {
+        let place = self.buffer_rect(m.buffer, m.rect)?;
+        self.gate(&m.command, m.transfer, Direction::In, place)
+    }
+
+    pub(super) fn read_buffer_rect(&mut self, m: ReadBufferRect) -> Result<(), End> {
+        let place = self.buffer_rect(m.buffer, m.rect)?;
+        self.read(&m.command, m.transfer, place)
+    }
+
+    pub(super) fn write_image(&mut self, m: WriteImage, tail: &mut dyn Tail) -> Result<(), End> {
+        let place = self.image_part(m.image, m.part)?;
+        self.write(&m.command, place, tail)
+    }
+
+    pub(super) fn write_image_transfer(&mut self, m: WriteImageTransfer) -> Result<(), End> {
+        let place = self.image_part(m.image, m.part)?;
+        self.gate(&m.command, m.transfer, Direction::In, place)
+    }
+
+    pub(super) fn read_image(&mut self, m: ReadImage) -> Result<(), End> {
+        let place = self.image_part(m.image, m.part)?;
+        self.read(&m.command, m.transfer, place)
+    }
+
     /// Writes the tail into part of a memory object, which the caller has found to be in it.
     ///
     /// # Errors
     /// Something named does not exist, or the tail is not as long as the part.
-    pub(super) fn write(
+    fn write(
         &mut self,
         command: &Command,
         (memory, part): (Arc<Memory>, Part),

@@ -71,6 +71,10 @@ pub enum Deferred {
     Gate(Arc<Gate>),
 }
 
+/// Hands each message to the session's method that bears its name (`serve`). It is a type of its own, so that a message without such a method does
+/// not compile.
+pub struct Handlers<'a>(pub &'a mut Session);
+
 /// The session.
 pub struct Session {
     /// Shared with the other threads.

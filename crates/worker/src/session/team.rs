@@ -14,10 +14,10 @@ use std::thread;
 
 use ropeway_transport::Link;
 
-use super::Session;
 use super::alarm::Alarm;
 use super::common::Common;
 use super::job::Job;
+use super::{Handlers, Session};
 use crate::base::error::End;
 use crate::base::lock::lock;
 use crate::link::input::Input;
@@ -48,7 +48,7 @@ impl Reader {
         let common = session.common.clone();
         loop {
             let busy = common.leading.busy();
-            while input.dispatch(session)? {
+            while input.dispatch(&mut Handlers(session))? {
                 if let Some(job) = session.job.take() {
                     let finished = if let Job::Finish(queue, _) = &job { Some(queue) } else { None };
                     session.lanes.flush(finished);
