@@ -10,9 +10,9 @@
 //! | `base` | locks, names, status codes, the application's memory ([`host`], [`region`]), [`log`], [`stats`] |
 //! | [`residency`] | which homes of a context hold what, and what must move: reckoned, without doing anything |
 //! | [`link`] | one link to one server: batches out, replies in, who reads when |
-//! | `objects` | [`device`], [`context`], [`queue`], [`event`], [`memory`], [`image`], [`program`], [`kernel`], and `home`: what a context is made of where it has devices of several servers or platforms |
+//! | `objects` | [`device`], [`context`], [`queue`], [`event`], [`memory`], [`image`], [`program`], [`kernel`], [`svm`] and `home`: what a context is made of where it has devices of several servers or platforms |
 //! | `planning` | what a command needs in its home before it can be sent there, and how it gets there |
-//! | `commands` | what is enqueued: [`command`], [`transfer`], [`svm`], [`command_buffer`], [`semaphore`] |
+//! | `commands` | what is enqueued: [`command`], [`transfer`], [`command_buffer`], [`semaphore`] |
 //! | [`collectives`] | operations over the devices of a context |
 //!
 //! [`servers`] stands beside `commands`: which servers there are ([`config`], [`discover`], [`local`]), and how they come and go ([`watch`]).

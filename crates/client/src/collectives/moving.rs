@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::schedule::{At, Plan, slot, source, target};
+use super::plan::{At, Plan, slot, source, target};
 
 /// From `from`, which the first of `order` has, to the targets of all in that order.
 pub(super) fn spread(plan: &mut Plan, from: At, order: &[usize], small: bool) {

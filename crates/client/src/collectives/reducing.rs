@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::moving::{circulate, from, scatter_from, spread};
-use super::schedule::{At, IN_FLIGHT, Plan, slot, source, target};
+use super::plan::{At, IN_FLIGHT, Plan, slot, source, target};
 
 /// Combines the ranks' sources, `bytes` each, along a binomial tree, operands in the order given. Gives where the first of
 /// `order` then has the result.

@@ -7,8 +7,8 @@
 //! travel round a ring or along a chain, in chunks, so that every link carries each byte no more often than it must, and all links are
 //! busy at once.
 
-use std::ops::Range;
-
+use super::plan::Plan;
+pub use super::plan::{At, Place, Schedule, Step};
 use super::{moving, reducing};
 
 /// What is done with the ranks' data.
@@ -80,92 +80,10 @@ impl Default for Tuning {
     }
 }
 
-/// One of a rank's pieces of memory.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub enum Place {
-    /// What the application gives.
-    Source,
-    /// What it gets.
-    Target,
-    /// One of [`Schedule::scratch`].
-    Scratch(usize),
-}
-
-/// Where in a rank's memory.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct At {
-    /// Whose memory.
-    pub rank: usize,
-    /// Which.
-    pub place: Place,
-    /// Where there, in bytes.
-    pub offset: u64,
-}
-
-/// One thing to be done.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Step {
-    /// `to`'s rank fetches bytes.
-    Copy {
-        /// Where from.
-        from: At,
-        /// Where to.
-        to: At,
-        /// How many.
-        size: u64,
-    },
-    /// A rank combines what is in two of its pieces of scratch memory, from their beginnings on, into one of them.
-    Combine {
-        /// Who.
-        rank: usize,
-        /// The operand of the lower ranks.
-        left: usize,
-        /// The operand of the higher ranks.
-        right: usize,
-        /// Where the result goes.
-        out: usize,
-        /// Bytes of each.
-        size: u64,
-    },
-    /// A rank sets memory to what changes nothing when it is combined with something.
-    Identity {
-        /// Where.
-        to: At,
-        /// Bytes.
-        size: u64,
-    },
-}
-
-impl Step {
-    /// Whose queue it is on.
-    pub fn rank(&self) -> usize {
-        match self {
-            Self::Copy { to, .. } | Self::Identity { to, .. } => to.rank,
-            Self::Combine { rank, .. } => *rank,
-        }
-    }
-}
-
-/// What is to be done.
-#[derive(Clone, Default, Debug)]
-pub struct Schedule {
-    /// The steps.
-    pub steps: Vec<Step>,
-    /// The sizes of each rank's scratch memory.
-    pub scratch: Vec<Vec<u64>>,
-}
-
 impl Job {
     /// How it is done.
     pub fn schedule(&self, tuning: &Tuning) -> Schedule {
-        let mut plan = Plan {
-            ranks: self.ranks,
-            size: self.size,
-            element: self.element.max(1),
-            ordered: self.ordered,
-            chunk: tuning.chunk,
-            made: Schedule { steps: Vec::new(), scratch: vec![Vec::new(); self.ranks] },
-        };
+        let mut plan = Plan::new(self.ranks, self.size, self.element, self.ordered, tuning.chunk);
         // Two have but one link between them, whatever the shape.
         let all = if self.has_blocks() { self.size.saturating_mul(self.ranks as u64) } else { self.size };
         let small = self.ranks <= 2 || all <= tuning.tree;
@@ -180,7 +98,7 @@ impl Job {
             Operation::ReduceScatter => reducing::reduce_scatter(&mut plan, small),
             Operation::Scan { exclusive } => reducing::scan(&mut plan, exclusive, small),
         }
-        plan.made
+        plan.finish()
     }
 
     /// Whether what one rank has or gets is a block for each rank.
@@ -249,96 +167,5 @@ impl Job {
             Operation::ReduceScatter => Some(block(to)),
             Operation::Reduce { .. } | Operation::AllReduce | Operation::Scan { .. } => Some(0),
         }
-    }
-}
-
-/// A schedule in the making.
-pub(super) struct Plan {
-    pub ranks: usize,
-    pub size: u64,
-    pub element: u64,
-    pub ordered: bool,
-    chunk: u64,
-    made: Schedule,
-}
-
-/// Chunks that a chain's rank works on at the same time: one arrives, one is combined, one leaves.
-pub(super) const IN_FLIGHT: usize = 3;
-
-/// The most pieces that data is cut into.
-const MOST_CHUNKS: u64 = 64;
-
-impl Plan {
-    pub fn copy(&mut self, from: At, to: At, size: u64) {
-        if size > 0 && from != to {
-            self.made.steps.push(Step::Copy { from, to, size });
-        }
-    }
-
-    pub fn combine(&mut self, rank: usize, (left, right): (usize, usize), out: usize, size: u64) {
-        if size > 0 {
-            self.made.steps.push(Step::Combine { rank, left, right, out, size });
-        }
-    }
-
-    pub fn identity(&mut self, to: At, size: u64) {
-        self.made.steps.push(Step::Identity { to, size });
-    }
-
-    /// Scratch memory for a rank.
-    pub fn scratch(&mut self, rank: usize, size: u64) -> usize {
-        let slots = &mut self.made.scratch[rank];
-        slots.push(size);
-        slots.len() - 1
-    }
-
-    /// The same for a rank, several times.
-    pub fn scratches(&mut self, rank: usize, count: usize, size: u64) -> Vec<usize> {
-        (0..count).map(|_| self.scratch(rank, size)).collect()
-    }
-
-    /// A range cut into chunks.
-    pub fn chunks(&self, range: Range<u64>) -> Vec<Range<u64>> {
-        let size = range.end - range.start;
-        let chunk = self.chunk.max(size.div_ceil(MOST_CHUNKS)).next_multiple_of(self.element);
-        (0..size.div_ceil(chunk))
-            .map(|at| range.start + at * chunk..range.end.min(range.start + (at + 1) * chunk))
-            .collect()
-    }
-
-    /// A rank's part of all the data, where that is dealt evenly.
-    pub fn share(&self, rank: usize) -> Range<u64> {
-        let elements = u128::from(self.size / self.element);
-        let begin = |rank: usize| (elements * rank as u128 / self.ranks as u128) as u64 * self.element;
-        begin(rank)..begin(rank + 1)
-    }
-
-    /// The rank that comes `by` behind another, all round.
-    pub fn behind(&self, rank: usize, by: usize) -> usize {
-        (rank + by) % self.ranks
-    }
-}
-
-/// A place in a rank's memory.
-pub(super) fn at(rank: usize, place: Place, offset: u64) -> At {
-    At { rank, place, offset }
-}
-
-pub(super) fn source(rank: usize, offset: u64) -> At {
-    at(rank, Place::Source, offset)
-}
-
-pub(super) fn target(rank: usize, offset: u64) -> At {
-    at(rank, Place::Target, offset)
-}
-
-pub(super) fn slot(rank: usize, slot: usize) -> At {
-    at(rank, Place::Scratch(slot), 0)
-}
-
-impl At {
-    /// So many bytes further on.
-    pub(super) fn plus(self, bytes: u64) -> Self {
-        Self { offset: self.offset + bytes, ..self }
     }
 }

@@ -14,12 +14,13 @@ use ropeway_protocol::messages::{
 use ropeway_protocol::types::{BufferRect, Command, EventList, NdRange};
 
 use crate::base::status::Result;
-use crate::link::in_flight::Heeded;
+use crate::link::ordering::Heeded;
+use crate::objects::access::{Access, Span, Use};
 use crate::objects::event::Event;
 use crate::objects::kernel::Kernel;
 use crate::objects::memory::Memory;
 use crate::objects::queue::Queue;
-use crate::planning::prepare::{Access, Prepared, Span, Use};
+use crate::planning::prepare::Prepared;
 
 /// What a command waits for, and whether the application wants its event.
 #[derive(Clone, Copy, Debug)]

@@ -14,12 +14,12 @@ use crate::base::ids::new_id;
 use crate::base::status::Result;
 use crate::base::sync::lock;
 use crate::commands::command::{Enqueued, Order};
-use crate::commands::svm::Region;
+use crate::objects::access::{Access, Use};
 use crate::objects::home::Home;
 use crate::objects::kernel::Kernel;
 use crate::objects::memory::Memory;
 use crate::objects::queue::Queue;
-use crate::planning::prepare::{Access, Use};
+use crate::objects::svm::Region;
 
 /// A command buffer. What it records lives at the server, which keeps hold of all that the commands use.
 pub struct CommandBuffer {

@@ -3,84 +3,30 @@
 //! The application sees memory of its own process: the one it gave (CL_MEM_USE_HOST_PTR), or one of the buffer's size that is
 //! made at the first map and kept. Mapping reads into it, unmapping writes from it; what travels is what the map flags need.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use ropeway_abi::{
     CL_COMMAND_MAP_BUFFER, CL_COMMAND_MAP_IMAGE, CL_COMMAND_UNMAP_MEM_OBJECT, CL_INVALID_VALUE, CL_MAP_READ,
-    CL_MAP_WRITE, CL_MAP_WRITE_INVALIDATE_REGION, CL_MEM_OBJECT_ALLOCATION_FAILURE,
+    CL_MAP_WRITE, CL_MAP_WRITE_INVALIDATE_REGION,
 };
 use ropeway_protocol::image::ImagePart;
 
-use crate::base::host::{HostRange, Within};
+use crate::base::host::HostRange;
 use crate::base::region::Region;
 use crate::base::status::Result;
-use crate::base::sync::lock;
 use crate::commands::command::{Enqueued, Order};
-use crate::commands::transfer::Part;
 use crate::objects::event::wait_for_all;
-use crate::objects::image::Image;
+use crate::objects::kind::Image;
+use crate::objects::mappings::Mapped;
 use crate::objects::memory::Memory;
+use crate::objects::part::Part;
 use crate::objects::queue::Queue;
 
-/// A buffer's place in the application's memory, and which parts are mapped.
-pub(crate) struct Mappings {
-    state: Mutex<State>,
-}
-
-#[derive(Default)]
-struct State {
-    range: Option<Arc<dyn HostRange>>,
-    mapped: Vec<Mapped>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Mapped {
-    offset: usize,
-    region: Region,
-    /// Which part of an image it is.
-    image: Option<ImagePart>,
-    writes: bool,
-}
-
-impl Mapped {
-    fn part<'a>(&self, memory: &'a Memory) -> Part<'a> {
-        match self.image {
-            Some(part) => Part::Image(memory, part),
-            None => Part::Bytes(memory, self.offset),
-        }
-    }
-}
-
-impl Mappings {
-    pub(crate) fn new(host: Option<Arc<dyn HostRange>>) -> Self {
-        Self { state: Mutex::new(State { range: host, mapped: Vec::new() }) }
-    }
-}
-
-impl Memory {
-    /// CL_MEM_MAP_COUNT.
-    pub fn map_count(&self) -> usize {
-        lock(&self.mappings.state).mapped.len()
-    }
-
-    /// The address where the buffer is mapped, or would be; `None` before the first map.
-    pub fn host_address(&self) -> Option<usize> {
-        if let Some(parent) = self.parent() {
-            return Some(parent.host_address()? + self.offset());
-        }
-        lock(&self.mappings.state).range.as_ref().map(|r| r.address())
-    }
-
-    fn range(&self, allocate: impl FnOnce(usize) -> Option<Arc<dyn HostRange>>) -> Result<Arc<dyn HostRange>> {
-        let mut state = lock(&self.mappings.state);
-        if state.range.is_none() {
-            state.range = match self.parent() {
-                // The same memory is at the same addresses, whichever object it is mapped by.
-                Some(parent) => Some(Arc::new(Within { whole: parent.range(allocate)?, offset: self.offset() })),
-                None => allocate(self.size()),
-            };
-        }
-        state.range.clone().ok_or(CL_MEM_OBJECT_ALLOCATION_FAILURE)
+/// The part of a memory object that is mapped.
+fn part<'a>(mapped: &Mapped, memory: &'a Memory) -> Part<'a> {
+    match mapped.image {
+        Some(part) => Part::Image(memory, part),
+        None => Part::Bytes(memory, mapped.offset),
     }
 }
 
@@ -134,14 +80,14 @@ impl Queue {
         (order, command): (Order<'_>, u32),
         allocate: impl FnOnce(usize) -> Option<Arc<dyn HostRange>>,
     ) -> Result<(usize, Enqueued)> {
-        let range = memory.range(allocate)?;
+        let range = memory.host_range(allocate)?;
         let address = range.address() + mapped.offset;
         mapped.writes = flags & (CL_MAP_WRITE | CL_MAP_WRITE_INVALIDATE_REGION) != 0;
         // A region mapped for writing keeps what the application does not write.
         let needs_contents = flags & (CL_MAP_READ | CL_MAP_WRITE) != 0;
         let event = if needs_contents {
             let target = range.target(mapped.offset, mapped.region);
-            self.enqueue_read(mapped.part(memory), target, blocking, order, command)?
+            self.enqueue_read(part(&mapped, memory), target, blocking, order, command)?
         } else {
             let wants_event = order.wants_event;
             let marker = Order { wants_event: wants_event || blocking, ..order };
@@ -152,7 +98,7 @@ impl Queue {
             }
             event.filter(|_| wants_event)
         };
-        lock(&memory.mappings.state).mapped.push(mapped);
+        memory.mappings().add(mapped);
         Ok((address, event))
     }
 
@@ -161,16 +107,10 @@ impl Queue {
     /// # Errors
     /// CL_INVALID_VALUE when nothing is mapped there, [`crate::SERVER_LOST`].
     pub fn enqueue_unmap(self: &Arc<Self>, buffer: &Memory, address: usize, order: Order<'_>) -> Result<Enqueued> {
-        let (range, mapped) = {
-            let mut state = lock(&buffer.mappings.state);
-            let range = state.range.clone().ok_or(CL_INVALID_VALUE)?;
-            let offset = address.checked_sub(range.address()).ok_or(CL_INVALID_VALUE)?;
-            let at = state.mapped.iter().position(|m| m.offset == offset).ok_or(CL_INVALID_VALUE)?;
-            (range, state.mapped.swap_remove(at))
-        };
+        let (range, mapped) = buffer.mappings().remove(address).ok_or(CL_INVALID_VALUE)?;
         if mapped.writes {
             let source = range.source(mapped.offset, mapped.region);
-            self.enqueue_write(mapped.part(buffer), source, false, order, CL_COMMAND_UNMAP_MEM_OBJECT)
+            self.enqueue_write(part(&mapped, buffer), source, false, order, CL_COMMAND_UNMAP_MEM_OBJECT)
         } else {
             self.enqueue_marker_as(order, CL_COMMAND_UNMAP_MEM_OBJECT)
         }

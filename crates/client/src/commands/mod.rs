@@ -2,6 +2,7 @@
 
 pub mod command;
 pub mod command_buffer;
+pub mod image;
 pub mod mapping;
 pub mod native_kernel;
 pub mod semaphore;

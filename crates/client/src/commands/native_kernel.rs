@@ -13,9 +13,9 @@ use crate::base::region::Region;
 use crate::base::status::{Result, Status};
 use crate::base::sync::lock;
 use crate::commands::command::{Enqueued, Order};
-use crate::commands::transfer::Part;
 use crate::objects::event::Event;
 use crate::objects::memory::Memory;
+use crate::objects::part::Part;
 use crate::objects::queue::Queue;
 
 /// A buffer that a native kernel uses, and the memory where it finds the buffer's contents.

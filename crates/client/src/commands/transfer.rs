@@ -4,105 +4,21 @@ use std::sync::Arc;
 
 use ropeway_abi::CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
 use ropeway_protocol::ids::TransferId;
-use ropeway_protocol::image::ImagePart;
 use ropeway_protocol::limits::MAX_EAGER;
-use ropeway_protocol::messages::{
-    Marker, ReadBuffer, ReadBufferRect, ReadContent, ReadImage, WriteBuffer, WriteBufferRect, WriteBufferRectTransfer,
-    WriteBufferTransfer, WriteImage, WriteImageTransfer,
-};
-use ropeway_protocol::types::{BufferRect, Command};
-
+use ropeway_protocol::messages::{Marker, ReadContent};
+use ropeway_protocol::types::Command;
 use smallvec::SmallVec;
 
 use crate::base::host::{HostSource, HostTarget, gather};
 use crate::base::ids::new_id;
 use crate::base::status::Result;
 use crate::commands::command::{Enqueued, Order, Ordered};
-use crate::link::connection::Connection;
+use crate::link::completion::Completion;
 use crate::link::transfers::{Incoming, Outgoing, Ticket};
-use crate::objects::home::Home;
-use crate::objects::memory::Memory;
+use crate::objects::access::{Access, Use};
+pub use crate::objects::part::Part;
 use crate::objects::queue::Queue;
-use crate::planning::prepare::{Access, Arriving, CONTENT_SIZE, Prepared, Use};
-
-/// The part of a memory object that is read or written.
-#[derive(Clone, Copy, Debug)]
-pub enum Part<'a> {
-    /// What begins at this offset of a buffer; the host's memory says how many bytes.
-    Bytes(&'a Memory, usize),
-    /// This region of a buffer, which has as many bytes as the host's memory.
-    Rect(&'a Memory, BufferRect),
-    /// These elements of an image, which have as many bytes as the host's memory.
-    Image(&'a Memory, ImagePart),
-}
-
-impl<'a> Part<'a> {
-    /// What a command that moves these `size` bytes does with the memory object.
-    fn touched(&self, access: Access, size: usize) -> Use<'a> {
-        match *self {
-            Self::Bytes(memory, offset) => Use::bytes(memory, access, offset, size),
-            Self::Rect(memory, rect) => Use::rect(memory, access, rect),
-            Self::Image(memory, part) => Use::image(memory, access, part),
-        }
-    }
-
-    /// Writes bytes that travel with the command.
-    pub(crate) fn post_write(&self, home: &Home, command: Command, bytes: &[u8]) -> Result<()> {
-        let connection = home.connection();
-        match *self {
-            Self::Bytes(memory, offset) => {
-                let (buffer, offset) = (memory.id(home), offset as u64);
-                connection.post_with_tail(&WriteBuffer { command, buffer, offset }, bytes)
-            }
-            Self::Rect(memory, rect) => {
-                connection.post_with_tail(&WriteBufferRect { command, buffer: memory.id(home), rect }, bytes)
-            }
-            Self::Image(memory, part) => {
-                connection.post_with_tail(&WriteImage { command, image: memory.id(home), part }, bytes)
-            }
-        }
-    }
-
-    /// Writes `size` bytes that follow when they are asked for.
-    pub(crate) fn post_write_transfer(
-        &self,
-        home: &Home,
-        command: Command,
-        size: usize,
-        transfer: TransferId,
-    ) -> Result<()> {
-        let connection = home.connection();
-        match *self {
-            Self::Bytes(memory, offset) => {
-                let (buffer, offset, size) = (memory.id(home), offset as u64, size as u64);
-                connection.post(&WriteBufferTransfer { command, buffer, offset, size, transfer })
-            }
-            Self::Rect(memory, rect) => {
-                connection.post(&WriteBufferRectTransfer { command, buffer: memory.id(home), rect, transfer })
-            }
-            Self::Image(memory, part) => {
-                connection.post(&WriteImageTransfer { command, image: memory.id(home), part, transfer })
-            }
-        }
-    }
-
-    /// Reads `size` bytes.
-    pub(crate) fn post_read(&self, home: &Home, command: Command, size: usize, transfer: TransferId) -> Result<()> {
-        let connection = home.connection();
-        match *self {
-            Self::Bytes(memory, offset) => {
-                let (buffer, offset, size) = (memory.id(home), offset as u64, size as u64);
-                connection.post(&ReadBuffer { command, buffer, offset, size, transfer })
-            }
-            Self::Rect(memory, rect) => {
-                connection.post(&ReadBufferRect { command, buffer: memory.id(home), rect, transfer })
-            }
-            Self::Image(memory, part) => {
-                connection.post(&ReadImage { command, image: memory.id(home), part, transfer })
-            }
-        }
-    }
-}
+use crate::planning::prepare::{Arriving, CONTENT_SIZE, Prepared};
 
 impl Queue {
     /// Writes the whole of `source` into part of a memory object; `command` is the event's CL_COMMAND_*.
@@ -140,13 +56,15 @@ impl Queue {
             drop(prepared);
             Ok(())
         };
-        let filling = |connection: &&Arc<Connection>| connection.incoming_overlaps(&*source);
         let elsewhere: Vec<_> = match self.context().spans_homes() {
-            true => self.context().connections().filter(filling).cloned().collect(),
+            true => {
+                let transfers = self.context().connections().map(|connection| connection.transfers());
+                transfers.filter(|transfers| transfers.fill(&*source)).cloned().collect()
+            }
             false => Vec::new(),
         };
         let may_change =
-            connection.has_unset_user_events() || !elsewhere.is_empty() || connection.incoming_overlaps(&*source);
+            connection.has_unset_user_events() || !elsewhere.is_empty() || connection.transfers().fill(&*source);
         if size <= MAX_EAGER && !may_change {
             part.post_write(self.home(), wire, &gather(&*source, 0, size))?;
             sent(prepared, own, early)?;
@@ -190,7 +108,8 @@ impl Queue {
         uses.extend(limit.as_ref().map(|(_, _, limit)| Use::bytes(limit, Access::Read, 0, CONTENT_SIZE as usize)));
         let Ordered { wire, event, guard: _guard, prepared } = self.order(order, command, true, &uses)?;
         let transfer = TransferId(new_id());
-        let ticket = Ticket::new(event.clone(), Some(Arc::clone(self.open_transfers())));
+        let told = event.clone().map(|event| event as Arc<dyn Completion>);
+        let ticket = Ticket::new(told, Some(Arc::clone(self.open_transfers())));
         connection.expect_incoming(transfer, Incoming::new(target, Arc::clone(&ticket)));
         match &limit {
             Some((memory, offset, limit)) => {

@@ -10,23 +10,28 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use super::connection::Connection;
 use crate::base::sync::lock;
 
 /// Nothing stays unsent longer than this.
 const TICK: Duration = Duration::from_millis(1);
 
-/// What a link has to do with the rounds.
+/// What a link has to do with the rounds that the thread makes.
 #[derive(Default, Debug)]
-pub(super) struct Rounds {
+pub(super) struct Deferred {
     /// Contexts that have other servers, too.
     contexts: AtomicUsize,
     /// Something was posted since the last round.
     posted: AtomicBool,
 }
 
+/// A link that the rounds come to.
+pub(super) trait Visited: Send + Sync {
+    /// Sends what has been posted, as far as the socket takes it at once.
+    fn be_visited(&self);
+}
+
 /// All links.
-static LINKS: Mutex<Vec<Weak<Connection>>> = Mutex::new(Vec::new());
+static LINKS: Mutex<Vec<Weak<dyn Visited>>> = Mutex::new(Vec::new());
 
 /// The thread that makes the rounds; none where it could not be started.
 static THREAD: OnceLock<Option<Thread>> = OnceLock::new();
@@ -37,44 +42,41 @@ static DUE: AtomicBool = AtomicBool::new(false);
 /// Whether it is to be made now.
 static HURRY: AtomicBool = AtomicBool::new(false);
 
-impl Connection {
-    /// Has the rounds come to it.
-    pub(super) fn join_rounds(self: &Arc<Self>) {
-        let mut links = lock(&LINKS);
-        links.retain(|link| link.strong_count() > 0);
-        links.push(Arc::downgrade(self));
-    }
+/// Has the rounds come to a link from now on.
+pub(super) fn join<V: Visited + 'static>(link: &Arc<V>) {
+    let link = Arc::downgrade(link);
+    let mut links = lock(&LINKS);
+    links.retain(|link| link.strong_count() > 0);
+    links.push(link);
+}
 
+impl Deferred {
     /// A context with several homes has one here (or, with false, no longer has).
-    pub(crate) fn count_shared_context(&self, made: bool) {
+    pub(super) fn count_context(&self, made: bool) {
         if made {
-            self.rounds.contexts.fetch_add(1, Ordering::Relaxed);
+            self.contexts.fetch_add(1, Ordering::Relaxed);
         } else {
-            self.rounds.contexts.fetch_sub(1, Ordering::Relaxed);
+            self.contexts.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    /// Leaves what was just posted to the next round, if it is one of several servers and its helper sleeps.
-    pub(super) fn leave_to_round(&self) -> bool {
-        if self.rounds.contexts.load(Ordering::Relaxed) == 0 || !self.helper.is_quiet() {
+    /// Leaves what was just posted to the next round, if the link is one of several servers.
+    pub(super) fn leave(&self) -> bool {
+        if self.contexts.load(Ordering::Relaxed) == 0 {
             return false;
         }
         let start =
             || Some(thread::Builder::new().name("ropeway-rounds".into()).spawn(make_rounds).ok()?.thread().clone());
         let Some(thread) = THREAD.get_or_init(start) else { return false };
-        if !self.rounds.posted.swap(true, Ordering::SeqCst) && !DUE.swap(true, Ordering::SeqCst) {
+        if !self.posted.swap(true, Ordering::SeqCst) && !DUE.swap(true, Ordering::SeqCst) {
             thread.unpark();
         }
         true
     }
 
-    /// Sends what has been posted, as far as the socket takes it at once; the rest is the helper's.
-    fn be_visited(&self) {
-        if self.rounds.posted.swap(false, Ordering::SeqCst)
-            && !self.check(self.outbox.try_flush(&self.link)).unwrap_or(true)
-        {
-            self.helper.note_activity();
-        }
+    /// Whether anything was posted since the last round.
+    pub(super) fn take_posted(&self) -> bool {
+        self.posted.swap(false, Ordering::SeqCst)
     }
 }
 

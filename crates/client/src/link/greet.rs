@@ -10,7 +10,7 @@ use ropeway_protocol::handshake::{
 use ropeway_protocol::limits;
 use ropeway_transport::{Link, Sender};
 
-use super::open::OpenError;
+use super::error::OpenError;
 use crate::base::stats::{STATS, count};
 
 /// After waiting this long, the client says so on standard error.

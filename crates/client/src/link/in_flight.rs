@@ -4,15 +4,13 @@
 //! them. On its own in-order queue nobody can tell. A command on another queue, or on an out-of-order one, could overtake it,
 //! though, which no program expects that has seen a *blocking* call return: such a command is made to wait for the write.
 
-use std::sync::atomic::Ordering;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ropeway_protocol::ids::{ContextId, EventId, QueueId};
-use ropeway_protocol::messages::{Marker, ReleaseEvent, WaitForEvents};
-use ropeway_protocol::types::{Command, EventList};
+use ropeway_protocol::types::EventList;
 
-use super::connection::Connection;
 use crate::base::ids::new_id;
-use crate::base::status::Result;
 use crate::base::sync::lock;
 
 /// More such writes than this on out-of-order queues are waited for.
@@ -20,7 +18,7 @@ const MOST: usize = 64;
 
 /// A write that may not have ended.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Early {
+struct Early {
     /// Commands of other contexts share no memory with it, and cannot wait for its event.
     context: ContextId,
     queue: QueueId,
@@ -30,7 +28,7 @@ pub(super) struct Early {
 
 /// Such writes, and the events of those that are over.
 #[derive(Default, Debug)]
-pub(super) struct EarlyWrites {
+struct Writes {
     writes: Vec<Early>,
     /// How many commands are being put together that may name an event of one.
     composing: usize,
@@ -38,26 +36,11 @@ pub(super) struct EarlyWrites {
     retired: Vec<EventId>,
 }
 
-impl EarlyWrites {
+impl Writes {
     /// The event is of no use any more; gives what can be released now.
     fn retire(&mut self, event: EventId) -> Vec<EventId> {
         self.retired.push(event);
         if self.composing == 0 { std::mem::take(&mut self.retired) } else { Vec::new() }
-    }
-}
-
-/// While this lives, no event is released that a command about to be sent may name.
-pub(crate) struct Heeded<'a>(Option<&'a Connection>);
-
-impl Drop for Heeded<'_> {
-    fn drop(&mut self) {
-        let Some(connection) = self.0 else { return };
-        let released = {
-            let mut early = lock(&connection.early);
-            early.composing -= 1;
-            if early.composing == 0 { std::mem::take(&mut early.retired) } else { Vec::new() }
-        };
-        connection.release_all(released);
     }
 }
 
@@ -69,98 +52,89 @@ pub(crate) struct LiveQueue {
     pub(crate) in_order: bool,
 }
 
-impl Connection {
-    /// A queue was made. Writes on the only other one of its context were not noted, as nothing could overtake them until now.
-    ///
-    /// # Errors
-    /// [`crate::SERVER_LOST`].
-    pub(crate) fn add_queue(&self, context: ContextId, queue: QueueId, in_order: bool) -> Result<()> {
-        let only = {
-            let mut queues = lock(&self.queues);
-            let mut others = queues.iter().filter(|other| other.context == context);
-            let only = others.next().copied().filter(|_| others.next().is_none());
-            queues.push(LiveQueue { context, queue, in_order });
-            only
-        };
-        let Some(only) = only.filter(|only| only.in_order) else { return Ok(()) };
-        // A marker stands for all writes before it.
-        let event = EventId(new_id());
-        let command = Command { queue: only.queue, event: Some(event), waits: EventList::default() };
-        self.post(&Marker { command })?;
-        self.note_early(only, event)
+/// The queues of a connection, and the blocking writes on them that may not have ended.
+#[derive(Default, Debug)]
+pub(super) struct InFlight {
+    queues: Mutex<Vec<LiveQueue>>,
+    writes: Mutex<Writes>,
+    /// How many writes there are.
+    count: AtomicUsize,
+}
+
+/// What is to be done once a write is noted.
+pub(super) enum Noted {
+    /// These events are to be released.
+    Release(Vec<EventId>),
+    /// There are too many: these are to be waited for, under a guard that is counted already.
+    Await(EventList),
+}
+
+impl InFlight {
+    /// A queue was made. Gives the only other one of its context, if there is exactly one.
+    pub(super) fn add_queue(&self, added: LiveQueue) -> Option<LiveQueue> {
+        let mut queues = lock(&self.queues);
+        let mut others = queues.iter().filter(|other| other.context == added.context);
+        let only = others.next().copied().filter(|_| others.next().is_none());
+        queues.push(added);
+        only
     }
 
-    /// A queue is no more.
-    pub(crate) fn remove_queue(&self, queue: QueueId) {
+    pub(super) fn remove_queue(&self, queue: QueueId) {
         lock(&self.queues).retain(|live| live.queue != queue);
     }
 
     /// The event to give to a blocking write so that commands elsewhere can wait for it; `None` where none can overtake it.
-    pub(crate) fn early_event(&self, on: LiveQueue) -> Option<EventId> {
+    pub(super) fn event_for(&self, on: LiveQueue) -> Option<EventId> {
         let others = || lock(&self.queues).iter().any(|other| other.context == on.context && other.queue != on.queue);
         (!on.in_order || others()).then(|| EventId(new_id()))
     }
 
     /// The call of the write with this event is about to return.
-    ///
-    /// # Errors
-    /// [`crate::SERVER_LOST`].
-    pub(crate) fn note_early(&self, on: LiveQueue, event: EventId) -> Result<()> {
+    pub(super) fn note(&self, on: LiveQueue, event: EventId) -> Noted {
         let LiveQueue { context, queue, in_order } = on;
-        let mut early = lock(&self.early);
-        if in_order && let Some(before) = early.writes.iter_mut().find(|e| e.queue == queue) {
+        let mut writes = lock(&self.writes);
+        if in_order && let Some(before) = writes.writes.iter_mut().find(|e| e.queue == queue) {
             // The later one ends later.
             let replaced = std::mem::replace(&mut before.event, event);
-            let released = early.retire(replaced);
-            drop(early);
-            self.release_all(released);
-            return Ok(());
+            return Noted::Release(writes.retire(replaced));
         }
-        early.writes.push(Early { context, queue, event });
-        let of_context = || early.writes.iter().filter(|e| e.context == context).map(|e| e.event);
+        writes.writes.push(Early { context, queue, event });
+        let of_context = || writes.writes.iter().filter(|e| e.context == context).map(|e| e.event);
         let too_many: Option<EventList> = (of_context().count() > MOST).then(|| of_context().collect());
-        self.early_count.store(early.writes.len(), Ordering::Release);
-        early.composing += usize::from(too_many.is_some());
-        drop(early);
-        if let Some(events) = too_many {
-            let _heeded = Heeded(Some(self));
-            self.call(&WaitForEvents { events })?;
-        }
-        Ok(())
+        self.count.store(writes.writes.len(), Ordering::Release);
+        writes.composing += usize::from(too_many.is_some());
+        too_many.map_or(Noted::Release(Vec::new()), Noted::Await)
     }
 
-    /// Adds to `waits` what a command on this queue must not overtake. What is returned must outlive the command's sending: another
-    /// thread may see such a write end, and release its event.
-    #[must_use]
-    pub(crate) fn heed_early(&self, on: LiveQueue, waits: &mut EventList) -> Heeded<'_> {
-        if self.early_count.load(Ordering::Acquire) == 0 {
-            return Heeded(None);
+    /// Adds to `waits` what a command on this queue must not overtake. Returns whether there may be any; [`Self::composed`] is to be called
+    /// then, once the command is sent.
+    pub(super) fn heed(&self, on: LiveQueue, waits: &mut EventList) -> bool {
+        if self.count.load(Ordering::Acquire) == 0 {
+            return false;
         }
-        let mut early = lock(&self.early);
+        let mut writes = lock(&self.writes);
         let overtaken = |e: &&Early| e.context == on.context && (e.queue != on.queue || !on.in_order);
-        waits.0.extend(early.writes.iter().filter(overtaken).map(|e| e.event));
-        early.composing += 1;
-        Heeded(Some(self))
+        waits.0.extend(writes.writes.iter().filter(overtaken).map(|e| e.event));
+        writes.composing += 1;
+        true
     }
 
-    fn release_all(&self, events: Vec<EventId>) {
-        for event in events {
-            // A lost server has dropped it already.
-            let _ = self.post(&ReleaseEvent { event });
-        }
+    /// A command that may name events of such writes is sent. Gives the events that can be released now.
+    pub(super) fn composed(&self) -> Vec<EventId> {
+        let mut writes = lock(&self.writes);
+        writes.composing -= 1;
+        if writes.composing == 0 { std::mem::take(&mut writes.retired) } else { Vec::new() }
     }
 
-    /// A command has ended of which the application has no event.
-    pub(super) fn early_ended(&self, event: EventId) {
-        if self.early_count.load(Ordering::Acquire) == 0 {
-            return;
+    /// A command has ended of which the application has no event. Gives the events that can be released now.
+    pub(super) fn ended(&self, event: EventId) -> Vec<EventId> {
+        if self.count.load(Ordering::Acquire) == 0 {
+            return Vec::new();
         }
-        let mut early = lock(&self.early);
-        let Some(at) = early.writes.iter().position(|e| e.event == event) else { return };
-        early.writes.swap_remove(at);
-        self.early_count.store(early.writes.len(), Ordering::Release);
-        let released = early.retire(event);
-        drop(early);
-        self.release_all(released);
+        let mut writes = lock(&self.writes);
+        let Some(at) = writes.writes.iter().position(|e| e.event == event) else { return Vec::new() };
+        writes.writes.swap_remove(at);
+        self.count.store(writes.writes.len(), Ordering::Release);
+        writes.retire(event)
     }
 }

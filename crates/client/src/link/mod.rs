@@ -1,23 +1,37 @@
-//! Links to servers: frames out and in, pending replies, ends of commands, bulk data.
+//! Links to servers: frames out and in, pending replies, ends of commands, bulk data. Nothing here knows an OpenCL object.
 //!
-//! [`connection`] is one link; [`outbox`] gathers what goes out, [`inbox`] reads what comes in and [`receive`] hands it on. [`replies`] waits for
-//! answers, [`completions`] for the ends of commands; [`transfers`] has the bulk bytes, [`in_flight`] the writes that outlast their call. A
-//! [`background`] thread does what must happen while no thread of the application is in here, and [`deferred_flush`] sends for many links at once.
+//! From the lowest on:
+//!
+//! - [`channel`]: messages become bytes and bytes become frames, with [`outbox`] and [`inbox`];
+//! - what a connection keeps: [`completions`] for those who are told ([`completion`]), [`transfers`], writes [`in_flight`], other [`sessions`], what its
+//!   [`helper`] and the [`deferred_flush`] are to do;
+//! - [`connection`]: one link to one server, and posts;
+//! - what happens over one: [`bulk`] data, [`waiting`], calls and their [`replies`], the [`ordering`] of commands behind writes in flight, ways to
+//!   [`peers`], messages that [`receive`] takes;
+//! - its [`background`] thread, and how it is [`open`]ed and [`mod@greet`]ed.
 
 mod background;
-pub(crate) mod completions;
+mod bulk;
+mod channel;
+pub(crate) mod completion;
+mod completions;
 pub(crate) mod connection;
 mod deferred_flush;
+pub(crate) mod error;
 pub(crate) mod greet;
+mod helper;
 pub(crate) mod in_flight;
 mod inbox;
-pub(crate) mod open;
+mod open;
+pub(crate) mod ordering;
 mod outbox;
 pub(crate) mod peers;
 mod receive;
 pub(crate) mod replies;
+mod sessions;
 pub(crate) mod transfers;
+mod waiting;
 
 pub use connection::Connection;
+pub use error::OpenError;
 pub use greet::greet;
-pub use open::OpenError;

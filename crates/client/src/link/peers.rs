@@ -3,17 +3,17 @@
 //! The sessions of this process are made known to each other when something first goes from one to the other: both get the process's
 //! secret, and one of them is told to connect. Where neither can, the client passes things on.
 
-use std::collections::{HashMap, HashSet};
 use std::io::Read as _;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use ropeway_protocol::ids::SessionId;
 use ropeway_protocol::messages::{ConnectPeer, OpenPeers, WaitForEvents};
 use ropeway_protocol::types::EventList;
 
+use super::connection::Connection;
+use super::sessions::State;
 use crate::base::status::Result;
 use crate::base::sync::lock;
-use crate::link::connection::Connection;
 
 /// How something gets from one session to another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,29 +22,6 @@ pub(crate) enum Way {
     Direct,
     /// The client takes it and passes it on.
     Relay,
-}
-
-/// What a session knows of others.
-#[derive(Default, Debug)]
-pub(crate) struct Peers(Mutex<Known>);
-
-#[derive(Default, Debug)]
-struct Known {
-    has_secret: bool,
-    peers: HashMap<SessionId, State>,
-    /// Those of which it has been said that what goes to and from them takes a detour.
-    said: HashSet<SessionId>,
-}
-
-#[derive(Clone, PartialEq, Eq, Debug)]
-enum State {
-    /// It was told to connect.
-    Asked,
-    Connected,
-    /// It could not, and why.
-    Unreachable(String),
-    /// It was connected, in whichever direction, until this happened.
-    Parted(String),
 }
 
 /// What the sessions of this process prove to each other that they belong to it by. `None` where the system has no random numbers.
@@ -78,16 +55,16 @@ pub(crate) fn way(from: &Arc<Connection>, to: &Arc<Connection>) -> Way {
     let (first, second) = if key(from) < key(to) { (from, to) } else { (to, from) };
     if were_parted(first, second) {
         // Perhaps because one of them is gone, which is not known here yet: then there is no way at all.
-        let is_new = !lock(&first.peers().0).said.contains(&second.session());
+        let is_new = !lock(&first.sessions.0).said.contains(&second.session());
         if !first.is_there(is_new) || !second.is_there(is_new) {
             return Way::Direct;
         }
     } else if first.connects_to(second) || second.connects_to(first) {
         return Way::Direct;
     }
-    if lock(&first.peers().0).said.insert(second.session()) {
-        let why = first.peers().why_not(second.session());
-        let why = why.or_else(|| second.peers().why_not(first.session())).unwrap_or_default();
+    if lock(&first.sessions.0).said.insert(second.session()) {
+        let why = first.sessions.why_not(second.session());
+        let why = why.or_else(|| second.sessions.why_not(first.session())).unwrap_or_default();
         crate::warning!(
             "{} and {} do not reach each other ({why}): what goes from one to the other goes through this machine; see --peer-address",
             first.endpoint(),
@@ -116,7 +93,7 @@ impl Connection {
     /// Lets the session take part in the process's group. `false`: there is none.
     pub(crate) fn give_secret(&self) -> Result<bool> {
         let Some(secret) = secret() else { return Ok(false) };
-        let mut known = lock(&self.peers().0);
+        let mut known = lock(&self.sessions.0);
         if !known.has_secret {
             self.post(&OpenPeers { secret })?;
             known.has_secret = true;
@@ -131,7 +108,7 @@ impl Connection {
             return false;
         }
         let state = self.wait(|| {
-            let state = lock(&self.peers().0).peers.get(&session).cloned();
+            let state = lock(&self.sessions.0).peers.get(&session).cloned();
             state.filter(|state| *state != State::Asked)
         });
         state == Ok(State::Connected)
@@ -139,7 +116,7 @@ impl Connection {
 
     /// Whether the session has tried in vain to connect to another.
     fn has_no_way_to(&self, peer: &Connection) -> bool {
-        matches!(lock(&self.peers().0).peers.get(&peer.session()), Some(State::Unreachable(_)))
+        matches!(lock(&self.sessions.0).peers.get(&peer.session()), Some(State::Unreachable(_)))
     }
 
     /// Whether the server is there as far as is known, or, asked to `make_sure`, answers.
@@ -154,12 +131,12 @@ impl Connection {
 
     /// Whether the session was connected to another and has lost it.
     fn was_parted_from(&self, peer: &Connection) -> bool {
-        matches!(lock(&self.peers().0).peers.get(&peer.session()), Some(State::Parted(_)))
+        matches!(lock(&self.sessions.0).peers.get(&peer.session()), Some(State::Parted(_)))
     }
 
     /// Has the session connect to another, once.
     fn ask_to_connect(&self, peer: &Connection) -> Result<()> {
-        if lock(&self.peers().0).peers.contains_key(&peer.session()) {
+        if lock(&self.sessions.0).peers.contains_key(&peer.session()) {
             return Ok(());
         }
         if !self.give_secret()? || !peer.give_secret()? {
@@ -169,7 +146,7 @@ impl Connection {
         peer.flush()?;
         let reached_here = peer.endpoint().to_string();
         let addresses = peer.welcome().peer_address.iter().cloned().chain([reached_here]).collect();
-        let mut known = lock(&self.peers().0);
+        let mut known = lock(&self.sessions.0);
         if known.peers.contains_key(&peer.session()) {
             // Another thread was faster.
             return Ok(());
@@ -180,7 +157,7 @@ impl Connection {
 
     /// The server says whether a peer is connected.
     pub(crate) fn peer_state(&self, peer: SessionId, connected: bool, text: String) {
-        let peers = &mut lock(&self.peers().0).peers;
+        let peers = &mut lock(&self.sessions.0).peers;
         let state = match peers.get(&peer) {
             _ if connected => State::Connected,
             Some(State::Asked) => State::Unreachable(text),
@@ -188,15 +165,5 @@ impl Connection {
             _ => State::Parted(text),
         };
         peers.insert(peer, state);
-    }
-}
-
-impl Peers {
-    /// Why a peer is not reached.
-    fn why_not(&self, peer: SessionId) -> Option<String> {
-        match lock(&self.0).peers.get(&peer)? {
-            State::Unreachable(why) | State::Parted(why) => Some(why.clone()),
-            State::Asked | State::Connected => None,
-        }
     }
 }

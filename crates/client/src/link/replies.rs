@@ -4,12 +4,13 @@ use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
 use ropeway_protocol::messages::{Finish, WaitForEvents};
-use ropeway_protocol::{Call, decode, encode_call};
+use ropeway_protocol::{Call, decode};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::de::DeserializeOwned;
 
-use super::connection::{Connection, SILENCE, Slot};
+use super::connection::{Connection, Slot};
 use super::deferred_flush;
+use super::waiting::SILENCE;
 use crate::base::stats::{STATS, count};
 use crate::base::status::{Result, SERVER_LOST, Status};
 use crate::base::sync::lock;
@@ -33,6 +34,22 @@ pub(crate) struct Asked<'a, R> {
 }
 
 impl Connection {
+    /// Sends a message and waits for its answer.
+    ///
+    /// # Errors
+    /// What the server answered, or [`SERVER_LOST`].
+    pub(crate) fn call<C: Call>(&self, call: &C) -> Result<C::Reply> {
+        self.call_with_tail(call, &[])
+    }
+
+    /// As [`Connection::call`], with bulk bytes behind the message.
+    ///
+    /// # Errors
+    /// What the server answered, or [`SERVER_LOST`].
+    pub(crate) fn call_with_tail<C: Call>(&self, call: &C, tail: &[u8]) -> Result<C::Reply> {
+        self.ask_with_tail(call, tail)?.wait()
+    }
+
     /// Makes a call, in the next batch, without waiting for its answer.
     ///
     /// # Errors
@@ -45,12 +62,12 @@ impl Connection {
     ///
     /// # Errors
     /// [`SERVER_LOST`].
-    pub(super) fn ask_with_tail<C: Call>(&self, call: &C, tail: &[u8]) -> Result<Asked<'_, C::Reply>> {
+    fn ask_with_tail<C: Call>(&self, call: &C, tail: &[u8]) -> Result<Asked<'_, C::Reply>> {
         let number = self.next_call_number();
         let tells_ends = matches!(C::OPCODE, Finish::OPCODE | WaitForEvents::OPCODE);
         lock(&self.calls).insert(number, Slot::Waiting { tells_ends });
         let asked = Asked { connection: self, number, name: C::NAME, reply: PhantomData };
-        self.push(tail, |out| encode_call(out, number, call, tail.len()))?;
+        self.post_call(number, call, tail)?;
         Ok(asked)
     }
 }
@@ -172,7 +189,7 @@ impl<'a, T: Copy, R: DeserializeOwned> Answers<'a, T, R> {
     fn look(&mut self, patience: Duration) {
         let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(patience.subsec_nanos()) };
         let mut polled: Vec<_> =
-            self.open.iter().map(|one| PollFd::new(&one.asked.connection.link, PollFlags::IN)).collect();
+            self.open.iter().map(|one| PollFd::new(&one.asked.connection.channel, PollFlags::IN)).collect();
         // An interrupted poll is as good as one in vain.
         let _ = poll(&mut polled, Some(&timeout));
         let readable: Vec<_> = polled.iter().map(|one| !one.revents().is_empty()).collect();

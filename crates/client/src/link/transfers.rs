@@ -6,34 +6,29 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use ropeway_protocol::Tail;
 use ropeway_protocol::ids::TransferId;
-use ropeway_protocol::limits::CHUNK;
-use ropeway_protocol::messages::TransferData;
 use rustc_hash::FxBuildHasher;
 
-use super::connection::Connection;
-use crate::base::host::{HostSource, HostTarget, gather, scatter};
-use crate::base::status::{Result, SERVER_LOST, Status};
+use super::completion::Completion;
+use crate::base::host::{HostSource, HostTarget};
+use crate::base::status::{SERVER_LOST, Status};
 use crate::base::sync::lock;
-use crate::objects::event::Event;
 
 /// A transfer that is not over.
 const UNDER_WAY: i32 = 1;
 
 /// How far a transfer is; shared between whoever waits for it and whoever carries it out.
-#[derive(Debug)]
 pub(crate) struct Ticket {
     status: AtomicI32,
     /// The event of a read: over when the data is here.
-    event: Option<Arc<Event>>,
+    event: Option<Arc<dyn Completion>>,
     /// The count of its queue's transfers that are not over.
     open: Option<Arc<AtomicUsize>>,
 }
 
 impl Ticket {
     /// A transfer that begins now; `open` is raised until it is over.
-    pub(crate) fn new(event: Option<Arc<Event>>, open: Option<Arc<AtomicUsize>>) -> Arc<Self> {
+    pub(crate) fn new(event: Option<Arc<dyn Completion>>, open: Option<Arc<AtomicUsize>>) -> Arc<Self> {
         if let Some(open) = &open {
             open.fetch_add(1, Ordering::AcqRel);
         }
@@ -46,7 +41,7 @@ impl Ticket {
         (status != UNDER_WAY).then_some(status)
     }
 
-    fn end(&self, status: Status) {
+    pub(super) fn end(&self, status: Status) {
         if self.status.swap(status, Ordering::AcqRel) != UNDER_WAY {
             return;
         }
@@ -61,20 +56,20 @@ impl Ticket {
 
 /// Bytes that come from the server.
 pub(crate) struct Incoming {
-    target: Box<dyn HostTarget>,
+    pub(super) target: Box<dyn HostTarget>,
     span: Range<usize>,
-    size: usize,
-    received: usize,
-    ticket: Arc<Ticket>,
+    pub(super) size: usize,
+    pub(super) received: usize,
+    pub(super) ticket: Arc<Ticket>,
 }
 
 /// Bytes that go to the server once it asks for them.
 pub(crate) struct Outgoing {
-    source: Box<dyn HostSource>,
-    sent: usize,
-    /// Other servers' links over which reads may be filling the same memory.
-    behind: Vec<Arc<Connection>>,
-    ticket: Arc<Ticket>,
+    pub(super) source: Box<dyn HostSource>,
+    pub(super) sent: usize,
+    /// The transfers over other servers' links whose reads may be filling the same memory.
+    behind: Vec<Arc<Transfers>>,
+    pub(super) ticket: Arc<Ticket>,
 }
 
 impl Incoming {
@@ -84,7 +79,7 @@ impl Incoming {
 }
 
 impl Outgoing {
-    pub(crate) fn new(source: Box<dyn HostSource>, ticket: Arc<Ticket>, behind: Vec<Arc<Connection>>) -> Self {
+    pub(crate) fn new(source: Box<dyn HostSource>, ticket: Arc<Ticket>, behind: Vec<Arc<Transfers>>) -> Self {
         Self { source, sent: 0, behind, ticket }
     }
 }
@@ -101,8 +96,9 @@ impl fmt::Debug for Outgoing {
     }
 }
 
+/// A connection's transfers that are not over.
 #[derive(Default, Debug)]
-pub(super) struct Transfers {
+pub(crate) struct Transfers {
     incoming: Mutex<HashMap<TransferId, Incoming, FxBuildHasher>>,
     /// Not yet asked for.
     outgoing: Mutex<HashMap<TransferId, Outgoing, FxBuildHasher>>,
@@ -114,6 +110,46 @@ pub(super) struct Transfers {
 }
 
 impl Transfers {
+    /// Expects the bytes of a read, or the rest of them.
+    pub(super) fn put_incoming(&self, id: TransferId, incoming: Incoming) {
+        lock(&self.incoming).insert(id, incoming);
+    }
+
+    /// Takes a read of which something has come: nobody else writes into its memory until it is put back.
+    pub(super) fn take_incoming(&self, id: TransferId) -> Option<Incoming> {
+        lock(&self.incoming).remove(&id)
+    }
+
+    /// Whether a read that is under way fills part of this memory.
+    pub(crate) fn fill(&self, source: &dyn HostSource) -> bool {
+        let span = source.span();
+        lock(&self.incoming).values().any(|i| overlap(&i.span, &span))
+    }
+
+    /// Keeps the bytes of a write until the server asks for them.
+    pub(super) fn offer(&self, id: TransferId, outgoing: Outgoing) {
+        self.unsent.fetch_add(1, Ordering::AcqRel);
+        lock(&self.outgoing).insert(id, outgoing);
+    }
+
+    /// Takes back a write that the server has not asked for.
+    pub(super) fn take_offered(&self, id: TransferId) -> Option<Outgoing> {
+        lock(&self.outgoing).remove(&id)
+    }
+
+    /// The server asks for a write's bytes.
+    pub(super) fn asked_for(&self, id: TransferId) {
+        if let Some(outgoing) = self.take_offered(id) {
+            lock(&self.ready).push_back((id, outgoing));
+            self.ready_count.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// A write is over, whatever came of it.
+    pub(super) fn note_sent(&self) {
+        self.unsent.fetch_sub(1, Ordering::AcqRel);
+    }
+
     /// Whether some transfer to the server is not over.
     pub(super) fn any_unsent(&self) -> bool {
         self.unsent.load(Ordering::Acquire) > 0
@@ -126,7 +162,7 @@ impl Transfers {
     }
 
     /// Takes a transfer whose next chunk can be sent now. Nobody else sends of it until it is put back.
-    fn take_ready(&self) -> Option<(TransferId, Outgoing)> {
+    pub(super) fn take_ready(&self) -> Option<(TransferId, Outgoing)> {
         if self.ready_count.load(Ordering::Acquire) == 0 {
             return None;
         }
@@ -136,7 +172,8 @@ impl Transfers {
         ready.remove(at)
     }
 
-    fn put_ready(&self, id: TransferId, outgoing: Outgoing) {
+    /// Puts back what [`Self::take_ready`] gave, for its next chunk.
+    pub(super) fn put_ready(&self, id: TransferId, outgoing: Outgoing) {
         lock(&self.ready).push_front((id, outgoing));
         self.ready_count.fetch_add(1, Ordering::AcqRel);
     }
@@ -147,7 +184,7 @@ impl Transfers {
         let fills = |transfers: &Self| {
             lock(&transfers.incoming).iter().any(|(other, i)| *other < id && overlap(&i.span, &span))
         };
-        fills(self) || outgoing.behind.iter().any(|other| fills(&other.transfers))
+        fills(self) || outgoing.behind.iter().any(|other| fills(other))
     }
 
     /// Whether something that was asked for waits for reads over other links, whose ends nobody tells here.
@@ -170,128 +207,4 @@ impl Transfers {
 
 fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
     a.start < b.end && b.start < a.end
-}
-
-impl Connection {
-    /// Expects the bytes of a read.
-    pub(crate) fn expect_incoming(&self, id: TransferId, incoming: Incoming) {
-        self.helper.expect();
-        lock(&self.transfers.incoming).insert(id, incoming);
-        self.end_if_lost();
-    }
-
-    /// Keeps the bytes of a write until the server asks for them.
-    pub(crate) fn offer_outgoing(&self, id: TransferId, outgoing: Outgoing) {
-        self.helper.expect();
-        self.transfers.unsent.fetch_add(1, Ordering::AcqRel);
-        lock(&self.transfers.outgoing).insert(id, outgoing);
-        self.end_if_lost();
-    }
-
-    /// What was added while the server was being lost must not wait for ever.
-    fn end_if_lost(&self) {
-        if self.is_lost() {
-            self.transfers.lose();
-        }
-    }
-
-    /// Whether a read that is under way fills part of this memory.
-    pub(crate) fn incoming_overlaps(&self, source: &dyn HostSource) -> bool {
-        let span = source.span();
-        lock(&self.transfers.incoming).values().any(|i| overlap(&i.span, &span))
-    }
-
-    /// The server asks for a write's bytes.
-    pub(super) fn transfer_ready(&self, id: TransferId) {
-        if let Some(outgoing) = lock(&self.transfers.outgoing).remove(&id) {
-            lock(&self.transfers.ready).push_back((id, outgoing));
-            self.transfers.ready_count.fetch_add(1, Ordering::AcqRel);
-        }
-    }
-
-    /// Sends one chunk of what the server asked for. False: there was nothing to send.
-    pub(crate) fn send_chunk(&self) -> bool {
-        let Some((id, mut outgoing)) = self.transfers.take_ready() else { return false };
-        let sent = self.send_next_chunk(id, &mut outgoing.sent, &*outgoing.source);
-        match sent {
-            Err(status) => self.end_outgoing(outgoing, status),
-            Ok(()) if outgoing.sent == outgoing.source.size() => self.end_outgoing(outgoing, 0),
-            Ok(()) => self.transfers.put_ready(id, outgoing),
-        }
-        true
-    }
-
-    /// Sends `source` whole, as the bytes of transfer `id`, without being asked.
-    pub(crate) fn send_transfer(&self, id: TransferId, source: &dyn HostSource) -> Result<()> {
-        for offset in (0..source.size()).step_by(CHUNK) {
-            let chunk = gather(source, offset, CHUNK);
-            self.post_with_tail(&TransferData { transfer: id, offset: offset as u64 }, &chunk)?;
-        }
-        Ok(())
-    }
-
-    fn send_next_chunk(&self, id: TransferId, sent: &mut usize, source: &dyn HostSource) -> Result<()> {
-        let chunk = gather(source, *sent, CHUNK);
-        self.post_with_tail(&TransferData { transfer: id, offset: *sent as u64 }, &chunk)?;
-        *sent += chunk.len();
-        if *sent == source.size() { self.flush() } else { Ok(()) }
-    }
-
-    /// Takes bytes of a read off the link, straight into the application's memory.
-    pub(super) fn receive_data(&self, id: TransferId, offset: u64, tail: &mut dyn Tail) {
-        let Some(mut incoming) = lock(&self.transfers.incoming).remove(&id) else { return };
-        let len = tail.remaining();
-        let is_next = offset == incoming.received as u64;
-        if !is_next || !matches!(scatter(&mut *incoming.target, incoming.received, tail), Ok(true)) {
-            self.end_transfer(&incoming.ticket, SERVER_LOST);
-            return self.lose("it sent other bytes than it was asked for".to_owned());
-        }
-        incoming.received += len;
-        if incoming.received < incoming.size {
-            lock(&self.transfers.incoming).insert(id, incoming);
-        } else {
-            let ticket = Arc::clone(&incoming.ticket);
-            drop(incoming);
-            self.end_transfer(&ticket, 0);
-        }
-    }
-
-    /// A read has no more than these bytes.
-    pub(super) fn transfer_ends(&self, id: TransferId, size: u64) {
-        let Some(mut incoming) = lock(&self.transfers.incoming).remove(&id) else { return };
-        if size == incoming.received as u64 && incoming.received < incoming.size {
-            incoming.size = incoming.received;
-            let ticket = Arc::clone(&incoming.ticket);
-            drop(incoming);
-            return self.end_transfer(&ticket, 0);
-        }
-        self.end_transfer(&incoming.ticket, SERVER_LOST);
-        self.lose("it ended a read where it does not end".to_owned());
-    }
-
-    /// A transfer came to nothing.
-    pub(crate) fn transfer_failed(&self, id: TransferId, status: Status) {
-        let incoming = lock(&self.transfers.incoming).remove(&id);
-        let outgoing = lock(&self.transfers.outgoing).remove(&id);
-        if let Some(incoming) = incoming {
-            self.end_transfer(&incoming.ticket, status.min(-1));
-        }
-        if let Some(outgoing) = outgoing {
-            self.end_outgoing(outgoing, status.min(-1));
-        }
-    }
-
-    fn end_outgoing(&self, outgoing: Outgoing, status: Status) {
-        let ticket = Arc::clone(&outgoing.ticket);
-        // The memory is given back before anybody learns that it is.
-        drop(outgoing);
-        self.transfers.unsent.fetch_sub(1, Ordering::AcqRel);
-        self.end_transfer(&ticket, status);
-    }
-
-    fn end_transfer(&self, ticket: &Ticket, status: Status) {
-        self.helper.settled();
-        ticket.end(status);
-        self.inbox.wake();
-    }
 }

@@ -11,10 +11,11 @@ use ropeway_protocol::types::InitialContents;
 use crate::base::host::{HostRange, HostSource, gather};
 use crate::base::ids::new_id;
 use crate::base::status::Result;
-use crate::commands::svm::Region;
 use crate::objects::context::Context;
 use crate::objects::home::Home;
-use crate::objects::memory::{Description, HOST_FLAGS, Kind, Memory};
+use crate::objects::kind::Kind;
+use crate::objects::memory::{Description, HOST_FLAGS, Memory};
+use crate::objects::svm::Region;
 
 /// How the first contents of a memory object travel.
 pub(crate) struct FirstContents<'a> {

@@ -13,7 +13,6 @@ use crate::base::callbacks::run_later;
 use crate::base::ids::new_id;
 use crate::base::status::{Result, SERVER_LOST};
 use crate::base::sync::lock;
-use crate::commands::svm::Allocations;
 use crate::link::connection::Connection;
 use crate::objects::device::Device;
 use crate::objects::home::Home;
@@ -22,8 +21,6 @@ use crate::objects::home::Home;
 pub struct Context {
     homes: Box<[Home]>,
     devices: Vec<Arc<Device>>,
-    /// Shared virtual memory. Each allocation keeps the context.
-    pub(crate) svm: Allocations,
     on_destruction: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
     formats: Mutex<Formats>,
     /// Held from when a command is planned until it is sent.
@@ -53,7 +50,6 @@ impl Context {
         let context = Self {
             homes,
             devices,
-            svm: Allocations::default(),
             on_destruction: Mutex::default(),
             formats: Mutex::default(),
             planning: Mutex::default(),
@@ -80,6 +76,11 @@ impl Context {
     /// Its devices, in the order they were given.
     pub fn devices(&self) -> &[Arc<Device>] {
         &self.devices
+    }
+
+    /// Its name in this process.
+    pub(crate) fn name(&self) -> u64 {
+        self.first_home().context().0
     }
 
     /// Its homes: one for each native platform among its devices.

@@ -2,21 +2,20 @@
 
 use std::sync::{Arc, Mutex, Weak};
 
-use ropeway_abi::{CL_MEM_ALLOC_HOST_PTR, CL_MEM_COPY_HOST_PTR, CL_MEM_USE_HOST_PTR};
+use ropeway_abi::{CL_MEM_ALLOC_HOST_PTR, CL_MEM_COPY_HOST_PTR, CL_MEM_OBJECT_ALLOCATION_FAILURE, CL_MEM_USE_HOST_PTR};
 use ropeway_protocol::ids::MemoryId;
 use ropeway_protocol::messages::ReleaseMemory;
 
 use crate::base::callbacks::run_later;
-use crate::base::host::{HostRange, HostSource, gather};
+use crate::base::host::{HostRange, HostSource, Within, gather};
 use crate::base::ids::new_id;
 use crate::base::status::Result;
 use crate::base::sync::lock;
-use crate::commands::mapping::Mappings;
 use crate::objects::context::Context;
 use crate::objects::home::{Home, Made};
-use crate::objects::image::Image;
-use crate::objects::pipe::Pipe;
-use crate::planning::prepare::Mark;
+pub use crate::objects::kind::Kind;
+use crate::objects::mappings::Mappings;
+use crate::objects::mark::Mark;
 use crate::residency::Residency;
 use crate::residency::spans;
 
@@ -39,24 +38,8 @@ pub struct Memory {
     parent: Option<Arc<Memory>>,
     /// What says how many of its bytes mean something (clSetContentSizeBufferPoCL).
     content_size: Mutex<Option<Arc<Memory>>>,
-    pub(crate) mappings: Mappings,
+    mappings: Mappings,
     on_destruction: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
-}
-
-/// What a memory object is.
-#[derive(Clone, Debug)]
-pub enum Kind {
-    /// A buffer.
-    Buffer,
-    /// An image.
-    Image(Image),
-    /// A pipe.
-    Pipe(Pipe),
-    /// Part of its parent, a buffer.
-    SubBuffer {
-        /// Where it begins there, in bytes.
-        origin: usize,
-    },
 }
 
 /// How a new memory object is described; see the methods of [`Memory`] of the same names.
@@ -222,6 +205,42 @@ impl Memory {
     /// Which homes have its contents.
     pub(crate) fn residency(&self) -> Option<&Mutex<Residency<Mark>>> {
         self.residency.as_ref()
+    }
+
+    /// Where it is mapped.
+    pub(crate) fn mappings(&self) -> &Mappings {
+        &self.mappings
+    }
+
+    /// CL_MEM_MAP_COUNT.
+    pub fn map_count(&self) -> usize {
+        self.mappings.count()
+    }
+
+    /// The address where the buffer is mapped, or would be; `None` before the first map.
+    pub fn host_address(&self) -> Option<usize> {
+        if let Some(parent) = self.parent() {
+            return Some(parent.host_address()? + self.offset());
+        }
+        self.mappings.range().map(|range| range.address())
+    }
+
+    /// The application's memory where it is mapped; `allocate` makes memory of the object's size where there is none yet.
+    ///
+    /// # Errors
+    /// CL_MEM_OBJECT_ALLOCATION_FAILURE.
+    pub(crate) fn host_range(
+        &self,
+        allocate: impl FnOnce(usize) -> Option<Arc<dyn HostRange>>,
+    ) -> Result<Arc<dyn HostRange>> {
+        let range = self.mappings.range_or(|| {
+            Ok(match self.parent() {
+                // The same memory is at the same addresses, whichever object it is mapped by.
+                Some(parent) => Some(Arc::new(Within { whole: parent.host_range(allocate)?, offset: self.offset() })),
+                None => allocate(self.size()),
+            })
+        })?;
+        range.ok_or(CL_MEM_OBJECT_ALLOCATION_FAILURE)
     }
 
     /// From now on, only as many of the buffer's first bytes mean something as the first 8 bytes of `size` say, little-endian: no others need to

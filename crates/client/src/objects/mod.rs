@@ -1,5 +1,6 @@
 //! The mirror of the OpenCL objects that live at the servers.
 
+pub(crate) mod access;
 pub(crate) mod buffer;
 pub mod context;
 pub mod device;
@@ -7,8 +8,13 @@ pub mod event;
 pub(crate) mod home;
 pub mod image;
 pub mod kernel;
+pub(crate) mod kind;
+pub(crate) mod mappings;
+pub(crate) mod mark;
 pub mod memory;
+pub(crate) mod part;
 pub mod pipe;
 pub mod program;
 pub mod queue;
 pub mod sampler;
+pub(crate) mod svm;

@@ -4,19 +4,12 @@ use std::sync::Arc;
 
 use ropeway_protocol::messages::CreatePipe;
 
+pub use super::kind::Pipe;
 use crate::base::status::Result;
 use crate::objects::context::Context;
 use crate::objects::home::Home;
-use crate::objects::memory::{Description, Kind, Memory};
-
-/// What a pipe is, beside what all memory objects are.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Pipe {
-    /// CL_PIPE_PACKET_SIZE, in bytes.
-    pub packet_size: u32,
-    /// CL_PIPE_MAX_PACKETS.
-    pub max_packets: u32,
-}
+use crate::objects::kind::Kind;
+use crate::objects::memory::{Description, Memory};
 
 impl Memory {
     /// Makes a pipe (clCreatePipe).

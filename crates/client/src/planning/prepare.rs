@@ -9,10 +9,9 @@ use std::sync::{Arc, MutexGuard};
 
 use ropeway_abi::CL_COMMAND_MIGRATE_MEM_OBJECTS;
 use ropeway_protocol::ids::{MemoryId, TransferId};
-use ropeway_protocol::image::ImagePart;
 use ropeway_protocol::limits::MAX_EAGER;
 use ropeway_protocol::messages::{CreateUserEvent, Expect, ExpectContent, Push, PushContent, SetUserEventStatus};
-use ropeway_protocol::types::{BufferRect, Command, EventList, Moved};
+use ropeway_protocol::types::{Command, EventList, Moved};
 use smallvec::SmallVec;
 
 use crate::base::ids::new_id;
@@ -20,121 +19,17 @@ use crate::base::stats::{STATS, count};
 use crate::base::status::{Result, SERVER_LOST, Status};
 use crate::base::sync::lock;
 use crate::link::peers::{Way, are_apart, way};
+use crate::objects::access::{Access, Use};
 use crate::objects::event::Event;
 use crate::objects::home::Home;
+use crate::objects::mark::Mark;
 use crate::objects::memory::Memory;
 use crate::objects::queue::Queue;
-use crate::residency::spans::{self, Spans};
+use crate::residency::spans;
 use crate::residency::{By, Events, Plan, Transfer, Use as Usage};
 
 /// Bytes of a buffer that say how many of another mean something.
 pub(crate) const CONTENT_SIZE: u64 = 8;
-
-/// What a command does with a memory object.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Use<'a> {
-    pub memory: &'a Memory,
-    pub access: Access,
-    pub span: Span,
-}
-
-/// How it touches the span.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Access {
-    /// It only reads.
-    Read,
-    /// It replaces all of it.
-    Write,
-    /// It may read, and may replace some of it.
-    ReadWrite,
-    /// It does not need what is there, and nobody does after it.
-    Discard,
-}
-
-/// What it touches.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Span {
-    /// Anything.
-    Whole,
-    /// So many bytes of a buffer from an offset on.
-    Bytes(usize, usize),
-    /// A region of a buffer.
-    Rect(BufferRect),
-    /// These elements of an image.
-    Image(ImagePart),
-}
-
-impl<'a> Use<'a> {
-    /// All of it may be read.
-    pub(crate) fn read(memory: &'a Memory) -> Self {
-        Self { memory, access: Access::Read, span: Span::Whole }
-    }
-
-    /// Some of it is replaced.
-    pub(crate) fn write_part(memory: &'a Memory) -> Self {
-        Self { memory, access: Access::ReadWrite, span: Span::Whole }
-    }
-
-    /// So many bytes of a buffer.
-    pub(crate) fn bytes(memory: &'a Memory, access: Access, offset: usize, size: usize) -> Self {
-        Self { memory, access, span: Span::Bytes(offset, size) }
-    }
-
-    /// A region of a buffer.
-    pub(crate) fn rect(memory: &'a Memory, access: Access, rect: BufferRect) -> Self {
-        Self { memory, access, span: Span::Rect(rect) }
-    }
-
-    /// Part of an image.
-    pub(crate) fn image(memory: &'a Memory, access: Access, part: ImagePart) -> Self {
-        Self { memory, access, span: Span::Image(part) }
-    }
-
-    /// The object whose storage it uses, which parts of it, and how: what replaces only some of these may also keep some.
-    fn of_storage(&self) -> (&'a Memory, SmallVec<[Range<u64>; 1]>, Access) {
-        let (storage, offset) = self.memory.storage();
-        let offset = offset as u64;
-        let some_of = |ranges| (ranges, if self.access == Access::Write { Access::ReadWrite } else { self.access });
-        let whole = |memory: &Memory| std::iter::once(offset..offset.saturating_add(memory.size() as u64)).collect();
-        let exactly = |spans: Option<Spans>| match spans {
-            Some((ranges, true)) => (ranges, self.access),
-            Some((ranges, false)) => some_of(ranges),
-            None => some_of(whole(self.memory)),
-        };
-        let (ranges, access) = match (self.span, storage.as_image()) {
-            (span, Some(image)) => {
-                let part = if let Span::Image(part) = span { part } else { image.like.whole() };
-                exactly(spans::of_image(&image.like, &part))
-            }
-            (Span::Whole, None) => (whole(self.memory), self.access),
-            (Span::Bytes(from, size), None) => {
-                let from = offset.saturating_add(from as u64);
-                (std::iter::once(from..from.saturating_add(size as u64)).collect(), self.access)
-            }
-            (Span::Rect(rect), None) => exactly(spans::of_rect(&rect, offset)),
-            // An image in a buffer's memory, whose rows may lie apart.
-            (Span::Image(_), None) => some_of(whole(self.memory)),
-        };
-        (storage, ranges, access)
-    }
-}
-
-/// An event as the planner has it.
-#[derive(Clone, Debug)]
-pub(crate) struct Mark(Arc<Event>);
-
-impl Mark {
-    /// The event.
-    pub(crate) fn event(&self) -> &Arc<Event> {
-        &self.0
-    }
-}
-
-impl PartialEq for Mark {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-    }
-}
 
 /// What is kept while a command is planned and until it is sent: nobody names its event before.
 pub(crate) struct Prepared<'a> {

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Events, Home, Transfer};
+use super::terms::{Events, Home, Transfer};
 
 /// A range of bytes that all have the same history.
 #[derive(Clone, Debug)]

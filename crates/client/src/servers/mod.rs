@@ -6,6 +6,8 @@
 pub mod config;
 pub mod discover;
 pub mod local;
+mod seek;
+mod server;
 pub mod watch;
 
 use std::collections::HashSet;
@@ -14,10 +16,12 @@ use std::time::Duration;
 
 use ropeway_transport::Endpoint;
 
+pub use server::{Change, Server, State};
+
 use crate::base::callbacks::run_later;
 use crate::base::sync::lock;
 use crate::link::connection::Connection;
-use crate::link::open::OpenError;
+use crate::link::error::OpenError;
 use crate::objects::device::{NativePlatform, Platform};
 use crate::servers::config::{Config, Presentation};
 use crate::servers::discover::discover;
@@ -42,65 +46,10 @@ struct Lists {
     platforms: Vec<Arc<Platform>>,
 }
 
-/// A server that was connected at some time: one session.
-#[derive(Debug)]
-pub struct Server {
-    connection: Arc<Connection>,
-    /// The server itself, where this program has started it.
-    local: Mutex<Option<LocalServer>>,
-}
-
 /// A session that has just begun.
 struct Opened {
     connection: Arc<Connection>,
     local: Option<LocalServer>,
-}
-
-/// What there is to be said of a server.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum State {
-    /// Its devices can be used.
-    Connected,
-    /// It or the network has ended the session.
-    Lost,
-    /// The application has.
-    Disconnected,
-}
-
-/// What happened to a server.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Change {
-    /// It is lost: its devices are unavailable.
-    Lost,
-    /// It is there: its devices are among the platform's.
-    Found,
-}
-
-impl Server {
-    /// The link to it.
-    pub fn connection(&self) -> &Arc<Connection> {
-        &self.connection
-    }
-
-    /// Whether it can be used.
-    pub fn state(&self) -> State {
-        if self.connection.is_closed() {
-            State::Disconnected
-        } else if self.connection.look_whether_lost() {
-            State::Lost
-        } else {
-            State::Connected
-        }
-    }
-
-    fn close(&self) {
-        self.connection.close();
-        *lock(&self.local) = None;
-    }
-
-    fn is_at(&self, address: &Endpoint) -> bool {
-        self.connection.configured() == address
-    }
 }
 
 impl System {
@@ -193,12 +142,12 @@ impl System {
     /// Adds what a new connection brings; gives the server that is there, where another thread was faster.
     fn take_in(&self, opened: Opened) -> Arc<Server> {
         let Opened { connection, local } = opened;
-        let server = Arc::new(Server { connection, local: Mutex::new(local) });
-        let connection = &server.connection;
+        let server = Arc::new(Server::new(connection, local));
+        let connection = server.connection();
         {
             let mut lists = lock(&self.lists);
             let same = |other: &&Arc<Server>| other.is_at(connection.configured());
-            if let Some(other) = lists.servers.iter().filter(same).find(|other| !other.connection.is_lost()) {
+            if let Some(other) = lists.servers.iter().filter(same).find(|other| !other.connection().is_lost()) {
                 let other = Arc::clone(other);
                 drop(lists);
                 connection.close();
@@ -227,7 +176,7 @@ impl System {
         let (system, lost) = (Weak::clone(&self.this), Arc::downgrade(&server));
         connection.when_lost(Box::new(move || {
             if let (Some(system), Some(server)) = (system.upgrade(), lost.upgrade())
-                && !server.connection.is_closed()
+                && !server.connection().is_closed()
             {
                 system.changed(&server, Change::Lost);
             }

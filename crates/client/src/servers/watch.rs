@@ -1,52 +1,42 @@
 //! Who wants to know when servers are lost and found, and what is done so that they learn of it.
 //!
 //! Nobody reads an idle link, so a lost server is noticed only when it is used. Where the application wants to be told, each
-//! connection's helper watches its link. Where it wants to know of servers that come back, one thread tries the addresses of
-//! those that are lost, as long as there are any; where servers are found on the local network, it looks around there, too.
+//! connection's helper watches its link.
 
 use std::fmt;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
-
-use ropeway_transport::Endpoint;
+use std::sync::{Arc, Condvar, Mutex};
 
 use crate::base::sync::lock;
 use crate::link::connection::Connection;
-use crate::servers::{Change, Server, State, System};
+use crate::servers::server::{Change, Server};
 
 /// Told of a server that was lost or found.
 pub type Listener = Arc<dyn Fn(&Arc<Server>, Change) + Send + Sync>;
 
-/// How long after a server was lost its address is tried; then twice as long each time, up to [`LONGEST_PAUSE`].
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
-
-/// The longest time between two tries.
-const LONGEST_PAUSE: Duration = Duration::from_secs(8);
-
 /// Who wants to be told of what.
 #[derive(Default)]
 pub(crate) struct Watch {
-    wanted: Mutex<Wanted>,
+    pub(super) wanted: Mutex<Wanted>,
     /// Something above has changed.
-    changed: Condvar,
+    pub(super) changed: Condvar,
 }
 
 #[derive(Default)]
-struct Wanted {
-    listener: Option<Listener>,
-    lost: bool,
-    found: bool,
+pub(super) struct Wanted {
+    pub listener: Option<Listener>,
+    pub lost: bool,
+    pub found: bool,
     /// Connections whose helper watches their links.
-    attended: Vec<Arc<Connection>>,
+    pub attended: Vec<Arc<Connection>>,
     /// A thread looks for lost servers.
-    seeking: bool,
+    pub seeking: bool,
     /// Counts servers lost, so that the thread sees that it has to hurry again.
-    losses: u64,
+    pub losses: u64,
 }
 
 impl Wanted {
     /// Nobody wants to know of servers that come back.
-    fn is_over(&self) -> bool {
+    pub fn is_over(&self) -> bool {
         self.listener.is_none() || !self.found
     }
 }
@@ -75,82 +65,6 @@ impl Watch {
         if wanted.listener.is_some() && !wanted.attended.iter().any(|one| Arc::ptr_eq(one, connection)) {
             connection.expect_news();
             wanted.attended.push(Arc::clone(connection));
-        }
-    }
-}
-
-impl System {
-    /// From now on tells `listener` of servers that are `lost`, `found`, or both; `None` for nobody. It takes the place of the one before.
-    pub fn watch(&self, listener: Option<Listener>, lost: bool, found: bool) {
-        {
-            let mut wanted = lock(&self.watch.wanted);
-            if listener.is_none() {
-                for connection in wanted.attended.drain(..) {
-                    connection.news_came();
-                }
-            }
-            (wanted.lost, wanted.found) = (lost, found);
-            wanted.listener = listener;
-            self.watch.changed.notify_all();
-            if wanted.listener.is_none() {
-                return;
-            }
-        }
-        for server in self.servers() {
-            self.watch.attend(server.connection());
-        }
-        self.seek();
-    }
-
-    /// Starts the thread that looks for servers, if one is wanted and there may be any.
-    pub(crate) fn seek(&self) {
-        // A server may be found to be lost only now, which leads here again: no lock is held meanwhile.
-        let any = self.config.discover || !self.sought().is_empty();
-        let mut wanted = lock(&self.watch.wanted);
-        wanted.losses += 1;
-        self.watch.changed.notify_all();
-        if wanted.seeking || wanted.is_over() || !any {
-            return;
-        }
-        let Some(system) = self.this() else { return };
-        let thread = std::thread::Builder::new().name("ropeway-seeker".into()).stack_size(256 << 10);
-        match thread.spawn(move || system.seek_until_found()) {
-            Ok(_) => wanted.seeking = true,
-            Err(error) => crate::error!("no thread to look for lost servers: {error}; none will be found"),
-        }
-    }
-
-    /// The addresses of lost servers.
-    fn sought(&self) -> Vec<Endpoint> {
-        let servers = self.servers();
-        let lost = servers.iter().filter(|server| server.state() == State::Lost);
-        lost.map(|server| server.connection().configured().clone()).collect()
-    }
-
-    fn seek_until_found(&self) {
-        let mut pause = FIRST_PAUSE;
-        loop {
-            let losses = lock(&self.watch.wanted).losses;
-            let mut sought = self.sought();
-            let mut wanted = lock(&self.watch.wanted);
-            let done = sought.is_empty() && !self.config.discover && wanted.losses == losses;
-            if wanted.is_over() || done {
-                wanted.seeking = false;
-                return;
-            }
-            let waiting = |wanted: &mut Wanted| !wanted.is_over() && wanted.losses == losses;
-            let (wanted, _) =
-                self.watch.changed.wait_timeout_while(wanted, pause, waiting).unwrap_or_else(PoisonError::into_inner);
-            pause = if wanted.losses == losses { (pause * 2).min(LONGEST_PAUSE) } else { FIRST_PAUSE };
-            drop(wanted);
-            if self.config.discover {
-                sought.extend(self.look_around());
-            }
-            for address in sought {
-                if let Ok((server, true)) = self.find_or_open(&address) {
-                    self.changed(&server, Change::Found);
-                }
-            }
         }
     }
 }

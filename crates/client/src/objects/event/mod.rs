@@ -15,8 +15,9 @@ use smallvec::SmallVec;
 
 use crate::base::callbacks::run_later;
 use crate::base::ids::new_id;
-use crate::base::status::{Result, Status};
+use crate::base::status::{Result, SERVER_LOST, Status};
 use crate::base::sync::lock;
+use crate::link::completion::Completion;
 use crate::link::connection::Connection;
 use crate::link::replies::Answers;
 use crate::objects::context::Context;
@@ -122,7 +123,7 @@ impl Event {
         });
         // A user event is the application's to end, while there is any server.
         if event.queue.is_some() || event.context.only_home().is_some() {
-            event.connection().add_event(&event);
+            event.connection().add_event(event.id(), &event);
         }
         event
     }
@@ -322,33 +323,6 @@ impl Event {
         self.connection().call(&WaitForEvents { events: [self.id()].into_iter().collect() }).map(drop)
     }
 
-    /// The server says how the command ended.
-    pub(crate) fn server_says(&self, status: Status, times: Option<[u64; 5]>) {
-        if let Some(mut times) = times {
-            // A native implementation's clocks may differ by a little; what comes later was not earlier.
-            for at in 1..times.len() {
-                times[at] = times[at].max(times[at - 1]);
-            }
-            let _ = self.times.set(times);
-        }
-        if status < 0 || !self.awaits_data.load(Ordering::Acquire) {
-            self.end(status);
-        }
-    }
-
-    /// The server says that the command was submitted, or runs.
-    pub(crate) fn progressed(&self, status: Status) {
-        if self.queue.is_some() && [CL_SUBMITTED, CL_RUNNING].contains(&status) {
-            self.advance(status);
-        }
-    }
-
-    /// All data of a read is in the application's memory, or never will be.
-    pub(crate) fn data_arrived(&self, status: Status) {
-        self.awaits_data.store(false, Ordering::Release);
-        self.end(status);
-    }
-
     /// It ended with `status`, as the server says or because the server is lost.
     pub(crate) fn end(&self, status: Status) {
         if !self.advance(status.min(0)) {
@@ -395,6 +369,36 @@ impl Event {
         drop(callbacks);
         at_once.into_iter().for_each(|act| act());
         true
+    }
+}
+
+impl Completion for Event {
+    fn completed(&self, status: Status, times: Option<[u64; 5]>) {
+        if let Some(mut times) = times {
+            // A native implementation's clocks may differ by a little; what comes later was not earlier.
+            for at in 1..times.len() {
+                times[at] = times[at].max(times[at - 1]);
+            }
+            let _ = self.times.set(times);
+        }
+        if status < 0 || !self.awaits_data.load(Ordering::Acquire) {
+            self.end(status);
+        }
+    }
+
+    fn progressed(&self, status: Status) {
+        if self.queue.is_some() && [CL_SUBMITTED, CL_RUNNING].contains(&status) {
+            self.advance(status);
+        }
+    }
+
+    fn data_arrived(&self, status: Status) {
+        self.awaits_data.store(false, Ordering::Release);
+        self.end(status);
+    }
+
+    fn lost(&self) {
+        self.end(SERVER_LOST);
     }
 }
 

@@ -14,6 +14,7 @@ use smallvec::SmallVec;
 use super::Event;
 use crate::base::status::{Result, Status};
 use crate::base::sync::lock;
+use crate::link::completion::Completion;
 use crate::link::peers::{self, Way};
 use crate::objects::home::{Home, Made};
 
@@ -32,7 +33,7 @@ struct Relay {
     /// The numbers of those whose workers get it from its command's worker, as long as that is there.
     direct: SmallVec<[usize; 1]>,
     /// An event that nobody holds is not heard of: it holds itself until it has ended.
-    held: Option<Arc<Event>>,
+    held: Option<Arc<dyn Completion>>,
 }
 
 impl Event {

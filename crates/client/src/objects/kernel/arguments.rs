@@ -66,7 +66,7 @@ impl Value {
                 Self::Sampler(Object { name: sampler.name(), offset: 0, held: holds.then(|| Arc::clone(sampler)) })
             }
             Arg::Local(size) => Self::Local(size),
-            Arg::Svm(region) => Self::Svm(region.map(crate::commands::svm::Region::place)),
+            Arg::Svm(region) => Self::Svm(region.map(crate::objects::svm::Region::place)),
         }
     }
 
@@ -78,7 +78,7 @@ impl Value {
             }
             (Self::Sampler(kept), Arg::Sampler(sampler)) => kept.name == sampler.name(),
             (Self::Local(kept), Arg::Local(size)) => *kept == size,
-            (Self::Svm(kept), Arg::Svm(region)) => *kept == region.map(crate::commands::svm::Region::place),
+            (Self::Svm(kept), Arg::Svm(region)) => *kept == region.map(crate::objects::svm::Region::place),
             _ => false,
         }
     }
@@ -154,7 +154,7 @@ impl Arguments {
             Arg::Memory(memory) => ArgValue::Memory(memory.map(|memory| memory.id(home))),
             Arg::Sampler(sampler) => ArgValue::Sampler(sampler.id(home)),
             Arg::Local(size) => ArgValue::Local(size as u64),
-            Arg::Svm(region) => ArgValue::Svm(region.map(crate::commands::svm::Region::place)),
+            Arg::Svm(region) => ArgValue::Svm(region.map(crate::objects::svm::Region::place)),
         }
     }
 

@@ -21,13 +21,13 @@ use smallvec::SmallVec;
 use crate::base::ids::new_id;
 use crate::base::status::Result;
 use crate::base::sync::lock;
-use crate::commands::svm::Region;
+use crate::objects::access::{Access, Span, Use};
 use crate::objects::device::Device;
 use crate::objects::home::{Home, Made};
 use crate::objects::memory::Memory;
 use crate::objects::program::{Build, Program};
 use crate::objects::sampler::Sampler;
-use crate::planning::prepare::{Access, Span, Use};
+use crate::objects::svm::Region;
 use arguments::{Arguments, Value};
 
 /// A kernel.

@@ -2,10 +2,10 @@
 //!
 //! Whoever has to wait for a slow server so holds up nobody but those who wait for the same one.
 
-use std::collections::VecDeque;
-use std::sync::Mutex;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 
 use ropeway_abi::CL_COMPLETE;
 
@@ -13,6 +13,7 @@ use super::Relay;
 use super::passing::{PIECE, Passing};
 use crate::base::status::{Result, SERVER_LOST};
 use crate::base::sync::lock;
+use crate::link::connection::Connection;
 
 /// Most bytes that are held for all servers together, as long as each can have a piece.
 const MOST_HELD: usize = 32 << 20;
@@ -23,60 +24,50 @@ const MOST_HELD_EACH: usize = 4 * PIECE;
 /// Threads that there are.
 static CARRIERS: AtomicUsize = AtomicUsize::new(0);
 
-/// Brings a connection's server what others have.
-#[derive(Default, Debug)]
-pub(crate) struct Carrier(Mutex<State>);
+/// Where the threads take their relays from, by the addresses of the connections that these go over: a connection is not freed before it is
+/// lost, and one that is lost has none.
+static THREADS: Mutex<BTreeMap<usize, Sender<Relay>>> = Mutex::new(BTreeMap::new());
 
-#[derive(Default, Debug)]
-enum State {
-    #[default]
-    Idle,
-    /// There is a thread, which has these one after the other.
-    Started(Sender<Relay>),
-    /// The server is.
-    Lost,
+/// Sees that there is a thread for what goes to a connection's server.
+///
+/// # Errors
+/// [`SERVER_LOST`], also where no thread can be had.
+pub(super) fn start(connection: &Arc<Connection>) -> Result<()> {
+    let key = Arc::as_ptr(connection).addr();
+    let mut threads = lock(&THREADS);
+    if threads.contains_key(&key) {
+        return Ok(());
+    }
+    if connection.is_lost() {
+        return Err(SERVER_LOST);
+    }
+    let (sender, relays) = channel();
+    let thread = std::thread::Builder::new().name("ropeway-relay".into()).stack_size(256 << 10);
+    let started = thread.spawn(move || run(&relays));
+    started
+        .inspect_err(|error| crate::error!("no thread for what goes between servers: {error}"))
+        .map_err(|_| SERVER_LOST)?;
+    threads.insert(key, sender);
+    drop(threads);
+    // What was not carried out yet comes to nothing, and the thread ends.
+    connection.when_lost(Box::new(move || drop(take(key))));
+    Ok(())
 }
 
-impl Carrier {
-    /// Sees that there is a thread.
-    ///
-    /// # Errors
-    /// [`SERVER_LOST`], also where no thread can be had.
-    pub(super) fn start(&self) -> Result<()> {
-        let mut state = lock(&self.0);
-        match *state {
-            State::Started(_) => Ok(()),
-            State::Lost => Err(SERVER_LOST),
-            State::Idle => {
-                let (sender, relays) = channel();
-                let thread = std::thread::Builder::new().name("ropeway-relay".into()).stack_size(256 << 10);
-                let started = thread.spawn(move || run(&relays));
-                started
-                    .inspect_err(|error| crate::error!("no thread for what goes between servers: {error}"))
-                    .map_err(|_| SERVER_LOST)?;
-                *state = State::Started(sender);
-                Ok(())
-            }
-        }
-    }
+fn take(key: usize) -> Option<Sender<Relay>> {
+    lock(&THREADS).remove(&key)
+}
 
-    /// Has a relay carried out. A lost server has ended what waits for it.
-    pub(super) fn carry(&self, relay: Relay) {
-        let state = lock(&self.0);
-        // What it names may be freed with it, and is not to be under the lock.
-        let refused = match &*state {
-            State::Started(sender) => sender.send(relay).err().map(|refused| refused.0),
-            _ => Some(relay),
-        };
-        drop(state);
-        drop(refused);
-    }
-
-    /// The server is lost. What was not carried out yet comes to nothing, and the thread ends.
-    pub(crate) fn lose(&self) {
-        let state = std::mem::replace(&mut *lock(&self.0), State::Lost);
-        drop(state);
-    }
+/// Has a relay carried out. A lost server has ended what waits for it.
+pub(super) fn carry(connection: &Arc<Connection>, relay: Relay) {
+    let threads = lock(&THREADS);
+    // What it names may be freed with it, and is not to be under the lock.
+    let refused = match threads.get(&Arc::as_ptr(connection).addr()) {
+        Some(sender) => sender.send(relay).err().map(|refused| refused.0),
+        None => Some(relay),
+    };
+    drop(threads);
+    drop(refused);
 }
 
 fn run(relays: &Receiver<Relay>) {

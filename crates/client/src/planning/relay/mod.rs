@@ -16,16 +16,15 @@ use ropeway_protocol::image::ImagePart;
 use ropeway_protocol::messages::{CreateUserEvent, ExpectSignal, ReleaseEvent, SetUserEventStatus, SignalPeer};
 use ropeway_protocol::types::Moved;
 
-pub(crate) use carrier::Carrier;
-
 use crate::base::status::{Result, SERVER_LOST, Status};
-use crate::commands::transfer::Part;
 use crate::objects::context::Context;
 use crate::objects::event::Event;
 use crate::objects::home::Home;
+use crate::objects::mark::Mark;
 use crate::objects::memory::Memory;
+use crate::objects::part::Part;
 use crate::objects::queue::Queue;
-use crate::planning::prepare::{Mark, moved};
+use crate::planning::prepare::moved;
 use crate::residency::Transfer;
 
 /// Bytes of a memory object that are to be brought from one home to another.
@@ -71,7 +70,7 @@ impl Queue {
     pub(crate) fn relay(self: &Arc<Self>, memory: &Memory, plan: &Transfer<Mark>, from: &Home) -> Result<()> {
         let (home, arrival) = (self.home(), plan.arrival.event());
         let what = moved(memory, plan)?;
-        home.connection().carrier().start()?;
+        carrier::start(home.connection())?;
         let mut relay = Relay {
             context: Arc::clone(self.context()),
             memory: memory.hold().ok_or(SERVER_LOST)?,
@@ -113,8 +112,8 @@ impl Relay {
                 drop(held);
             }));
         }
-        let carrier = Arc::clone(self.target().connection());
-        carrier.carrier().carry(self);
+        let connection = Arc::clone(self.target().connection());
+        carrier::carry(&connection, self);
     }
 
     fn source(&self) -> &Home {

@@ -13,10 +13,10 @@ use super::Relay;
 use crate::base::host::HostTarget;
 use crate::base::ids::new_id;
 use crate::base::status::{Result, SERVER_LOST};
-use crate::commands::transfer::Part;
 use crate::link::connection::Connection;
 use crate::link::transfers::{Incoming, Outgoing, Ticket};
 use crate::objects::home::Home;
+use crate::objects::part::Part;
 
 /// Bytes that are read and written at once.
 pub(super) const PIECE: usize = 2 << 20;

@@ -110,6 +110,14 @@ impl Default for Config {
 }
 
 impl Config {
+    /// Adds one reason to trust, or notes what is wrong with it; `place` says where it is written.
+    fn add_trusted(&mut self, place: &str, entry: &str) {
+        match entry.parse() {
+            Ok(trust) => self.trusted.push(trust),
+            Err(error) => self.problems.push(format!("{place}: {error}")),
+        }
+    }
+
     /// Reads this process's configuration.
     pub fn load() -> Self {
         // A variable that is not Unicode is shown with replacement characters; as an entry it is wrong then, and reported.

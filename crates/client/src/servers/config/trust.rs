@@ -3,8 +3,6 @@
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use super::Config;
-
 /// A reason to use a server that announces itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Trust {
@@ -51,16 +49,6 @@ impl FromStr for Trust {
             }
             (Err(_), None) if !text.is_empty() => Ok(Self::Name(text.to_owned())),
             _ => Err(wrong()),
-        }
-    }
-}
-
-impl Config {
-    /// Adds one reason to trust, or notes what is wrong with it; `place` says where it is written.
-    pub(super) fn add_trusted(&mut self, place: &str, entry: &str) {
-        match entry.parse() {
-            Ok(trust) => self.trusted.push(trust),
-            Err(error) => self.problems.push(format!("{place}: {error}")),
         }
     }
 }

@@ -1,0 +1,132 @@
+//! Bulk bytes over a connection: what is sent when the server asks for it, and what it sends.
+
+use std::sync::Arc;
+
+use ropeway_protocol::Tail;
+use ropeway_protocol::ids::TransferId;
+use ropeway_protocol::limits::CHUNK;
+use ropeway_protocol::messages::TransferData;
+
+use super::connection::Connection;
+use super::transfers::{Incoming, Outgoing, Ticket, Transfers};
+use crate::base::host::{HostSource, gather, scatter};
+use crate::base::status::{Result, SERVER_LOST, Status};
+
+impl Connection {
+    /// Expects the bytes of a read.
+    pub(crate) fn expect_incoming(&self, id: TransferId, incoming: Incoming) {
+        self.helper.expect();
+        self.transfers.put_incoming(id, incoming);
+        self.end_if_lost();
+    }
+
+    /// Keeps the bytes of a write until the server asks for them.
+    pub(crate) fn offer_outgoing(&self, id: TransferId, outgoing: Outgoing) {
+        self.helper.expect();
+        self.transfers.offer(id, outgoing);
+        self.end_if_lost();
+    }
+
+    /// What was added while the server was being lost must not wait for ever.
+    fn end_if_lost(&self) {
+        if self.is_lost() {
+            self.transfers.lose();
+        }
+    }
+
+    /// Its transfers that are not over.
+    pub(crate) fn transfers(&self) -> &Arc<Transfers> {
+        &self.transfers
+    }
+
+    /// The server asks for a write's bytes.
+    pub(super) fn transfer_ready(&self, id: TransferId) {
+        self.transfers.asked_for(id);
+    }
+
+    /// Sends one chunk of what the server asked for. False: there was nothing to send.
+    pub(crate) fn send_chunk(&self) -> bool {
+        let Some((id, mut outgoing)) = self.transfers.take_ready() else { return false };
+        let sent = self.send_next_chunk(id, &mut outgoing.sent, &*outgoing.source);
+        match sent {
+            Err(status) => self.end_outgoing(outgoing, status),
+            Ok(()) if outgoing.sent == outgoing.source.size() => self.end_outgoing(outgoing, 0),
+            Ok(()) => self.transfers.put_ready(id, outgoing),
+        }
+        true
+    }
+
+    /// Sends `source` whole, as the bytes of transfer `id`, without being asked.
+    pub(crate) fn send_transfer(&self, id: TransferId, source: &dyn HostSource) -> Result<()> {
+        for offset in (0..source.size()).step_by(CHUNK) {
+            let chunk = gather(source, offset, CHUNK);
+            self.post_with_tail(&TransferData { transfer: id, offset: offset as u64 }, &chunk)?;
+        }
+        Ok(())
+    }
+
+    fn send_next_chunk(&self, id: TransferId, sent: &mut usize, source: &dyn HostSource) -> Result<()> {
+        let chunk = gather(source, *sent, CHUNK);
+        self.post_with_tail(&TransferData { transfer: id, offset: *sent as u64 }, &chunk)?;
+        *sent += chunk.len();
+        if *sent == source.size() { self.flush() } else { Ok(()) }
+    }
+
+    /// Takes bytes of a read off the link, straight into the application's memory.
+    pub(super) fn receive_data(&self, id: TransferId, offset: u64, tail: &mut dyn Tail) {
+        let Some(mut incoming) = self.transfers.take_incoming(id) else { return };
+        let len = tail.remaining();
+        let is_next = offset == incoming.received as u64;
+        if !is_next || !matches!(scatter(&mut *incoming.target, incoming.received, tail), Ok(true)) {
+            self.end_transfer(&incoming.ticket, SERVER_LOST);
+            return self.lose("it sent other bytes than it was asked for".to_owned());
+        }
+        incoming.received += len;
+        if incoming.received < incoming.size {
+            self.transfers.put_incoming(id, incoming);
+        } else {
+            let ticket = Arc::clone(&incoming.ticket);
+            drop(incoming);
+            self.end_transfer(&ticket, 0);
+        }
+    }
+
+    /// A read has no more than these bytes.
+    pub(super) fn transfer_ends(&self, id: TransferId, size: u64) {
+        let Some(mut incoming) = self.transfers.take_incoming(id) else { return };
+        if size == incoming.received as u64 && incoming.received < incoming.size {
+            incoming.size = incoming.received;
+            let ticket = Arc::clone(&incoming.ticket);
+            drop(incoming);
+            return self.end_transfer(&ticket, 0);
+        }
+        self.end_transfer(&incoming.ticket, SERVER_LOST);
+        self.lose("it ended a read where it does not end".to_owned());
+    }
+
+    /// A transfer came to nothing.
+    pub(crate) fn transfer_failed(&self, id: TransferId, status: Status) {
+        let incoming = self.transfers.take_incoming(id);
+        let outgoing = self.transfers.take_offered(id);
+        if let Some(incoming) = incoming {
+            self.end_transfer(&incoming.ticket, status.min(-1));
+        }
+        if let Some(outgoing) = outgoing {
+            self.end_outgoing(outgoing, status.min(-1));
+        }
+    }
+
+    fn end_outgoing(&self, outgoing: Outgoing, status: Status) {
+        let ticket = Arc::clone(&outgoing.ticket);
+        // The memory is given back before anybody learns that it is.
+        drop(outgoing);
+        self.transfers.note_sent();
+        self.end_transfer(&ticket, status);
+    }
+
+    fn end_transfer(&self, ticket: &Ticket, status: Status) {
+        self.helper.settled();
+        ticket.end(status);
+        self.channel.wake();
+    }
+}

@@ -1,0 +1,125 @@
+//! Frames out and in: here, and nowhere else, messages become bytes of the link, and bytes of the link become frames.
+//!
+//! Whatever is to stand between frames and the network (encryption, shared memory in place of a socket, a session that goes on over another
+//! socket) belongs here: nothing above sees more of a link than this.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use ropeway_protocol::{Call, Post, encode_call, encode_post};
+use ropeway_transport::Link;
+
+use super::inbox::{Deliver, Inbox, ReadError, Role};
+use super::outbox::Outbox;
+
+/// One server's link, with what waits to be sent over it and what has arrived of a frame.
+#[derive(Debug)]
+pub(super) struct Channel {
+    link: Link,
+    outbox: Outbox,
+    inbox: Inbox,
+}
+
+impl Channel {
+    /// Over a link whose handshake is done.
+    pub(super) fn new(link: Link) -> Self {
+        Self { link, outbox: Outbox::default(), inbox: Inbox::default() }
+    }
+
+    /// Appends a message without an answer to the pending batch. Returns whether the batch is full.
+    ///
+    /// # Errors
+    /// The socket's, where a long tail made it necessary to send.
+    pub(super) fn post<P: Post>(&self, post: &P, tail: &[u8]) -> io::Result<bool> {
+        self.outbox.push(&self.link, tail, |out| encode_post(out, post, tail.len()))
+    }
+
+    /// As [`Self::post`], for a message whose answer will bear `number`.
+    ///
+    /// # Errors
+    /// As [`Self::post`].
+    pub(super) fn call<C: Call>(&self, number: u32, call: &C, tail: &[u8]) -> io::Result<bool> {
+        self.outbox.push(&self.link, tail, |out| encode_call(out, number, call, tail.len()))
+    }
+
+    /// Sends what is pending.
+    ///
+    /// # Errors
+    /// The socket's.
+    pub(super) fn flush(&self) -> io::Result<()> {
+        self.outbox.flush(&self.link)
+    }
+
+    /// Sends what is pending, as far as the socket takes it at once. Returns whether it took all.
+    ///
+    /// # Errors
+    /// The socket's.
+    pub(super) fn try_flush(&self) -> io::Result<bool> {
+        self.outbox.try_flush(&self.link)
+    }
+
+    /// Whether nothing waits to be sent.
+    pub(super) fn is_flushed(&self) -> bool {
+        self.outbox.is_empty()
+    }
+
+    /// Takes the reader role if nobody has it.
+    pub(super) fn try_read(&self) -> Option<Role<'_>> {
+        self.inbox.try_read()
+    }
+
+    /// Takes the reader role, or sleeps until whoever has it made progress or left. `None`: look again.
+    pub(super) fn read_or_sleep(&self, over: &mut dyn FnMut() -> bool) -> Option<Role<'_>> {
+        self.inbox.read_or_sleep(over)
+    }
+
+    /// Reads once (waiting for bytes if `wait`) and hands out all frames that are whole. Returns whether there were any.
+    ///
+    /// # Errors
+    /// Why nothing more can be read.
+    pub(super) fn read(&self, role: &mut Role<'_>, wait: bool, to: &dyn Deliver) -> Result<bool, ReadError> {
+        role.read(&self.link, wait, to)
+    }
+
+    /// Sleeps until `over`, which is looked at again at every [`Self::wake`].
+    pub(super) fn sleep_until(&self, over: &mut dyn FnMut() -> bool) {
+        self.inbox.sleep_until(over);
+    }
+
+    /// Wakes all threads that sleep here, to look again.
+    pub(super) fn wake(&self) {
+        self.inbox.wake();
+    }
+
+    /// Waits until there is something to read, at most for `timeout`. Returns whether there is.
+    ///
+    /// # Errors
+    /// The socket's.
+    pub(super) fn wait_readable(&self, timeout: Option<Duration>) -> io::Result<bool> {
+        self.link.wait_readable(timeout)
+    }
+
+    /// Ends both directions: whoever reads or sends gets an error.
+    pub(super) fn shutdown(&self) {
+        self.link.shutdown();
+    }
+
+    /// The server's network address; none on this machine.
+    pub(super) fn peer_address(&self) -> Option<SocketAddr> {
+        self.link.peer_address()
+    }
+
+    /// Bytes that went to the server, and that came from it.
+    pub(super) fn traffic(&self) -> (u64, u64) {
+        self.link.traffic()
+    }
+}
+
+impl AsFd for Channel {
+    /// To be polled for something to read, and for nothing else.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.link.as_fd()
+    }
+}

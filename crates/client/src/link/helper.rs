@@ -1,0 +1,78 @@
+//! What a connection's background thread is to do, and when it sleeps.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use rustix::event::{EventfdFlags, eventfd};
+
+/// What the background thread is told by the others.
+#[derive(Debug)]
+pub(super) struct Helper {
+    /// Nothing was sent for a while, and the helper sleeps.
+    quiet: AtomicBool,
+    /// Readable when the helper should wake.
+    wake: OwnedFd,
+    /// Things that will come over the link and that nobody may be waiting for.
+    outstanding: AtomicUsize,
+}
+
+impl Helper {
+    pub(super) fn new() -> std::io::Result<Self> {
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self { quiet: AtomicBool::new(true), wake, outstanding: AtomicUsize::new(0) })
+    }
+
+    /// Something is about to be sent. Returns whether the link was quiet until now.
+    #[inline]
+    pub(super) fn note_activity(&self) -> bool {
+        if !self.quiet.load(Ordering::Relaxed) || !self.quiet.swap(false, Ordering::AcqRel) {
+            return false;
+        }
+        self.rouse();
+        true
+    }
+
+    /// Whether it sleeps.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.quiet.load(Ordering::Relaxed)
+    }
+
+    /// Something will come that nobody may wait for.
+    pub(super) fn expect(&self) {
+        if self.outstanding.fetch_add(1, Ordering::AcqRel) == 0 && self.quiet.load(Ordering::Acquire) {
+            self.rouse();
+        }
+    }
+
+    /// It came.
+    pub(super) fn settled(&self) {
+        self.outstanding.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// No thread waits any more: what is still to come is the helper's again.
+    pub(super) fn left_alone(&self) {
+        if self.outstanding.load(Ordering::SeqCst) > 0 && self.quiet.load(Ordering::SeqCst) {
+            self.rouse();
+        }
+    }
+
+    pub(super) fn rouse(&self) {
+        // Fails only when the counter is full, and then the helper wakes anyway.
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+    }
+
+    /// Whether something will come that nobody may be waiting for.
+    pub(super) fn is_expecting(&self) -> bool {
+        self.outstanding.load(Ordering::Acquire) > 0
+    }
+
+    /// It sleeps from now on.
+    pub(super) fn fall_quiet(&self) {
+        self.quiet.store(true, Ordering::SeqCst);
+    }
+
+    /// Readable when it should wake.
+    pub(super) fn wake(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+}

@@ -1,0 +1,79 @@
+//! Where a memory object is mapped, and which parts of it are.
+
+use std::sync::{Arc, Mutex};
+
+use ropeway_protocol::image::ImagePart;
+
+use crate::base::host::HostRange;
+use crate::base::region::Region;
+use crate::base::status::Result;
+use crate::base::sync::lock;
+
+/// A buffer's place in the application's memory, and which parts are mapped.
+pub(crate) struct Mappings {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    range: Option<Arc<dyn HostRange>>,
+    mapped: Vec<Mapped>,
+}
+
+/// A mapped part.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Mapped {
+    /// Where it begins, in bytes.
+    pub offset: usize,
+    /// Its shape.
+    pub region: Region,
+    /// Which part of an image it is.
+    pub image: Option<ImagePart>,
+    /// Whether unmapping writes it back.
+    pub writes: bool,
+}
+
+impl Mappings {
+    pub(crate) fn new(host: Option<Arc<dyn HostRange>>) -> Self {
+        Self { state: Mutex::new(State { range: host, mapped: Vec::new() }) }
+    }
+
+    /// How many parts are mapped.
+    pub(crate) fn count(&self) -> usize {
+        lock(&self.state).mapped.len()
+    }
+
+    /// The memory where they are, once there is any.
+    pub(crate) fn range(&self) -> Option<Arc<dyn HostRange>> {
+        lock(&self.state).range.clone()
+    }
+
+    /// The memory where they are, which `make` gives where there is none yet.
+    ///
+    /// # Errors
+    /// Those of `make`.
+    pub(crate) fn range_or(
+        &self,
+        make: impl FnOnce() -> Result<Option<Arc<dyn HostRange>>>,
+    ) -> Result<Option<Arc<dyn HostRange>>> {
+        let mut state = lock(&self.state);
+        if state.range.is_none() {
+            state.range = make()?;
+        }
+        Ok(state.range.clone())
+    }
+
+    /// A part is mapped.
+    pub(crate) fn add(&self, mapped: Mapped) {
+        lock(&self.state).mapped.push(mapped);
+    }
+
+    /// The part that begins at an address is no longer mapped. Gives it and the memory where it is; `None` where none begins there.
+    pub(crate) fn remove(&self, address: usize) -> Option<(Arc<dyn HostRange>, Mapped)> {
+        let mut state = lock(&self.state);
+        let range = state.range.clone()?;
+        let offset = address.checked_sub(range.address())?;
+        let at = state.mapped.iter().position(|m| m.offset == offset)?;
+        Some((range, state.mapped.swap_remove(at)))
+    }
+}

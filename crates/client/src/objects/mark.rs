@@ -1,0 +1,22 @@
+//! Events as the planning of what must move has them.
+
+use std::sync::Arc;
+
+use crate::objects::event::Event;
+
+/// An event as the planner has it.
+#[derive(Clone, Debug)]
+pub(crate) struct Mark(pub(crate) Arc<Event>);
+
+impl Mark {
+    /// The event.
+    pub(crate) fn event(&self) -> &Arc<Event> {
+        &self.0
+    }
+}
+
+impl PartialEq for Mark {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}

@@ -1,0 +1,93 @@
+//! Parts of memory objects, and the messages that read and write them.
+
+use ropeway_protocol::ids::TransferId;
+use ropeway_protocol::image::ImagePart;
+use ropeway_protocol::messages::{
+    ReadBuffer, ReadBufferRect, ReadImage, WriteBuffer, WriteBufferRect, WriteBufferRectTransfer, WriteBufferTransfer,
+    WriteImage, WriteImageTransfer,
+};
+use ropeway_protocol::types::{BufferRect, Command};
+
+use crate::base::status::Result;
+use crate::objects::access::{Access, Use};
+use crate::objects::home::Home;
+use crate::objects::memory::Memory;
+
+/// The part of a memory object that is read or written.
+#[derive(Clone, Copy, Debug)]
+pub enum Part<'a> {
+    /// What begins at this offset of a buffer; the host's memory says how many bytes.
+    Bytes(&'a Memory, usize),
+    /// This region of a buffer, which has as many bytes as the host's memory.
+    Rect(&'a Memory, BufferRect),
+    /// These elements of an image, which have as many bytes as the host's memory.
+    Image(&'a Memory, ImagePart),
+}
+
+impl<'a> Part<'a> {
+    /// What a command that moves these `size` bytes does with the memory object.
+    pub(crate) fn touched(&self, access: Access, size: usize) -> Use<'a> {
+        match *self {
+            Self::Bytes(memory, offset) => Use::bytes(memory, access, offset, size),
+            Self::Rect(memory, rect) => Use::rect(memory, access, rect),
+            Self::Image(memory, part) => Use::image(memory, access, part),
+        }
+    }
+
+    /// Writes bytes that travel with the command.
+    pub(crate) fn post_write(&self, home: &Home, command: Command, bytes: &[u8]) -> Result<()> {
+        let connection = home.connection();
+        match *self {
+            Self::Bytes(memory, offset) => {
+                let (buffer, offset) = (memory.id(home), offset as u64);
+                connection.post_with_tail(&WriteBuffer { command, buffer, offset }, bytes)
+            }
+            Self::Rect(memory, rect) => {
+                connection.post_with_tail(&WriteBufferRect { command, buffer: memory.id(home), rect }, bytes)
+            }
+            Self::Image(memory, part) => {
+                connection.post_with_tail(&WriteImage { command, image: memory.id(home), part }, bytes)
+            }
+        }
+    }
+
+    /// Writes `size` bytes that follow when they are asked for.
+    pub(crate) fn post_write_transfer(
+        &self,
+        home: &Home,
+        command: Command,
+        size: usize,
+        transfer: TransferId,
+    ) -> Result<()> {
+        let connection = home.connection();
+        match *self {
+            Self::Bytes(memory, offset) => {
+                let (buffer, offset, size) = (memory.id(home), offset as u64, size as u64);
+                connection.post(&WriteBufferTransfer { command, buffer, offset, size, transfer })
+            }
+            Self::Rect(memory, rect) => {
+                connection.post(&WriteBufferRectTransfer { command, buffer: memory.id(home), rect, transfer })
+            }
+            Self::Image(memory, part) => {
+                connection.post(&WriteImageTransfer { command, image: memory.id(home), part, transfer })
+            }
+        }
+    }
+
+    /// Reads `size` bytes.
+    pub(crate) fn post_read(&self, home: &Home, command: Command, size: usize, transfer: TransferId) -> Result<()> {
+        let connection = home.connection();
+        match *self {
+            Self::Bytes(memory, offset) => {
+                let (buffer, offset, size) = (memory.id(home), offset as u64, size as u64);
+                connection.post(&ReadBuffer { command, buffer, offset, size, transfer })
+            }
+            Self::Rect(memory, rect) => {
+                connection.post(&ReadBufferRect { command, buffer: memory.id(home), rect, transfer })
+            }
+            Self::Image(memory, part) => {
+                connection.post(&ReadImage { command, image: memory.id(home), part, transfer })
+            }
+        }
+    }
+}

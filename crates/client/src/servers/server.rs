@@ -1,0 +1,68 @@
+//! A server: one session.
+
+use std::sync::{Arc, Mutex};
+
+use ropeway_transport::Endpoint;
+
+use super::local::LocalServer;
+use crate::base::sync::lock;
+use crate::link::connection::Connection;
+
+/// A server that was connected at some time: one session.
+#[derive(Debug)]
+pub struct Server {
+    connection: Arc<Connection>,
+    /// The server itself, where this program has started it.
+    local: Mutex<Option<LocalServer>>,
+}
+
+/// What there is to be said of a server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// Its devices can be used.
+    Connected,
+    /// It or the network has ended the session.
+    Lost,
+    /// The application has.
+    Disconnected,
+}
+
+/// What happened to a server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Change {
+    /// It is lost: its devices are unavailable.
+    Lost,
+    /// It is there: its devices are among the platform's.
+    Found,
+}
+
+impl Server {
+    pub(super) fn new(connection: Arc<Connection>, local: Option<LocalServer>) -> Self {
+        Self { connection, local: Mutex::new(local) }
+    }
+
+    /// The link to it.
+    pub fn connection(&self) -> &Arc<Connection> {
+        &self.connection
+    }
+
+    /// Whether it can be used.
+    pub fn state(&self) -> State {
+        if self.connection.is_closed() {
+            State::Disconnected
+        } else if self.connection.look_whether_lost() {
+            State::Lost
+        } else {
+            State::Connected
+        }
+    }
+
+    pub(super) fn close(&self) {
+        self.connection.close();
+        *lock(&self.local) = None;
+    }
+
+    pub(super) fn is_at(&self, address: &Endpoint) -> bool {
+        self.connection.configured() == address
+    }
+}
