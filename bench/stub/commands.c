@@ -147,7 +147,9 @@ static cl_int CL_API_CALL queue_info(cl_command_queue queue, cl_command_queue_in
 
 static cl_int CL_API_CALL flush(cl_command_queue queue)
 {
-    (void)queue;
+    /* A driver that carries everything out here, like a simulator: it comes back when all that is waited for has come to pass. */
+    if (getenv("STUB_FLUSH_FINISHES") != NULL)
+        stub_finish(queue);
     return CL_SUCCESS;
 }
 

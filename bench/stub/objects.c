@@ -1,4 +1,5 @@
 /* The platform, its device, contexts, and the table that the loader calls through. */
+#include <unistd.h>
 #include "stub.h"
 
 struct _cl_icd_dispatch stub_dispatch;
@@ -143,6 +144,10 @@ static cl_context CL_API_CALL create_context(const cl_context_properties *proper
                                              cl_int *error)
 {
     (void)properties, (void)count, (void)list, (void)notify, (void)data;
+    /* A driver that keeps its caller waiting. */
+    const char *seconds = getenv("STUB_CONTEXT_SECONDS");
+    if (seconds != NULL)
+        sleep((unsigned)atoi(seconds));
     stub_prepare_thread();
     GIVE(stub_new(sizeof(struct _cl_context)), CL_SUCCESS);
 }

@@ -42,11 +42,16 @@ impl Server {
     pub fn start_on(host: &Host, args: &[&str], env: &[(&str, &str)]) -> Self {
         let listen = format!("tcp://{}:7590", host.address());
         let args = [&["--listen", &listen, "--plaintext-network"], args].concat();
-        Self::start_command(host.command(places::ropeway()), folder(), &args, env)
+        Self::start_command(host.command(places::ropeway()), folder(), &args, env).until_ready()
+    }
+
+    /// As [`Self::start_with`], without waiting until its workers are warm.
+    pub fn start_cold(args: &[&str], env: &[(&str, &str)]) -> Self {
+        Self::start_command(Command::new(places::ropeway()), folder(), args, env)
     }
 
     fn start_in(home: TempDir, args: &[&str], env: &[(&str, &str)]) -> Self {
-        Self::start_command(Command::new(places::ropeway()), home, args, env)
+        Self::start_command(Command::new(places::ropeway()), home, args, env).until_ready()
     }
 
     fn start_command(mut command: Command, home: TempDir, args: &[&str], env: &[(&str, &str)]) -> Self {
@@ -68,16 +73,25 @@ impl Server {
         collect(child.stdout.take().expect("it was asked for"), Arc::clone(&log));
         collect(child.stderr.take().expect("it was asked for"), Arc::clone(&log));
         let mut server = Self { child, url: String::new(), log, home };
-        server.url = wait_for("server", Duration::from_secs(60), || {
-            if let Ok(Some(status)) = server.child.try_wait() {
-                panic!("the server ended with {status}:\n{}", server.log());
-            }
-            let log = server.log();
-            // Clients are served at once, but only with warm workers do all tests find the same server.
-            log.lines().find(|line| *line == "ready")?;
-            log.lines().find_map(|line| line.strip_prefix("listening on ")).map(str::to_owned)
-        });
+        server.url = server
+            .until_it_says(|log| log.lines().find_map(|line| line.strip_prefix("listening on ")).map(str::to_owned));
         server
+    }
+
+    /// Waits until it has said something on standard output.
+    fn until_it_says<T>(&mut self, what: impl Fn(&str) -> Option<T>) -> T {
+        wait_for("server", Duration::from_secs(60), || {
+            if let Ok(Some(status)) = self.child.try_wait() {
+                panic!("the server ended with {status}:\n{}", self.log());
+            }
+            what(&self.log())
+        })
+    }
+
+    /// Waits until its workers are warm: clients are served before, but only from then on do all tests find the same server.
+    fn until_ready(mut self) -> Self {
+        self.until_it_says(|log| log.lines().any(|line| line == "ready").then_some(()));
+        self
     }
 
     /// Where clients find it.

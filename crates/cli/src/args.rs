@@ -71,6 +71,11 @@ pub struct ServeArgs {
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub max_sessions: u32,
 
+    /// Most bytes of this machine's main memory that one session may take; K, M and G are understood; a session that takes
+    /// more ends [default: three quarters of the memory]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub session_host_memory: Option<u64>,
+
     #[command(flatten)]
     pub worker: WorkerArgs,
 }
@@ -102,6 +107,10 @@ pub struct WorkerArgs {
     /// Move bulk data as for a GPU also where buffers could be mapped (for tests)
     #[arg(long, hide = true)]
     pub force_pinned: bool,
+
+    /// Try the machine's drivers for the server, and serve nobody
+    #[arg(long, hide = true)]
+    pub probe: bool,
 }
 
 #[derive(Args, Debug)]

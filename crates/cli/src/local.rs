@@ -72,6 +72,8 @@ fn serve_in(folder: &Path) -> Result<(), Failure> {
         // There is one client, and it is there already.
         warm: 0,
         ends_with_input: true,
+        // Its client is a program of this user's on this machine, which could take all of its memory without a server as well.
+        session_memory: Some(u64::MAX),
         ..ServeOptions::new(worker)
     };
     let served = ropeway_daemon::serve(&options);

@@ -22,6 +22,7 @@ pub fn serve(args: ServeArgs) -> Result<(), Failure> {
         warm: args.warm.into(),
         max_sessions: args.max_sessions as usize,
         announce: args.announce.map(|name| name.unwrap_or_else(host_name)),
+        session_memory: args.session_host_memory,
         ends_with_input: false,
         worker: WorkerCommand { program, args: worker },
     };
@@ -60,6 +61,7 @@ pub fn worker(args: WorkerArgs) -> Result<ExitCode, Failure> {
         host: host_name(),
         peer_address: args.peer_address.map(|address| address.to_string()),
         force_pinned: args.force_pinned,
+        probe: args.probe,
     };
     Ok(ropeway_daemon::worker::run(options, !args.no_sandbox)?.into())
 }

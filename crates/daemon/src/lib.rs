@@ -8,6 +8,8 @@
 //! | `handshake` | hello read in pieces, without waiting for anybody |
 //! | `line` | clients that wait for a worker |
 //! | `pool`, `process` | worker processes: warm ones kept ready, sessions watched |
+//! | `probe` | what is found out of drivers by trying them, in a process of its own |
+//! | `memory` | how much main memory a session takes |
 //! | `dial` | connections to other servers, made for workers, which have no network of their own |
 //! | `server` | the loop that all of these are driven by |
 //! | `stop`, `notify` | signals, and what systemd is told |
@@ -18,9 +20,11 @@ mod dial;
 mod handshake;
 mod line;
 mod listen;
+mod memory;
 mod notify;
 pub mod options;
 mod pool;
+mod probe;
 mod process;
 mod sandbox;
 mod server;

@@ -18,6 +18,8 @@ pub struct ServeOptions {
     pub warm: usize,
     /// Most sessions at one time.
     pub max_sessions: usize,
+    /// Most bytes of main memory that one session may take; `None`: three quarters of what this server may.
+    pub session_memory: Option<u64>,
     /// Announce this server on the local network, under this name.
     pub announce: Option<String>,
     /// End with the end of standard input, too: with the program that has its other end.
@@ -43,6 +45,7 @@ impl ServeOptions {
             plaintext_network: false,
             warm: 4,
             max_sessions: 256,
+            session_memory: None,
             announce: None,
             ends_with_input: false,
             worker,

@@ -6,8 +6,10 @@ use std::time::{Duration, Instant};
 use ropeway_protocol::handshake::Hello;
 use ropeway_protocol::ids::SessionId;
 use ropeway_transport::Link;
+use ropeway_worker::handoff::DriverFact;
 use tracing::{debug, error, info, warn};
 
+use crate::memory;
 use crate::options::WorkerCommand;
 use crate::process::{Session, State, Word, Worker};
 
@@ -29,7 +31,7 @@ const SETTLE_IN_HASTE: Duration = Duration::from_millis(10);
 const MAX_AT_ONCE: usize = 8;
 
 /// A step of a worker's start that takes this long is named to those who wait, ...
-const SLOW_STEP: Duration = Duration::from_secs(5);
+const SLOW_STEP: Duration = Duration::from_secs(2);
 
 /// ... and one that takes this long is logged.
 const STUCK_STEP: Duration = Duration::from_secs(10);
@@ -60,6 +62,12 @@ pub(crate) struct Pool {
     /// When the newest session is no longer to be spared.
     settled: Instant,
     sessions_begun: u64,
+    /// What is known of the machine's drivers.
+    drivers: Vec<DriverFact>,
+    /// Most bytes of main memory that a session may take.
+    session_memory: u64,
+    /// Whether a worker ever became ready.
+    can_serve: bool,
 }
 
 /// A client with its hello.
@@ -75,8 +83,8 @@ pub(crate) struct Client {
 }
 
 impl Pool {
-    /// A pool that keeps `warm` workers ready; none is started yet.
-    pub(crate) fn new(command: WorkerCommand, warm: usize, now: Instant) -> Self {
+    /// A pool that keeps `warm` workers ready, whose sessions take up to `session_memory` bytes of main memory each; none is started yet.
+    pub(crate) fn new(command: WorkerCommand, warm: usize, session_memory: u64, now: Instant) -> Self {
         let workers = BTreeMap::new();
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let at_once = cores.min(MAX_AT_ONCE);
@@ -91,6 +99,9 @@ impl Pool {
             not_before: now,
             settled: now,
             sessions_begun: 0,
+            drivers: Vec::new(),
+            session_memory,
+            can_serve: false,
         }
     }
 
@@ -102,6 +113,44 @@ impl Pool {
     /// How many serve a session.
     pub(crate) fn sessions(&self) -> usize {
         self.count(|state| matches!(state, State::Session(_)))
+    }
+
+    /// Whether a worker ever became ready.
+    pub(crate) fn can_serve(&self) -> bool {
+        self.can_serve
+    }
+
+    /// Tells all workers, also later ones, what is known of the machine's drivers.
+    pub(crate) fn learn(&mut self, drivers: &[DriverFact]) {
+        self.drivers = drivers.to_vec();
+        let told = self.workers.values().filter(|worker| matches!(worker.state, State::Warm | State::Session(_)));
+        told.for_each(|worker| worker.tell_drivers(drivers));
+    }
+
+    /// Ends sessions that take more of the machine's main memory than they may.
+    pub(crate) fn watch_memory(&mut self, now: Instant) {
+        let limit = self.session_memory;
+        for (&pid, worker) in &mut self.workers {
+            let State::Session(session) = &mut worker.state else { continue };
+            if session.look_at.is_none_or(|at| now < at) {
+                continue;
+            }
+            // One that is not there any more takes nothing.
+            let taken = memory::taken(pid).unwrap_or(0);
+            if taken <= limit {
+                session.look_at = Some(now + memory::look_again(taken, limit));
+                continue;
+            }
+            session.look_at = None;
+            let mib = |bytes: u64| bytes >> 20;
+            let reason = format!(
+                "the session took {} MiB of the server's main memory and may take {} (--session-host-memory of `ropeway serve`)",
+                mib(taken),
+                mib(limit)
+            );
+            error!(session = session.number, worker = pid, program = %session.program, "{reason}; other sessions go on");
+            worker.end_session(&reason);
+        }
     }
 
     /// How many are ready.
@@ -138,7 +187,7 @@ impl Pool {
         let starting = self.workers.values().filter(|worker| matches!(worker.state, State::Starting));
         let slowest = starting.filter_map(|worker| worker.step.as_ref()).min_by_key(|step| step.since);
         if let Some(step) = slowest.filter(|step| now.saturating_duration_since(step.since) >= SLOW_STEP) {
-            text += &format!(", which has been in {} for {} s", step.what, now.duration_since(step.since).as_secs());
+            text += &format!("; one has been in {} for {} s", step.what, now.duration_since(step.since).as_secs());
         }
         text
     }
@@ -231,7 +280,18 @@ impl Pool {
         let missing = self.wants_more(waiting).then_some(self.next_start(waiting));
         let burst = (self.target > self.warm).then_some(self.last_miss + BURST_OVER);
         let logs = self.workers.values().filter_map(|worker| Some(worker.step.as_ref()?.log_at));
-        self.workers.values().filter_map(|worker| worker.kill_at).chain(logs).chain(missing).chain(burst).min()
+        let looks = self.workers.values().filter_map(|worker| match &worker.state {
+            State::Session(session) => session.look_at,
+            _ => None,
+        });
+        self.workers
+            .values()
+            .filter_map(|worker| worker.kill_at)
+            .chain(logs)
+            .chain(looks)
+            .chain(missing)
+            .chain(burst)
+            .min()
     }
 
     /// Kills workers that have had their time to start or to end.
@@ -256,7 +316,9 @@ impl Pool {
         match worker.listen() {
             Word::Ready(session) => {
                 worker.became_ready(session);
+                worker.tell_drivers(&self.drivers);
                 self.failures = 0;
+                self.can_serve = true;
                 debug!(worker = pid, after = ?worker.started.elapsed(), "worker is warm");
             }
             Word::Step(what) => worker.takes_step(what, STUCK_STEP),
@@ -264,7 +326,7 @@ impl Pool {
             // The end of one with a session says it all.
             Word::Gone if matches!(worker.state, State::Session(_)) => {}
             Word::Gone => worker.gave_up(),
-            Word::Nothing => {}
+            Word::Probing(_) | Word::Probed(_) | Word::Nothing => {}
         }
     }
 
@@ -358,7 +420,7 @@ mod tests {
     /// A pool of workers that are shell scripts; their standard input is the control socket.
     fn pool(script: &str, warm: usize) -> Pool {
         let command = WorkerCommand { program: "/bin/sh".into(), args: vec!["-c".into(), script.into()] };
-        let mut pool = Pool::new(command, warm, Instant::now());
+        let mut pool = Pool::new(command, warm, u64::MAX, Instant::now());
         pool.at_once = 8;
         pool
     }

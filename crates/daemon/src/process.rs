@@ -12,8 +12,10 @@ use std::time::{Duration, Instant};
 use ropeway_protocol::handshake::Hello;
 use ropeway_protocol::ids::SessionId;
 use ropeway_transport::Link;
-use ropeway_worker::handoff::{self, ToDaemon, ToWorker};
+use ropeway_worker::handoff::{self, DriverFact, ToDaemon, ToWorker};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use tracing::{debug, warn};
 
 use crate::dial::Dial;
 use crate::options::WorkerCommand;
@@ -23,6 +25,9 @@ pub(crate) const START_LIMIT: Duration = Duration::from_secs(60);
 
 /// How long a worker that has given up may take to end.
 const END_LIMIT: Duration = Duration::from_secs(5);
+
+/// How long a session that must end has to tell its client so.
+const FAREWELL_LIMIT: Duration = Duration::from_secs(1);
 
 /// What a worker is doing.
 #[derive(Debug)]
@@ -48,6 +53,8 @@ pub(crate) struct Session {
     pub(crate) program: String,
     /// When it began.
     pub(crate) since: Instant,
+    /// When its memory is looked at; `None` once it has taken too much.
+    pub(crate) look_at: Option<Instant>,
 }
 
 /// A step of a worker's start.
@@ -89,6 +96,10 @@ pub(crate) enum Word {
     Ready(SessionId),
     /// Its start has come to this native call.
     Step(String),
+    /// It tries this driver ...
+    Probing(String),
+    /// ... which takes the bytes of writes late, or not.
+    Probed(bool),
     /// It wants to be connected to a peer.
     Dial(Dial),
     /// It will never be; its end follows.
@@ -148,6 +159,8 @@ impl Worker {
         match handoff::hear(self.control.as_fd(), false) {
             Ok(Some((ToDaemon::Ready(session), _))) if starting => Word::Ready(session),
             Ok(Some((ToDaemon::Step(what), _))) if starting => Word::Step(what),
+            Ok(Some((ToDaemon::Probing(driver), _))) if starting => Word::Probing(driver),
+            Ok(Some((ToDaemon::Probed(late), _))) if starting => Word::Probed(late),
             Ok(Some((ToDaemon::Dial { ticket, addresses, purpose }, _))) if !starting => {
                 Word::Dial(Dial { ticket, addresses, purpose })
             }
@@ -183,6 +196,23 @@ impl Worker {
         matches!(self.state, State::Session(_)) && self.session == Some(session)
     }
 
+    /// Tells it what is known of the machine's drivers.
+    pub(crate) fn tell_drivers(&self, facts: &[DriverFact]) {
+        if let Err(error) = handoff::say(self.control.as_fd(), &ToWorker::Drivers(facts.to_vec()), None, false) {
+            // It goes on without.
+            debug!(worker = self.pid(), %error, "a worker does not hear of its drivers");
+        }
+    }
+
+    /// Ends its session, for this reason, which its client is told; kills it if it takes long.
+    pub(crate) fn end_session(&mut self, reason: &str) {
+        if let Err(error) = handoff::say(self.control.as_fd(), &ToWorker::End(reason.to_owned()), None, false) {
+            warn!(worker = self.pid(), %error, "a worker does not hear that it has to end");
+            self.kill();
+        }
+        self.kill_at = Some(Instant::now() + FAREWELL_LIMIT);
+    }
+
     /// Passes on a connection of what says to be a peer of its session.
     pub(crate) fn hand_peer(&self, link: &Link, hello: &Hello) -> io::Result<()> {
         handoff::say(self.control.as_fd(), &ToWorker::Peer(hello.clone()), Some(link.as_fd()), false)
@@ -211,7 +241,8 @@ impl Worker {
     /// Hands a client over to it.
     pub(crate) fn hand_over(&mut self, link: &Link, hello: &Hello, number: u64) -> io::Result<()> {
         handoff::send(self.control.as_fd(), link.as_fd(), hello)?;
-        self.state = State::Session(Session { number, program: hello.program.clone(), since: Instant::now() });
+        let now = Instant::now();
+        self.state = State::Session(Session { number, program: hello.program.clone(), since: now, look_at: Some(now) });
         Ok(())
     }
 

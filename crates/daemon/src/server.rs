@@ -17,9 +17,10 @@ use tracing::{debug, info, warn};
 use crate::handshake::{Pending, Refused, Step};
 use crate::line::{self, Line};
 use crate::pool::{Client, Pool};
+use crate::probe::Prober;
 use crate::stop::StopSignal;
 use crate::worker::host_name;
-use crate::{ServeError, ServeOptions, listen, notify};
+use crate::{ServeError, ServeOptions, listen, memory, notify};
 
 /// Most connections whose hello is not whole, or that are being refused. A connection beyond takes the place of the oldest,
 /// so that silent peers cannot keep others out. A burst of clients on a busy machine connects first and sends its hellos later.
@@ -43,11 +44,13 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
         .map_err(|error| ServeError::System("catch the signals that end it", error))?;
     raise_file_limit();
     let listeners = listen::open(options)?;
+    let session_memory = options.session_memory.unwrap_or_else(memory::default_limit);
     let now = Instant::now();
     let mut server = Server {
         listeners,
         stop,
-        pool: Pool::new(options.worker.clone(), options.warm, now),
+        pool: Pool::new(options.worker.clone(), options.warm, session_memory, now),
+        prober: Prober::new(&options.worker),
         max_sessions: options.max_sessions,
         pending: BTreeMap::new(),
         refused: BTreeMap::new(),
@@ -76,12 +79,15 @@ enum Source {
     Waiting(u64),
     Control(u32),
     Exit(u32),
+    Prober,
+    ProberExit,
 }
 
 struct Server {
     listeners: Vec<Listener>,
     stop: StopSignal,
     pool: Pool,
+    prober: Prober,
     max_sessions: usize,
     /// By arrival, as are the refused.
     pending: BTreeMap<u64, Pending>,
@@ -102,6 +108,9 @@ impl Server {
             let mut now = Instant::now();
             self.expire(now);
             let started = self.pool.refill(self.line.len(), now);
+            if self.pool.can_serve() {
+                self.prober.start(now);
+            }
             self.announce();
             now = Instant::now();
             let timeout = if started {
@@ -127,6 +136,16 @@ impl Server {
                     Source::Waiting(number) => self.leaves(number),
                     Source::Control(pid) => self.pool.hear(pid),
                     Source::Exit(pid) => self.pool.reap(pid, Instant::now()),
+                    Source::Prober => {
+                        if self.prober.hear(Instant::now()) {
+                            self.pool.learn(self.prober.facts());
+                        }
+                    }
+                    Source::ProberExit => {
+                        if self.prober.reap(Instant::now()) {
+                            self.pool.learn(self.prober.facts());
+                        }
+                    }
                 }
             }
         }
@@ -146,6 +165,10 @@ impl Server {
                 sources.push((Source::Control(pid), worker.control()));
             }
             sources.push((Source::Exit(pid), worker.exit()));
+        }
+        if let Some((control, exit)) = self.prober.sockets() {
+            sources.extend(control.map(|control| (Source::Prober, control)));
+            sources.push((Source::ProberExit, exit));
         }
         let mut fds: Vec<PollFd<'_>> = sources
             .iter()
@@ -175,6 +198,7 @@ impl Server {
             first(&mut self.pending.values().map(Pending::deadline)),
             first(&mut self.refused.values().map(Refused::deadline)),
             self.line.deadline(),
+            self.prober.deadline(),
             self.pool.deadline(self.line.len()),
             (self.accept_after > now).then_some(self.accept_after),
         ]
@@ -194,6 +218,8 @@ impl Server {
         });
         self.refused.retain(|_, refused| now < refused.deadline());
         self.pool.kill_hanging(now);
+        self.pool.watch_memory(now);
+        self.prober.expire(now);
         for client in self.line.expired(now) {
             let text = format!(
                 "in {} s it had no worker for this client: {}; the server's log says more",
@@ -320,7 +346,7 @@ impl Server {
 
     /// Says once that clients will start fast from now on.
     fn announce(&mut self) {
-        if !self.announced && self.pool.is_full() {
+        if !self.announced && self.pool.is_full() && self.prober.is_done() {
             self.announced = true;
             say("ready");
             notify::notify("STATUS=Workers are warm.");

@@ -19,7 +19,10 @@ use rustix::net::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// Longest message: a hello with a few addresses.
+use crate::base::drivers;
+pub use crate::base::drivers::DriverFact;
+
+/// Longest message: a hello with a few addresses, or what is known of a machine's drivers.
 const MAX_MESSAGE: usize = 16 << 10;
 
 /// Most addresses of one peer.
@@ -38,6 +41,10 @@ pub enum ToDaemon {
     Ready(SessionId),
     /// On its way to being warm it begins this native call, which is named with its purpose.
     Step(String),
+    /// This process, which tries drivers, begins with this one.
+    Probing(String),
+    /// Whether the driver named last takes the bytes of a write when the write is carried out.
+    Probed(bool),
     /// It wants to be connected to a peer, at the first of these addresses where that can be.
     Dial {
         /// The worker's name for this.
@@ -52,6 +59,10 @@ pub enum ToDaemon {
 /// What the daemon says.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum ToWorker {
+    /// This is known of the machine's drivers, from now on.
+    Drivers(Vec<DriverFact>),
+    /// The session has to end, for this reason: one sentence for a person.
+    End(String),
     /// Here is the client's connection, on which this hello has been read.
     Serve(Hello),
     /// Here is a connection of what says to be a peer, on which this hello has been read.
@@ -136,10 +147,13 @@ pub fn hear<T: DeserializeOwned>(control: BorrowedFd<'_>, wait: bool) -> io::Res
 /// # Errors
 /// As [`hear`]; [`ErrorKind::UnexpectedEof`] when the worker ended instead.
 pub fn await_ready(control: BorrowedFd<'_>) -> io::Result<SessionId> {
-    match hear(control, true)? {
-        Some((ToDaemon::Ready(session), _)) => Ok(session),
-        Some(_) => Err(ErrorKind::InvalidData.into()),
-        None => Err(ErrorKind::UnexpectedEof.into()),
+    loop {
+        match hear(control, true)? {
+            Some((ToDaemon::Step(_), _)) => {}
+            Some((ToDaemon::Ready(session), _)) => return Ok(session),
+            Some(_) => return Err(ErrorKind::InvalidData.into()),
+            None => return Err(ErrorKind::UnexpectedEof.into()),
+        }
     }
 }
 
@@ -151,15 +165,18 @@ pub fn send(control: BorrowedFd<'_>, socket: BorrowedFd<'_>, hello: &Hello) -> i
     say(control, &ToWorker::Serve(hello.clone()), Some(socket), false)
 }
 
-/// The worker's side: waits for its client. `None` when the daemon has closed the control socket.
+/// The worker's side: waits for its client, and learns meanwhile what is known of the drivers. `None` when the daemon has closed the control socket.
 ///
 /// # Errors
 /// As [`hear`].
 pub fn receive(control: BorrowedFd<'_>) -> io::Result<Option<(OwnedFd, Hello)>> {
-    match hear(control, true)? {
-        None => Ok(None),
-        Some((ToWorker::Serve(hello), Some(socket))) => Ok(Some((socket, hello))),
-        Some(_) => Err(io::Error::new(ErrorKind::InvalidData, "the daemon sent no client")),
+    loop {
+        match hear(control, true)? {
+            None => return Ok(None),
+            Some((ToWorker::Drivers(facts), _)) => drivers::learn(facts),
+            Some((ToWorker::Serve(hello), Some(socket))) => return Ok(Some((socket, hello))),
+            Some(_) => return Err(io::Error::new(ErrorKind::InvalidData, "the daemon sent no client")),
+        }
     }
 }
 

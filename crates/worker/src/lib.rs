@@ -16,6 +16,7 @@ mod native;
 mod notify;
 mod objects;
 mod peers;
+mod probe;
 mod programs;
 mod rendezvous;
 mod run;

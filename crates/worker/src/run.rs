@@ -14,7 +14,7 @@ use ropeway_transport::Link;
 use crate::base::budget::Budget;
 use crate::base::error::End;
 use crate::base::log::Log;
-use crate::handoff;
+use crate::handoff::{self, ToDaemon};
 use crate::link::client::Client;
 use crate::link::input::Input;
 use crate::link::outgoing::Outgoing;
@@ -23,6 +23,7 @@ use crate::native::process;
 use crate::notify::notifier::Notifier;
 use crate::notify::report::Reporter;
 use crate::peers::{self, Peers, Services};
+use crate::probe;
 use crate::programs::cache::Cache;
 use crate::session::Session;
 use crate::session::common::Common;
@@ -48,6 +49,8 @@ pub struct WorkerOptions {
     pub peer_address: Option<String>,
     /// Moves large transfers through pinned memory also where buffers could be mapped: for tests on machines without a GPU.
     pub force_pinned: bool,
+    /// Serves nobody, but tries the machine's drivers for the daemon.
+    pub probe: bool,
 }
 
 impl Default for WorkerOptions {
@@ -59,6 +62,7 @@ impl Default for WorkerOptions {
             host: "localhost".to_owned(),
             peer_address: None,
             force_pinned: false,
+            probe: false,
         }
     }
 }
@@ -68,6 +72,9 @@ impl Default for WorkerOptions {
 /// Returns an exit code only if no session began (the daemon is gone, or OpenCL cannot be used); the end of a session is
 /// the end of the process, whatever its threads are doing.
 pub fn run(control: OwnedFd, options: WorkerOptions) -> u8 {
+    if options.probe {
+        return probe::run(&control, &options);
+    }
     match prepare(&control, &options) {
         Ok(None) => 0,
         Ok(Some((warm, socket, hello))) => {
@@ -85,8 +92,12 @@ pub fn run(control: OwnedFd, options: WorkerOptions) -> u8 {
 }
 
 fn prepare(control: &OwnedFd, options: &WorkerOptions) -> Result<Option<(Warm, OwnedFd, Hello)>, String> {
-    let warm = Warm::up(options)?;
-    let ready = handoff::ToDaemon::Ready(warm.session);
+    // A daemon that is gone ends this process.
+    let step = |what: &str| {
+        let _ = handoff::say(control.as_fd(), &ToDaemon::Step(what.to_owned()), None, true);
+    };
+    let warm = Warm::up(options, &step)?;
+    let ready = ToDaemon::Ready(warm.session);
     handoff::say(control.as_fd(), &ready, None, true).map_err(|error| format!("the daemon is gone: {error}"))?;
     let handed = handoff::receive(control.as_fd()).map_err(|error| format!("no connection: {error}"))?;
     Ok(handed.map(|(socket, hello)| (warm, socket, hello)))
@@ -145,7 +156,12 @@ fn serve(mut warm: Warm, (socket, control): (OwnedFd, OwnedFd), hello: &Hello, o
     });
 
     let listening = common.peers.clone();
-    spawn("control", log, move || peers::listen(&listening));
+    let on_end = over.clone();
+    spawn("control", log, move || {
+        if let Some(end) = peers::listen(&listening) {
+            on_end(end);
+        }
+    });
 
     let session = Session::new(common, warm, options.memory_quota);
     let reader = Reader { input: Input::new(link), session };
@@ -173,7 +189,7 @@ fn end_on_panic(log: Log) {
 /// Ends the session, and with it the process.
 fn over(log: &Log, client: &Arc<Client>, name: &str, end: &End) -> ! {
     log.line(&format!("{name} ends: {end}"));
-    if let End::Refused(_) | End::Peer(..) = end {
+    if let End::Refused(_) | End::Ended(_) | End::Peer(..) = end {
         // The client is told why, unless it does not even read.
         let client = client.clone();
         let reason = end.to_string();

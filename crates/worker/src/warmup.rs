@@ -17,10 +17,9 @@ use ropeway_protocol::types::{Status, SubDevices};
 
 use crate::WorkerOptions;
 use crate::link::client::Client;
-use crate::native::{self, Device, ErrorSink, Platform, SubDevice, process};
+use crate::native::{self, Device, ErrorSink, Part, Place, Platform, StagedRead, SubDevice, Waits, process};
 use crate::notify::news::{Letterbox, Post, post};
 use crate::objects;
-use crate::peers::ahead::takes_bytes_late;
 
 /// Set in workers: Ropeway's own OpenCL library offers no platforms to a process that has it.
 const WORKER_MARK: &str = "ROPEWAY_WORKER";
@@ -95,17 +94,24 @@ pub struct Warm {
 }
 
 impl Warm {
-    /// Initialises the machine's OpenCL and asks it all that the client will want to know.
+    /// Initialises the machine's OpenCL and asks it all that the client will want to know. `step` is told of each native call that may take long.
     ///
     /// # Errors
     /// One sentence for the server's log.
-    pub fn up(options: &WorkerOptions) -> Result<Self, String> {
-        process::set_env(WORKER_MARK, "1");
+    pub fn up(options: &WorkerOptions, step: &dyn Fn(&str)) -> Result<Self, String> {
+        refuse_own_library();
         // The first hash of all finds out what the processor can do, which takes long on a virtual one.
         let _ = ContentHash::of(&[]);
         let news = post();
+        step("clGetPlatformIDs");
         let native = native::platforms()?.into_iter().filter(|platform| !is_own(*platform));
-        let platforms: Vec<_> = native.map(WarmPlatform::new).collect();
+        let platforms: Vec<_> = native
+            .map(|platform| {
+                step(&format!("clGetDeviceIDs of {}", platform.text(cl::CL_PLATFORM_NAME)));
+                WarmPlatform::new(platform)
+            })
+            .collect();
+        step("clGetDeviceInfo");
         let session = SessionId(random()?);
         let welcome = Welcome {
             features: 0,
@@ -121,12 +127,17 @@ impl Warm {
             Self { platforms, welcome, session, news, contexts: HashMap::new(), force_pinned: options.force_pinned };
         for (index, platform) in warm.platforms.iter().enumerate() {
             for device in 0..platform.devices.len().min(WARM_DEVICES) {
+                let name = platform.devices[device].name();
+                step(&format!("clCreateContext for {name}"));
                 // A device that refuses now (as it is taken by another process) is tried again when it is wanted.
                 let (context, errors) = warm.make(platform, vec![(device as u32, platform.devices[device])]);
                 if context.native.is_ok() {
                     // What a first read would otherwise wait for.
+                    step(&format!("clEnqueueMapBuffer of pinned memory for {name}"));
                     context.pool();
-                    takes_bytes_late(&context);
+                    step(&format!("clEnqueueReadBuffer, the first command of {name}"));
+                    // A device that cannot do that says so again when its client asks it to.
+                    let _ = first_command(&context);
                     warm.contexts.insert((index as u32, device as u32), (context, errors));
                 }
             }
@@ -214,7 +225,25 @@ impl Warm {
     }
 }
 
-fn is_own(platform: Platform) -> bool {
+/// Makes Ropeway's own OpenCL library, which the machine's loader may find, offer no platforms to this process.
+pub fn refuse_own_library() {
+    process::set_env(WORKER_MARK, "1");
+}
+
+/// Reads a few bytes: with its first command, a driver starts threads and makes what all later ones use.
+fn first_command(context: &objects::Context) -> Result<(), Status> {
+    const BYTES: [u8; 4] = [0; 4];
+    let native = context.native.as_ref().map_err(|status| *status)?;
+    let memory = native::Memory::buffer(native, cl::CL_MEM_READ_WRITE, BYTES.len() as u64, Some(&BYTES))?;
+    let part = Part::Bytes { offset: 0, size: BYTES.len() as u64 };
+    let queue = context.transfer_queue()?;
+    let read = StagedRead::enqueue(queue, (&memory, &part), &Waits::none(), Place::of(&part, context.pool())?)?;
+    queue.flush()?;
+    read.event().wait()
+}
+
+/// Whether this is Ropeway's own platform.
+pub fn is_own(platform: Platform) -> bool {
     [cl::CL_PLATFORM_NAME, cl::CL_PLATFORM_VENDOR].iter().any(|name| platform.text(*name).starts_with(OWN_NAME))
 }
 

@@ -16,6 +16,8 @@ pub enum End {
     Broken(io::Error),
     /// The client sent what no client of this version sends.
     Refused(String),
+    /// The daemon does not let it go on: one sentence that says why.
+    Ended(String),
     /// Another session, which the client has made a peer of this one, did.
     Peer(SessionId, String),
 }
@@ -39,6 +41,7 @@ impl fmt::Display for End {
             Self::Gone => write!(f, "the client closed the connection"),
             Self::Broken(error) => write!(f, "the connection broke: {error}"),
             Self::Refused(why) => write!(f, "the client sent what it must not: {why}"),
+            Self::Ended(why) => f.write_str(why),
             Self::Peer(peer, why) => write!(f, "its peer {:016x} sent what it must not: {why}", peer.0),
         }
     }

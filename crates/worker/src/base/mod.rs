@@ -1,6 +1,7 @@
 //! What every part of the worker stands on, and what knows none of them.
 
 pub mod budget;
+pub mod drivers;
 pub mod error;
 pub mod lock;
 pub mod log;

@@ -9,6 +9,9 @@ use ropeway_protocol::types::Status;
 use super::api::{api, load};
 use super::{check, info};
 
+/// Most characters of [`Device::driver`].
+const MAX_DRIVER: usize = 200;
+
 /// A native platform. It lives as long as the process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Platform(cl::cl_platform_id);
@@ -108,6 +111,26 @@ impl Device {
         Ok(device)
     }
 
+    /// Its name; empty where it cannot be had.
+    pub fn name(self) -> String {
+        self.text(cl::CL_DEVICE_NAME)
+    }
+
+    /// Device and driver, by their names and versions: what is found out of one holds for all that have the same.
+    pub fn driver(self) -> String {
+        let queries = [cl::CL_DEVICE_NAME, cl::CL_DEVICE_VENDOR, cl::CL_DEVICE_VERSION, cl::CL_DRIVER_VERSION];
+        let text = queries.map(|name| self.text(name)).join(", ");
+        // It goes into messages and logs.
+        text.chars().take(MAX_DRIVER).collect()
+    }
+
+    /// A string property; empty where it cannot be had.
+    fn text(self, name: u32) -> String {
+        // SAFETY: `text` passes memory of the size it announces.
+        info::text(|size, value, ret| unsafe { (api().clGetDeviceInfo)(self.0, name, size, value, ret) })
+            .unwrap_or_default()
+    }
+
     /// Whether it has pipes.
     pub fn has_pipes(self) -> bool {
         // SAFETY: `value` passes memory of the size it announces.
@@ -129,11 +152,7 @@ impl Device {
 
     /// Whether it is of this version of OpenCL or a later one.
     pub fn is_at_least(self, major: u32, minor: u32) -> bool {
-        // SAFETY: `text` passes memory of the size it announces.
-        let text = info::text(|size, value, ret| unsafe {
-            (api().clGetDeviceInfo)(self.0, cl::CL_DEVICE_VERSION, size, value, ret)
-        });
-        let text = text.unwrap_or_default();
+        let text = self.text(cl::CL_DEVICE_VERSION);
         let number = text.strip_prefix("OpenCL ").and_then(|text| text.split_ascii_whitespace().next());
         let version = number.and_then(|number| {
             let (major, minor) = number.split_once('.')?;

@@ -11,6 +11,7 @@ use ropeway_abi as cl;
 use ropeway_protocol::types::Status;
 
 use super::arrival::SMALL;
+use crate::base::drivers;
 use crate::base::lock::lock;
 use crate::base::order::Turn;
 use crate::native::{self, AwaitedWrite, Part, Place, StagedRead, Waits};
@@ -81,22 +82,34 @@ fn awaited(
     AwaitedWrite::enqueue(queue, target, gate.clone(), place).inspect_err(|_| semaphore::set(&gate, cl::CL_COMPLETE))
 }
 
-/// Whether writes take their bytes when they are carried out, and not when they are enqueued, as OpenCL allows; found out when first asked.
-pub fn takes_bytes_late(context: &Context) -> bool {
-    *context.takes_bytes_late.get_or_init(|| probe(context).unwrap_or(false))
+/// Whether writes take their bytes when they are carried out, and not when they are enqueued, as OpenCL allows. As long as it is not known, none is
+/// relied on to.
+fn takes_bytes_late(context: &Context) -> bool {
+    let ask = || {
+        context
+            .devices
+            .iter()
+            .map(|(_, device)| drivers::takes_bytes_late(&device.driver()))
+            .collect::<Option<Vec<_>>>()
+    };
+    match context.takes_bytes_late.get() {
+        Some(known) => *known,
+        None => ask().is_some_and(|answers| *context.takes_bytes_late.get_or_init(|| answers.iter().all(|late| *late))),
+    }
 }
 
-/// Finds out whether writes take their bytes late.
+/// Finds out whether writes take their bytes late. The driver may never come back from this: `step` is told before each call that may be the last.
 ///
 /// # Errors
 /// What the native calls returned.
-fn probe(context: &Context) -> Result<bool, Status> {
+pub fn probe(context: &Context, step: &dyn Fn(&str)) -> Result<bool, Status> {
     let native = context.native.as_ref().map_err(|status| *status)?;
     let (_, device) = *context.devices.first().ok_or(cl::CL_INVALID_CONTEXT)?;
     let queue = native::Queue::new(native, device, 0)?;
     let memory = native::Memory::buffer(native, cl::CL_MEM_READ_WRITE, SMALL, None)?;
     for size in [4, SMALL] {
         let part = Part::Bytes { offset: 0, size };
+        step("clEnqueueWriteBuffer and clFlush of a write that waits for a user event");
         let mut write = awaited(&queue, (&memory, &part), native, Place::of(&part, context.pool())?)?;
         if let Some(bytes) = write.bytes_mut() {
             bytes.fill(size as u8 | 1);
@@ -104,6 +117,7 @@ fn probe(context: &Context) -> Result<bool, Status> {
         if let Some(gate) = write.open() {
             semaphore::set(&gate, cl::CL_COMPLETE);
         }
+        step("clWaitForEvents for a write whose user event is set");
         let read = StagedRead::enqueue(&queue, (&memory, &part), &Waits::none(), Place::of(&part, context.pool())?)?;
         queue.flush()?;
         read.event().wait()?;

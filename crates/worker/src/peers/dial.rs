@@ -15,6 +15,7 @@ use super::group::Peers;
 use super::links::{CONTROL, bulk_links};
 use super::peer::Peer;
 use super::services::Services;
+use crate::base::drivers;
 use crate::base::error::End;
 use crate::base::lock::lock;
 use crate::handoff::{self, MAX_ADDRESS, MAX_ADDRESSES, MAX_DIALS, ToDaemon, ToWorker};
@@ -74,7 +75,7 @@ pub fn connect(peers: &Arc<Peers>, id: SessionId, addresses: Vec<String>) -> Res
 }
 
 /// Hears what the daemon has to say, as long as it is there.
-pub fn listen(peers: &Peers) {
+pub fn listen(peers: &Peers) -> Option<End> {
     // When the daemon ends, so does this process; without it, the session has no new peers.
     while let Ok(Some((message, socket))) = handoff::hear::<ToWorker>(peers.daemon.as_fd(), true) {
         let link = |socket: OwnedFd| Link::from_fd(socket).map_err(|error| error.to_string());
@@ -89,10 +90,13 @@ pub fn listen(peers: &Peers) {
                 let outcome = outcome.and_then(|proof| Ok((link(socket?)?, proof)));
                 peers.dialled(ticket, outcome);
             }
-            (ToWorker::Serve(_) | ToWorker::Peer(_), _) => return,
+            (ToWorker::Drivers(facts), _) => drivers::learn(facts),
+            (ToWorker::End(reason), _) => return Some(End::Ended(reason)),
+            (ToWorker::Serve(_) | ToWorker::Peer(_), _) => return None,
         }
         peers.ask_for(std::iter::empty());
     }
+    None
 }
 
 impl Peers {

@@ -369,7 +369,7 @@ impl Peer {
         };
         match end {
             End::Refused(what) => common.end(End::Peer(self.id, what)),
-            End::Peer(..) => common.end(end),
+            End::Peer(..) | End::Ended(_) => common.end(end),
             End::Broken(error) => self.lose(common, Some(link), &format!("the connection to it broke: {error}")),
             End::Goodbye | End::Gone => self.lose(common, Some(link), "it closed the connection"),
         }

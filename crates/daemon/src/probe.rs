@@ -1,0 +1,209 @@
+//! What no query tells of this machine's drivers, found out once for all workers: by a process of its own, which a driver may keep for ever.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use ropeway_worker::handoff::{self, DriverFact, ToWorker};
+use tracing::{debug, warn};
+
+use crate::options::WorkerCommand;
+use crate::process::{Word, Worker};
+
+/// How long a driver may take to be tried. One that takes longer is taken not to have what it was tried for, which is always safe.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// The argument that makes a worker process try drivers.
+const ARGUMENT: &str = "--probe";
+
+/// Tries drivers, one after the other.
+pub(crate) struct Prober {
+    command: WorkerCommand,
+    process: Option<Worker>,
+    state: State,
+    /// What is known.
+    facts: Vec<DriverFact>,
+    /// The driver that is tried, and until when it has to have answered.
+    trying: Option<(String, Instant)>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Nothing has been started.
+    New,
+    /// A process tries.
+    Running,
+    /// All that can be known is known.
+    Done,
+}
+
+impl Prober {
+    /// One that is not started; workers are started by `command`.
+    pub(crate) fn new(command: &WorkerCommand) -> Self {
+        let mut command = command.clone();
+        command.args.push(ARGUMENT.into());
+        Self { command, process: None, state: State::New, facts: Vec::new(), trying: None }
+    }
+
+    /// Starts, unless it did before.
+    pub(crate) fn start(&mut self, now: Instant) {
+        if self.state == State::New {
+            self.start_process(now);
+        }
+    }
+
+    /// Whether no more facts will come.
+    pub(crate) fn is_done(&self) -> bool {
+        self.state == State::Done
+    }
+
+    /// What is known so far.
+    pub(crate) fn facts(&self) -> &[DriverFact] {
+        &self.facts
+    }
+
+    fn start_process(&mut self, now: Instant) {
+        self.state = State::Running;
+        let started = Worker::spawn(&self.command, now).and_then(|process| {
+            handoff::say(process.control(), &ToWorker::Drivers(self.facts.clone()), None, false)?;
+            Ok(process)
+        });
+        match started {
+            Ok(process) => self.process = Some(process),
+            Err(error) => self.give_up(&error),
+        }
+    }
+
+    fn give_up(&mut self, error: &io::Error) {
+        warn!(%error, "drivers cannot be tried: none is relied on for what it need not do");
+        self.state = State::Done;
+    }
+
+    /// What becomes readable when the process says something, and with its end.
+    pub(crate) fn sockets(&self) -> Option<(Option<BorrowedFd<'_>>, BorrowedFd<'_>)> {
+        let process = self.process.as_ref()?;
+        Some((process.is_heard().then(|| process.control()), process.exit()))
+    }
+
+    /// Hears all that the process has said; whether there is a new fact.
+    pub(crate) fn hear(&mut self, now: Instant) -> bool {
+        let before = self.facts.len();
+        while let Some(process) = &mut self.process {
+            match process.listen() {
+                Word::Step(what) => process.takes_step(what, LIMIT * 2),
+                Word::Probing(driver) => self.trying = Some((driver, now + LIMIT)),
+                Word::Probed(takes_bytes_late) => {
+                    let Some((driver, _)) = self.trying.take() else { continue };
+                    debug!(driver, takes_bytes_late, "a driver was tried");
+                    self.facts.push(DriverFact { driver, takes_bytes_late });
+                }
+                Word::Ready(_) | Word::Dial(_) | Word::Gone | Word::Nothing => break,
+            }
+        }
+        self.facts.len() > before
+    }
+
+    /// When a driver has had its time.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let process = self.process.as_ref()?;
+        self.trying.as_ref().map(|(_, at)| *at).or(process.kill_at)
+    }
+
+    /// Ends a process that is kept for too long. What follows is its end.
+    pub(crate) fn expire(&mut self, now: Instant) {
+        if self.deadline().is_none_or(|at| now < at) {
+            return;
+        }
+        let Some(process) = &mut self.process else { return };
+        let step = process.step.as_ref().map_or("its start", |step| &step.what);
+        match &mut self.trying {
+            Some((driver, at)) => {
+                warn!(
+                    driver,
+                    "a trial of this driver has been in {step} for {} s: it is taken not to have what it was tried for",
+                    LIMIT.as_secs()
+                );
+                *at = now + LIMIT;
+            }
+            None => warn!("the process that tries drivers has been in {step} for too long"),
+        }
+        process.kill_at = Some(now + LIMIT);
+        process.kill();
+    }
+
+    /// Sees to the end of the process; whether there is a new fact. Drivers that are left are tried by another process.
+    pub(crate) fn reap(&mut self, now: Instant) -> bool {
+        let Some(end) = self.process.as_mut().and_then(Worker::ended) else { return false };
+        let heard = self.hear(now);
+        self.process = None;
+        match self.trying.take() {
+            Some((driver, _)) => {
+                debug!(driver, %end, "a driver did not survive being tried");
+                self.facts.push(DriverFact { driver, takes_bytes_late: false });
+            }
+            None => {
+                debug!(%end, facts = self.facts.len(), "drivers are tried");
+                self.state = State::Done;
+                return heard;
+            }
+        }
+        self.start_process(now);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Drives a prober whose process is this script until it is done. The scripts' messages are bytes as `handoff` encodes them.
+    fn probed(script: &str) -> Vec<DriverFact> {
+        let command = WorkerCommand { program: "/bin/sh".into(), args: vec!["-c".into(), script.into()] };
+        let mut prober = Prober::new(&command);
+        let begin = Instant::now();
+        prober.start(begin);
+        // A driver that hangs is not waited for here.
+        let mut skipped = Duration::ZERO;
+        while !prober.is_done() {
+            assert!(begin.elapsed() < Duration::from_secs(10), "waited in vain");
+            let now = Instant::now() + skipped;
+            prober.hear(now);
+            if prober.trying.as_ref().is_some_and(|(driver, _)| driver == "hangs") && skipped.is_zero() {
+                skipped = LIMIT;
+            }
+            prober.expire(Instant::now() + skipped);
+            prober.reap(Instant::now() + skipped);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        prober.facts
+    }
+
+    fn fact(driver: &str, takes_bytes_late: bool) -> DriverFact {
+        DriverFact { driver: driver.into(), takes_bytes_late }
+    }
+
+    /// The message that names a driver.
+    const GOOD: &str = "printf '\\002\\004good' >&0; printf '\\003\\001' >&0;";
+
+    #[test]
+    fn answers_are_kept() {
+        assert_eq!(probed(&format!("{GOOD} exit 0")), [fact("good", true)]);
+    }
+
+    #[test]
+    fn a_driver_that_hangs_or_crashes_is_not_relied_on_and_holds_up_no_other() {
+        let folder = std::env::temp_dir().join(format!("ropeway-probe-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let mark = folder.join("hung");
+        let mark = mark.display();
+        let hang = "printf '\\002\\005hangs' >&0; exec sleep 100";
+        let script = format!("if [ -e {mark} ]; then {GOOD} exit 0; else : > {mark}; {hang}; fi");
+        assert_eq!(probed(&script), [fact("hangs", false), fact("good", true)]);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_process_that_says_nothing_leaves_nothing_known() {
+        assert_eq!(probed("exit 3"), []);
+    }
+}

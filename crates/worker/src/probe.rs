@@ -1,0 +1,59 @@
+//! A process that finds out what no query tells of this machine's drivers, by trying it.
+//!
+//! OpenCL leaves open what is tried here, so a driver may answer by never coming back from a call, which nothing but the end of the process
+//! interrupts. So no worker tries it: the daemon starts this process, sees where it stands, and ends it when it stands there for too long.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use crate::handoff::{self, DriverFact, ToDaemon, ToWorker};
+use crate::native::{self, Device, Platform};
+use crate::objects::Context;
+use crate::peers::ahead;
+use crate::run::WorkerOptions;
+use crate::warmup::{is_own, refuse_own_library};
+
+/// Tries each driver that the daemon knows nothing of yet, and tells it the answers. Returns an exit code.
+pub fn run(control: &OwnedFd, options: &WorkerOptions) -> u8 {
+    let say = |message: ToDaemon| handoff::say(control.as_fd(), &message, None, true).is_ok();
+    let Ok(Some((ToWorker::Drivers(known), _))) = handoff::hear(control.as_fd(), true) else { return 1 };
+    let mut known: Vec<String> = known.into_iter().map(|fact: DriverFact| fact.driver).collect();
+    let step = |what: &str| {
+        // A daemon that is gone is noticed with the next answer.
+        let _ = say(ToDaemon::Step(what.to_owned()));
+    };
+    refuse_own_library();
+    step("clGetPlatformIDs");
+    // A worker says in the log why there is no OpenCL.
+    let Ok(platforms) = native::platforms() else { return 0 };
+    for platform in platforms.into_iter().filter(|platform| !is_own(*platform)) {
+        for device in platform.devices() {
+            let driver = device.driver();
+            if known.contains(&driver) {
+                continue;
+            }
+            if !say(ToDaemon::Probing(driver.clone())) {
+                return 1;
+            }
+            if !say(ToDaemon::Probed(takes_bytes_late(platform, device, options, &step))) {
+                return 1;
+            }
+            known.push(driver);
+        }
+    }
+    0
+}
+
+/// A driver that cannot do it at all is not relied on for it.
+fn takes_bytes_late(platform: Platform, device: Device, options: &WorkerOptions, step: &dyn Fn(&str)) -> bool {
+    step("clCreateContext");
+    let native = native::Context::new(platform, &[device], std::sync::Arc::new(Unheard));
+    let context = Context::new(native, vec![(0, device)], options.force_pinned);
+    ahead::probe(&context, step).unwrap_or(false)
+}
+
+/// Nobody has asked for this context's errors.
+struct Unheard;
+
+impl native::ErrorSink for Unheard {
+    fn report(&self, _text: &str) {}
+}
