@@ -142,7 +142,7 @@ macro_rules! families {
     )*};
 }
 
-families! { buffer context event image kernel platform program queue rectangles sampler svm transfers }
+families! { buffer context device_queue event image kernel platform program queue rectangles sampler svm transfers }
 
 /// Whether this machine's own compiler withstands binaries that are none. What it makes of them is its own affair.
 fn withstands_nonsense() -> bool {

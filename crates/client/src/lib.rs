@@ -10,7 +10,7 @@
 //! | `base` | locks, names, status codes, the application's memory ([`host`], [`region`]), [`log`], [`stats`] |
 //! | [`residency`] | which homes of a context hold what, and what must move: reckoned, without doing anything |
 //! | [`link`] | one link to one server: batches out, replies in, who reads when |
-//! | `objects` | [`device`], [`context`], [`queue`], [`event`], [`memory`], [`image`], [`program`], [`kernel`], [`svm`] and `home`: what a context is made of where it has devices of several servers or platforms |
+//! | `objects` | [`device`], [`context`], [`queue`], [`device_queue`], [`event`], [`memory`], [`image`], [`program`], [`kernel`], [`svm`] and `home`: what a context is made of where it has devices of several servers or platforms |
 //! | `planning` | what a command needs in its home before it can be sent there, and how it gets there |
 //! | `commands` | what is enqueued: [`command`], [`transfer`], [`command_buffer`], [`semaphore`] |
 //! | [`collectives`] | operations over the devices of a context |
@@ -30,5 +30,5 @@ pub mod servers;
 pub use base::status::{Result, SERVER_LOST, Status};
 pub use base::{host, log, region, stats};
 pub use commands::{command, command_buffer, semaphore, svm, transfer};
-pub use objects::{context, device, event, image, kernel, memory, pipe, program, queue, sampler};
+pub use objects::{context, device, device_queue, event, image, kernel, memory, pipe, program, queue, sampler};
 pub use servers::{config, discover, local, watch};

@@ -14,7 +14,6 @@ use crate::{dispatch, offered};
 /// What is to be said of functions that do not simply work.
 const NOTES: &[(&str, &str)] = &[
     ("clSetCommandQueueProperty", "`CL_INVALID_OPERATION`, as for every device of OpenCL 1.1 or later"),
-    ("clSetDefaultDeviceCommandQueue", "`CL_INVALID_OPERATION`, as where no device has queues of its own"),
     ("clGetSemaphoreHandleForTypeKHR", "`CL_INVALID_VALUE`, as for every semaphore without handles; found by name"),
     ("clUnloadPlatformCompiler", "works: a hint, and there is no compiler here to unload"),
 ];

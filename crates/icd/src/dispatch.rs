@@ -179,7 +179,7 @@ functions! {
     timer::clGetDeviceAndHostTimer,
     timer::clGetHostTimer,
     kernel_extra::clGetKernelSubGroupInfo,
-    queue::clSetDefaultDeviceCommandQueue,
+    device_queue::clSetDefaultDeviceCommandQueue,
     program::clSetProgramReleaseCallback,
     program::clSetProgramSpecializationConstant,
     memory::clCreateBufferWithProperties,

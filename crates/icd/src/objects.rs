@@ -1,21 +1,24 @@
 //! What handles stand for: the client's objects, with the handles of what they belong to.
 
 use std::borrow::Cow;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use ropeway_abi::ropeway::CL_INVALID_SERVER_ROPEWAY;
 use ropeway_abi::{
-    CL_DEVICE_ADDRESS_BITS, CL_DEVICE_EXTENSIONS, CL_DEVICE_IMAGE_MAX_ARRAY_SIZE, CL_DEVICE_IMAGE_MAX_BUFFER_SIZE,
-    CL_DEVICE_IMAGE_SUPPORT, CL_DEVICE_IMAGE2D_MAX_HEIGHT, CL_DEVICE_IMAGE2D_MAX_WIDTH, CL_DEVICE_IMAGE3D_MAX_DEPTH,
+    CL_DEVICE_ADDRESS_BITS, CL_DEVICE_DEVICE_ENQUEUE_CAPABILITIES, CL_DEVICE_EXTENSIONS,
+    CL_DEVICE_IMAGE_MAX_ARRAY_SIZE, CL_DEVICE_IMAGE_MAX_BUFFER_SIZE, CL_DEVICE_IMAGE_SUPPORT,
+    CL_DEVICE_IMAGE2D_MAX_HEIGHT, CL_DEVICE_IMAGE2D_MAX_WIDTH, CL_DEVICE_IMAGE3D_MAX_DEPTH,
     CL_DEVICE_IMAGE3D_MAX_HEIGHT, CL_DEVICE_IMAGE3D_MAX_WIDTH, CL_DEVICE_MAX_MEM_ALLOC_SIZE,
-    CL_DEVICE_MAX_WORK_GROUP_SIZE, CL_DEVICE_MAX_WORK_ITEM_SIZES, CL_DEVICE_MEM_BASE_ADDR_ALIGN,
-    CL_DEVICE_NON_UNIFORM_WORK_GROUP_SUPPORT, CL_DEVICE_QUEUE_ON_HOST_PROPERTIES, CL_DEVICE_VERSION,
-    CL_INVALID_COMMAND_BUFFER_KHR, CL_INVALID_COMMAND_QUEUE, CL_INVALID_CONTEXT, CL_INVALID_DEVICE, CL_INVALID_EVENT,
-    CL_INVALID_KERNEL, CL_INVALID_MEM_OBJECT, CL_INVALID_PLATFORM, CL_INVALID_PROGRAM, CL_INVALID_SAMPLER,
-    CL_INVALID_SEMAPHORE_KHR, CL_PLATFORM_NAME, cl_int,
+    CL_DEVICE_MAX_ON_DEVICE_QUEUES, CL_DEVICE_MAX_WORK_GROUP_SIZE, CL_DEVICE_MAX_WORK_ITEM_SIZES,
+    CL_DEVICE_MEM_BASE_ADDR_ALIGN, CL_DEVICE_NON_UNIFORM_WORK_GROUP_SUPPORT, CL_DEVICE_QUEUE_ON_DEVICE_MAX_SIZE,
+    CL_DEVICE_QUEUE_ON_DEVICE_PROPERTIES, CL_DEVICE_QUEUE_ON_HOST_PROPERTIES, CL_DEVICE_QUEUE_REPLACEABLE_DEFAULT,
+    CL_DEVICE_VERSION, CL_INVALID_COMMAND_BUFFER_KHR, CL_INVALID_COMMAND_QUEUE, CL_INVALID_CONTEXT, CL_INVALID_DEVICE,
+    CL_INVALID_EVENT, CL_INVALID_KERNEL, CL_INVALID_MEM_OBJECT, CL_INVALID_PLATFORM, CL_INVALID_PROGRAM,
+    CL_INVALID_SAMPLER, CL_INVALID_SEMAPHORE_KHR, CL_PLATFORM_NAME, cl_int,
 };
 use ropeway_client::{
-    collectives, command_buffer, context, device, event, kernel, memory, program, queue, sampler, semaphore, servers,
+    collectives, command_buffer, context, device, device_queue, event, kernel, memory, program, queue, sampler,
+    semaphore, servers,
 };
 
 use crate::api::Raw;
@@ -54,11 +57,23 @@ pub struct Limits {
     pub base_alignment: u64,
     pub address_bits: u32,
     pub queue_properties: u64,
+    /// Queues on it; `None` where it has none.
+    pub device_queues: Option<DeviceQueueLimits>,
     pub non_uniform_work_groups: bool,
     /// Its version of OpenCL: major and minor.
     pub version: (u32, u32),
     /// Whether it has images at all, and how large they may be.
     pub images: Option<ImageLimits>,
+}
+
+/// What queues on a device may be like.
+pub struct DeviceQueueLimits {
+    /// CL_DEVICE_QUEUE_ON_DEVICE_PROPERTIES.
+    pub properties: u64,
+    /// CL_DEVICE_QUEUE_ON_DEVICE_MAX_SIZE, in bytes.
+    pub max_size: u64,
+    /// Whether another one can be made the default.
+    pub replaceable_default: bool,
 }
 
 /// The largest images of a device, in elements.
@@ -75,6 +90,8 @@ pub struct Context {
     pub devices: Vec<Handle<Device>>,
     /// As they were given, with the final 0; empty if there were none.
     pub properties: Vec<isize>,
+    /// The default queues on its devices. Each belongs to the context, which therefore does not hold it.
+    pub default_queues: Mutex<Vec<DefaultQueue>>,
     /// What collective operations keep. Not in the client's context, which the programs among it keep.
     pub workshop: collectives::Workshop,
 }
@@ -86,6 +103,23 @@ pub struct Queue {
     pub device: Handle<Device>,
     /// As given to clCreateCommandQueueWithProperties, with the final 0; empty if there were none.
     pub properties: Vec<u64>,
+}
+
+/// `cl_command_queue`, one on the device.
+pub struct DeviceQueue {
+    pub client: Arc<device_queue::DeviceQueue>,
+    pub context: Handle<Context>,
+    pub device: Handle<Device>,
+    /// As given to clCreateCommandQueueWithProperties, with the final 0.
+    pub properties: Vec<u64>,
+}
+
+/// The default queue on a device of a context, as long as the application has it.
+pub struct DefaultQueue {
+    device: Handle<Device>,
+    handle: Raw,
+    /// Tells it from what comes after it under the same handle.
+    client: Weak<device_queue::DeviceQueue>,
 }
 
 /// `cl_mem`.
@@ -160,6 +194,7 @@ objects! {
     Device   b"RWde" CL_INVALID_DEVICE;
     Context  b"RWct" CL_INVALID_CONTEXT;
     Queue    b"RWqu" CL_INVALID_COMMAND_QUEUE;
+    DeviceQueue b"RWdq" CL_INVALID_COMMAND_QUEUE;
     Memory   b"RWme" CL_INVALID_MEM_OBJECT;
     Sampler  b"RWsa" CL_INVALID_SAMPLER;
     Program  b"RWpr" CL_INVALID_PROGRAM;
@@ -227,6 +262,22 @@ impl Platform {
     }
 }
 
+impl DefaultQueue {
+    /// Makes `queue` the default one among these, in the place of another.
+    pub fn set(all: &mut Vec<Self>, queue: &Handle<DeviceQueue>) {
+        all.retain(|one| one.device != queue.device);
+        let (device, handle) = (queue.device.clone(), Raw::new(queue.raw()));
+        all.push(Self { device, handle, client: Arc::downgrade(&queue.client) });
+    }
+
+    /// The default queue on a device.
+    pub fn find(all: &[Self], device: &Handle<Device>) -> Option<Handle<DeviceQueue>> {
+        let one = all.iter().find(|one| one.device == *device)?;
+        let queue = Handle::<DeviceQueue>::find(one.handle.get()).ok()?;
+        std::ptr::eq(one.client.as_ptr(), Arc::as_ptr(&queue.client)).then_some(queue)
+    }
+}
+
 /// A string property, without the NUL.
 pub fn text_of(property: &[u8]) -> Option<&str> {
     std::str::from_utf8(property.strip_suffix(&[0]).unwrap_or(property)).ok()
@@ -253,6 +304,23 @@ impl Device {
     }
 }
 
+impl DeviceQueueLimits {
+    fn of(device: &device::Device) -> Option<Self> {
+        if device.number(CL_DEVICE_MAX_ON_DEVICE_QUEUES) == 0 {
+            return None;
+        }
+        Some(Self {
+            properties: device.number(CL_DEVICE_QUEUE_ON_DEVICE_PROPERTIES),
+            max_size: device.number(CL_DEVICE_QUEUE_ON_DEVICE_MAX_SIZE),
+            replaceable_default: match version_of(device) {
+                // Before it could be asked, all had it.
+                (2, minor) => minor >= 1,
+                _ => device.number(CL_DEVICE_DEVICE_ENQUEUE_CAPABILITIES) & CL_DEVICE_QUEUE_REPLACEABLE_DEFAULT != 0,
+            },
+        })
+    }
+}
+
 impl Limits {
     /// Since OpenCL 2.1 a launch of no work-items at all is no error.
     pub fn empty_ranges(&self) -> bool {
@@ -269,6 +337,7 @@ impl Limits {
             max_alloc: device.number(CL_DEVICE_MAX_MEM_ALLOC_SIZE),
             address_bits: device.number(CL_DEVICE_ADDRESS_BITS) as u32,
             queue_properties: device.number(CL_DEVICE_QUEUE_ON_HOST_PROPERTIES),
+            device_queues: DeviceQueueLimits::of(device),
             non_uniform_work_groups: device.number(CL_DEVICE_NON_UNIFORM_WORK_GROUP_SUPPORT) != 0,
             version: version_of(device),
             images: (device.number(CL_DEVICE_IMAGE_SUPPORT) != 0).then(|| ImageLimits {

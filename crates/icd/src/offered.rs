@@ -11,16 +11,12 @@ use crate::objects::text_of;
 pub enum Answer {
     /// A cl_uint or cl_bool.
     Uint(cl_uint),
-    /// A cl_ulong or bit-field.
-    Ulong(cl_ulong),
     /// A bit-field: the native bits that are among these.
     Masked(cl_ulong),
     /// A list of extension names: the native one, filtered.
     Extensions,
     /// The same as cl_name_version structures.
     ExtensionsWithVersion,
-    /// OpenCL C features as cl_name_version structures, filtered.
-    LanguageFeatures,
     /// CL_INVALID_VALUE: the extension that has this query is not offered.
     Refused,
 }
@@ -33,17 +29,9 @@ pub fn device_info(name: cl_device_info) -> Option<Answer> {
         CL_DEVICE_HOST_UNIFIED_MEMORY => Uint(CL_FALSE),
         CL_DEVICE_SVM_CAPABILITIES => Masked(CL_DEVICE_SVM_COARSE_GRAIN_BUFFER),
 
-        // Device-side enqueue.
-        CL_DEVICE_QUEUE_ON_DEVICE_PREFERRED_SIZE
-        | CL_DEVICE_QUEUE_ON_DEVICE_MAX_SIZE
-        | CL_DEVICE_MAX_ON_DEVICE_QUEUES
-        | CL_DEVICE_MAX_ON_DEVICE_EVENTS => Uint(0),
-        CL_DEVICE_QUEUE_ON_DEVICE_PROPERTIES | CL_DEVICE_DEVICE_ENQUEUE_CAPABILITIES => Ulong(0),
-
         // Lists of names.
         CL_DEVICE_EXTENSIONS => Extensions,
         CL_DEVICE_EXTENSIONS_WITH_VERSION => ExtensionsWithVersion,
-        CL_DEVICE_OPENCL_C_FEATURES => LanguageFeatures,
 
         // Queries of extensions that are not offered.
         CL_DEVICE_COMMAND_BUFFER_CAPABILITIES_KHR
@@ -158,9 +146,6 @@ pub const EXTENSIONS: &[&str] = &[
     "cl_qcom_subgroup_shuffle",
 ];
 
-/// OpenCL C features that are not offered: their objects cannot be made.
-const LANGUAGE_FEATURES_WITHHELD: &[&str] = &["__opencl_c_device_enqueue"];
-
 /// The offered extensions among the native ones, with single blanks between them.
 pub fn extensions(native: &[u8]) -> String {
     let names = text_of(native).unwrap_or_default().split_ascii_whitespace();
@@ -170,11 +155,6 @@ pub fn extensions(native: &[u8]) -> String {
 /// The offered extensions among the native cl_name_version structures.
 pub fn extensions_with_version(native: &[u8]) -> Vec<u8> {
     filter_name_versions(native, |name| EXTENSIONS.contains(&name))
-}
-
-/// The offered OpenCL C features among the native cl_name_version structures.
-pub fn language_features(native: &[u8]) -> Vec<u8> {
-    filter_name_versions(native, |name| !LANGUAGE_FEATURES_WITHHELD.contains(&name))
 }
 
 /// Bytes of a cl_name_version: a cl_version, then the name in 64 bytes with at least one NUL.
@@ -216,6 +196,6 @@ mod tests {
 
     #[test]
     fn the_list_of_extensions_is_in_order() {
-        assert!(EXTENSIONS.is_sorted() && LANGUAGE_FEATURES_WITHHELD.is_sorted());
+        assert!(EXTENSIONS.is_sorted());
     }
 }

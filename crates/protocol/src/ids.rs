@@ -24,6 +24,8 @@ ids! {
     ContextId,
     /// A command queue.
     QueueId,
+    /// A command queue on the device.
+    DeviceQueueId,
     /// A memory object: buffer, sub-buffer, image or pipe; one number space.
     MemoryId,
     /// A sampler.

@@ -20,8 +20,8 @@ use crate::codec::{DecodeError, check_header, decode};
 use crate::content::ContentHash;
 use crate::frame::FrameHeader;
 use crate::ids::{
-    CommandBufferId, ContextId, EventId, KernelId, MemoryId, ProgramId, QueueId, SamplerId, SemaphoreId, SessionId,
-    TransferId,
+    CommandBufferId, ContextId, DeviceQueueId, EventId, KernelId, MemoryId, ProgramId, QueueId, SamplerId, SemaphoreId,
+    SessionId, TransferId,
 };
 use crate::image::{ImageDescription, ImageFormat, ImagePart, SamplerDescription};
 use crate::recording::Recorded;
@@ -48,6 +48,15 @@ macro_rules! client_messages {
     };
     /// Drops a command queue.
     post 4 release_queue: ReleaseQueue { queue: QueueId };
+    /// Makes a command queue on the device, for kernels that enqueue kernels; `properties` is CL_QUEUE_PROPERTIES, `size` is CL_QUEUE_SIZE
+    /// where one is given. The answer is the size that it got, in bytes.
+    call 68 create_device_queue: CreateDeviceQueue {
+        queue: DeviceQueueId, context: ContextId, device: u32, properties: u64, size: Option<u32>,
+    } -> u32;
+    /// Drops a command queue on the device.
+    post 69 release_device_queue: ReleaseDeviceQueue { queue: DeviceQueueId };
+    /// Makes a command queue on the device the one that kernels there get from `get_default_queue` (clSetDefaultDeviceCommandQueue).
+    call 70 set_default_device_queue: SetDefaultDeviceQueue { queue: DeviceQueueId } -> ();
     /// Hands all that was enqueued to the device (clFlush).
     post 5 flush: Flush { queue: QueueId };
 

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use crate::content::ContentHash;
 use crate::handshake::Property;
-use crate::ids::{EventId, MemoryId, QueueId, SamplerId};
+use crate::ids::{DeviceQueueId, EventId, MemoryId, QueueId, SamplerId};
 use crate::image::ImagePart;
 use crate::limits;
 
@@ -92,6 +92,8 @@ pub enum ArgValue<'a> {
     Svm(Option<(MemoryId, u64)>),
     /// A sampler.
     Sampler(SamplerId),
+    /// A queue on the device.
+    Queue(DeviceQueueId),
 }
 
 /// Where a new buffer's first contents come from.
@@ -270,13 +272,15 @@ pub enum ArgKind {
     /// Local memory.
     Local,
     /// A queue on the device.
-    Other,
+    Queue,
     /// An image.
     Image,
     /// A sampler.
     Sampler,
     /// A pipe.
     Pipe,
+    /// Something that the native implementation took no value for.
+    Other,
 }
 
 /// clGetKernelArgInfo of one argument.

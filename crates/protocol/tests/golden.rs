@@ -117,6 +117,7 @@ fn covers_every_variant() {
         "Memory(Some",
         "Memory(None",
         "Local(",
+        "Queue(",
         "Undefined",
         "initial: Tail",
         "Transfer(",

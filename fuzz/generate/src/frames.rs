@@ -151,6 +151,7 @@ pub const REPLIES: &[Reply] = bodies! {
     "[u64; 3]" Result<[u64; 3], Status>,
     "[u64; 4]" Result<[u64; 4], Status>,
     "u64" Result<u64, Status>,
+    "u32" Result<u32, Status>,
     "Vec<ImageFormat>" Result<Vec<ImageFormat>, Status>,
     "Waited" Result<Waited, Status>,
     "()" Result<(), Status>,

@@ -10,8 +10,6 @@ static void creation(void)
     const cl_queue_properties size_on_host[] = {CL_QUEUE_SIZE, 4096, 0};
     const cl_queue_properties on_device[] = {
         CL_QUEUE_PROPERTIES, CL_QUEUE_ON_DEVICE | CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, 0};
-    const cl_queue_properties too_large[] = {
-        CL_QUEUE_PROPERTIES, CL_QUEUE_ON_DEVICE | CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, CL_QUEUE_SIZE, 0xffffffff, 0};
     WRONG_HANDLES_FOR(MAKES, clCreateCommandQueue(X, device, 0, &status), "context", CL_INVALID_CONTEXT);
     WRONG_HANDLES_FOR(MAKES, clCreateCommandQueue(context, X == device ? (void *)context : X, 0, &status), "device",
                       CL_INVALID_DEVICE);
@@ -45,9 +43,6 @@ static void creation(void)
     if (most == 0)
         MAKES(clCreateCommandQueueWithProperties(context, device, on_device, &status),
               "a queue on a device that has none", CL_INVALID_QUEUE_PROPERTIES);
-    else
-        MAKES(clCreateCommandQueueWithProperties(context, device, too_large, &status), "a size beyond the device's most",
-              CL_INVALID_QUEUE_PROPERTIES, CL_INVALID_VALUE);
 }
 
 static void objects(void)

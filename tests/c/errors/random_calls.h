@@ -93,7 +93,9 @@ static void creations(int call)
                                 .image_row_pitch = rarely(3) ? small() : 0, .image_slice_pitch = rarely(5) ? small() : 0,
                                 .num_mip_levels = rarely(20), .buffer = rarely(3) ? any(MEMORY) : NULL};
     const cl_buffer_region region = {number() & ~(size_t)127, number()};
-    const cl_queue_properties queue_list[] = {rarely(4) ? number() : CL_QUEUE_PROPERTIES, bits(), 0};
+    const cl_queue_properties queue_list[] = {rarely(4) ? number() : CL_QUEUE_PROPERTIES,
+                                              rarely(3) ? CL_QUEUE_ON_DEVICE | CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE : bits(),
+                                              rarely(3) ? CL_QUEUE_SIZE : 0, number(), 0};
     const cl_context_properties context_list[] = {rarely(4) ? (intptr_t)number() : CL_CONTEXT_PLATFORM,
                                                   (intptr_t)any(PLATFORM), 0};
     const cl_sampler_properties sampler_list[] = {0x1150 + dice(8), 0x1130 + dice(24), 0};
@@ -177,11 +179,12 @@ static void queries(int call)
 
 static void changes(int call)
 {
-    *(void **)room = rarely(2) ? any(MEMORY) : any(SAMPLER);
+    *(void **)room = rarely(2) ? any(MEMORY) : rarely(2) ? any(QUEUE) : any(SAMPLER);
     cl_event event = any(EVENT);
     cl_kernel some[8] = {NULL};
     cl_uint number_made = 0;
-    switch (dice(24)) {
+    switch (dice(25)) {
+    case 24: GET(clSetDefaultDeviceCommandQueue(first(CONTEXT), any(DEVICE), any(QUEUE))); break;
     case 0: GET(clRetainContext(first(CONTEXT))); break;
     case 1: if (rarely(8)) GET(clReleaseContext(first(CONTEXT))); break;
     case 2: GET(clRetainCommandQueue(first(QUEUE))); break;

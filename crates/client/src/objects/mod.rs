@@ -4,6 +4,7 @@ pub(crate) mod access;
 pub(crate) mod buffer;
 pub mod context;
 pub mod device;
+pub mod device_queue;
 pub mod event;
 pub(crate) mod home;
 pub mod image;

@@ -2,7 +2,7 @@
 
 use std::ffi::{CString, c_char, c_void};
 use std::ptr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use ropeway_abi::{
     CL_CONTEXT_DEVICES, CL_CONTEXT_INTEROP_USER_SYNC, CL_CONTEXT_NUM_DEVICES, CL_CONTEXT_PLATFORM,
@@ -154,7 +154,8 @@ fn create(
     }
     let client = context::Context::new(devices.iter().map(|device| Arc::clone(&device.client)).collect(), listener)?;
     let first = devices.first().ok_or(CL_INVALID_VALUE)?.clone();
-    Ok(Handle::new(&first, Context { client, devices, properties, workshop: Workshop::default() })?.give())
+    let (default_queues, workshop) = (Mutex::default(), Workshop::default());
+    Ok(Handle::new(&first, Context { client, devices, properties, default_queues, workshop })?.give())
 }
 
 /// clRetainContext.

@@ -116,7 +116,6 @@ fn answer(device: &Handle<Device>, name: cl_device_info, info: Info) -> Result<A
     let native = native?;
     match instead {
         Answer::Uint(value) => info.value(value),
-        Answer::Ulong(value) => info.value(value),
         Answer::Masked(bits) => info.value(device.client.number(name) & bits),
         Answer::Extensions => {
             let mut names = offered::extensions(native);
@@ -136,7 +135,6 @@ fn answer(device: &Handle<Device>, name: cl_device_info, info: Info) -> Result<A
             list.extend(offered::name_version(servers::NAME, servers::VERSION));
             info.bytes(&list)
         }
-        Answer::LanguageFeatures => info.bytes(&offered::language_features(native)),
         Answer::Refused => Err(CL_INVALID_VALUE),
     }
 }

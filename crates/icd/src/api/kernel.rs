@@ -4,12 +4,12 @@ use std::ffi::{c_char, c_void};
 use std::sync::Arc;
 
 use ropeway_abi::{
-    CL_INVALID_ARG_INDEX, CL_INVALID_ARG_SIZE, CL_INVALID_ARG_VALUE, CL_INVALID_DEVICE, CL_INVALID_MEM_OBJECT,
-    CL_INVALID_PROGRAM_EXECUTABLE, CL_INVALID_SAMPLER, CL_INVALID_VALUE, CL_KERNEL_ARG_ACCESS_QUALIFIER,
-    CL_KERNEL_ARG_ACCESS_READ_ONLY, CL_KERNEL_ARG_ACCESS_WRITE_ONLY, CL_KERNEL_ARG_ADDRESS_QUALIFIER,
-    CL_KERNEL_ARG_INFO_NOT_AVAILABLE, CL_KERNEL_ARG_NAME, CL_KERNEL_ARG_TYPE_NAME, CL_KERNEL_ARG_TYPE_QUALIFIER,
-    CL_KERNEL_ATTRIBUTES, CL_KERNEL_COMPILE_WORK_GROUP_SIZE, CL_KERNEL_CONTEXT, CL_KERNEL_FUNCTION_NAME,
-    CL_KERNEL_GLOBAL_WORK_SIZE, CL_KERNEL_LOCAL_MEM_SIZE, CL_KERNEL_NUM_ARGS,
+    CL_INVALID_ARG_INDEX, CL_INVALID_ARG_SIZE, CL_INVALID_ARG_VALUE, CL_INVALID_DEVICE, CL_INVALID_DEVICE_QUEUE,
+    CL_INVALID_MEM_OBJECT, CL_INVALID_PROGRAM_EXECUTABLE, CL_INVALID_SAMPLER, CL_INVALID_VALUE,
+    CL_KERNEL_ARG_ACCESS_QUALIFIER, CL_KERNEL_ARG_ACCESS_READ_ONLY, CL_KERNEL_ARG_ACCESS_WRITE_ONLY,
+    CL_KERNEL_ARG_ADDRESS_QUALIFIER, CL_KERNEL_ARG_INFO_NOT_AVAILABLE, CL_KERNEL_ARG_NAME, CL_KERNEL_ARG_TYPE_NAME,
+    CL_KERNEL_ARG_TYPE_QUALIFIER, CL_KERNEL_ATTRIBUTES, CL_KERNEL_COMPILE_WORK_GROUP_SIZE, CL_KERNEL_CONTEXT,
+    CL_KERNEL_FUNCTION_NAME, CL_KERNEL_GLOBAL_WORK_SIZE, CL_KERNEL_LOCAL_MEM_SIZE, CL_KERNEL_NUM_ARGS,
     CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE, CL_KERNEL_PRIVATE_MEM_SIZE, CL_KERNEL_PROGRAM,
     CL_KERNEL_REFERENCE_COUNT, CL_KERNEL_WORK_GROUP_SIZE, CL_MEM_READ_ONLY, CL_MEM_WRITE_ONLY, cl_device_id, cl_int,
     cl_kernel, cl_kernel_arg_info, cl_kernel_info, cl_kernel_work_group_info, cl_program, cl_uint,
@@ -23,7 +23,7 @@ use super::loader::text;
 use crate::guard;
 use crate::handle::{self, Handle};
 use crate::info::{Answered, Info};
-use crate::objects::{Device, Kernel, Memory, Program, Sampler};
+use crate::objects::{Device, DeviceQueue, Kernel, Memory, Program, Sampler};
 
 /// clCreateKernel.
 pub unsafe extern "C" fn clCreateKernel(
@@ -213,7 +213,20 @@ unsafe fn set_arg(
             }
             kernel.client.set_arg(index, Arg::Memory(Some(&pipe.client)))
         }
-        // There are no queues that could be its value.
+        ArgKind::Queue => {
+            // CL_INVALID_ARG_SIZE if arg_size does not match the size of the data type for the argument.
+            if size != HANDLE {
+                return Err(CL_INVALID_ARG_SIZE);
+            }
+            // CL_INVALID_DEVICE_QUEUE if the argument is of type queue_t and the value is not a valid device queue object.
+            let queue = Handle::<DeviceQueue>::find(if value.is_null() { std::ptr::null_mut() } else { handle() });
+            match queue {
+                Ok(queue) if queue.context == kernel.program.context => {
+                    kernel.client.set_arg(index, Arg::Queue(&queue.client))
+                }
+                _ => Err(CL_INVALID_DEVICE_QUEUE),
+            }
+        }
         ArgKind::Other => Err(CL_INVALID_ARG_VALUE),
         // A value of a size that the native implementation does not hold it to.
         ArgKind::Unknown => {

@@ -31,6 +31,7 @@ pub mod content_size;
 pub mod context;
 pub mod copies;
 pub mod device;
+pub mod device_queue;
 pub mod event;
 pub mod image;
 pub mod image_transfer;

@@ -1,7 +1,6 @@
 //! Command queues (OpenCL 3.0 API, sections 5.1 and 5.15).
 
 use std::ffi::c_void;
-use std::ptr;
 
 use ropeway_abi::{
     CL_INVALID_COMMAND_QUEUE, CL_INVALID_DEVICE, CL_INVALID_OPERATION, CL_INVALID_QUEUE_PROPERTIES, CL_INVALID_VALUE,
@@ -13,16 +12,17 @@ use ropeway_abi::{
 };
 use ropeway_client::queue;
 
+use super::device_queue;
 use crate::guard;
 use crate::handle::{self, Handle};
 use crate::info::{Answered, Info};
-use crate::objects::{Context, Device, Queue};
+use crate::objects::{Context, Device, DeviceQueue, Queue};
 
 const PROPERTIES: u64 = CL_QUEUE_PROPERTIES as u64;
 const SIZE: u64 = CL_QUEUE_SIZE as u64;
 
 /// cl_khr_priority_hints and cl_khr_throttle_hints; 0 where none is given.
-#[derive(Default)]
+#[derive(Default, PartialEq, Eq)]
 struct Hints {
     priority: u32,
     throttle: u32,
@@ -68,7 +68,7 @@ pub unsafe extern "C" fn clCreateCommandQueueWithProperties(
             let (context, device) = context_and_device(context, device)?;
             let mut list = Vec::new();
             let mut bits = 0;
-            let mut size = None;
+            let mut size: Option<u64> = None;
             let mut hints = Hints::default();
             let mut next = properties;
             while !next.is_null() && next.read() != 0 {
@@ -95,8 +95,16 @@ pub unsafe extern "C" fn clCreateCommandQueueWithProperties(
             if !next.is_null() {
                 list.push(0);
             }
+            if bits & CL_QUEUE_ON_DEVICE != 0 {
+                check_bits(bits)?;
+                // CL_INVALID_QUEUE_PROPERTIES if the property is one of the hints and the queue is on the device.
+                if hints != Hints::default() {
+                    return Err(CL_INVALID_QUEUE_PROPERTIES);
+                }
+                return device_queue::create(&context, &device, bits, size, list);
+            }
             // CL_QUEUE_SIZE is for queues on the device only.
-            if size.is_some() && bits & CL_QUEUE_ON_DEVICE == 0 {
+            if size.is_some() {
                 return Err(CL_INVALID_VALUE);
             }
             create(&context, &device, bits, hints, list)
@@ -104,11 +112,30 @@ pub unsafe extern "C" fn clCreateCommandQueueWithProperties(
     }
 }
 
-fn context_and_device(context: cl_context, device: cl_device_id) -> Result<(Handle<Context>, Handle<Device>), cl_int> {
+pub(super) fn context_and_device(
+    context: cl_context,
+    device: cl_device_id,
+) -> Result<(Handle<Context>, Handle<Device>), cl_int> {
     let context = Handle::<Context>::find(context)?;
     let device = Handle::<Device>::find(device)?;
     // CL_INVALID_DEVICE if device is not associated with context.
     if context.devices.contains(&device) { Ok((context, device)) } else { Err(CL_INVALID_DEVICE) }
+}
+
+/// # Errors
+/// CL_INVALID_VALUE if values specified in properties are not valid: unknown ones, a queue on the device that is not out of
+/// order, the default of such queues that is none itself.
+fn check_bits(bits: cl_command_queue_properties) -> Result<(), cl_int> {
+    const HOST: u64 = CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE | CL_QUEUE_PROFILING_ENABLE;
+    const DEVICE: u64 = CL_QUEUE_ON_DEVICE | CL_QUEUE_ON_DEVICE_DEFAULT;
+    let on_device = bits & CL_QUEUE_ON_DEVICE != 0;
+    if bits & !(HOST | DEVICE) != 0
+        || on_device && bits & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE == 0
+        || !on_device && bits & CL_QUEUE_ON_DEVICE_DEFAULT != 0
+    {
+        return Err(CL_INVALID_VALUE);
+    }
+    Ok(())
 }
 
 fn create(
@@ -118,19 +145,9 @@ fn create(
     hints: Hints,
     properties: Vec<u64>,
 ) -> Result<*mut c_void, cl_int> {
-    const HOST: u64 = CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE | CL_QUEUE_PROFILING_ENABLE;
-    const DEVICE: u64 = CL_QUEUE_ON_DEVICE | CL_QUEUE_ON_DEVICE_DEFAULT;
-    // CL_INVALID_VALUE if values specified in properties are not valid: unknown ones, a queue on the device that is not out of
-    // order, the default of such queues that is none itself.
-    let on_device = bits & CL_QUEUE_ON_DEVICE != 0;
-    if bits & !(HOST | DEVICE) != 0
-        || on_device && bits & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE == 0
-        || !on_device && bits & CL_QUEUE_ON_DEVICE_DEFAULT != 0
-    {
-        return Err(CL_INVALID_VALUE);
-    }
-    // CL_INVALID_QUEUE_PROPERTIES if values are valid but not supported by the device.
-    if on_device || bits & !device.limits.queue_properties != 0 {
+    check_bits(bits)?;
+    // CL_INVALID_QUEUE_PROPERTIES if values are valid but not supported by the device. Queues on it have properties that name them.
+    if bits & CL_QUEUE_ON_DEVICE != 0 || bits & !device.limits.queue_properties != 0 {
         return Err(CL_INVALID_QUEUE_PROPERTIES);
     }
     let client = queue::Queue::with_hints(&context.client, &device.client, bits, hints.priority, hints.throttle)?;
@@ -151,30 +168,23 @@ pub unsafe extern "C" fn clSetCommandQueueProperty(
     })
 }
 
-/// clSetDefaultDeviceCommandQueue.
-pub unsafe extern "C" fn clSetDefaultDeviceCommandQueue(
-    context: cl_context,
-    device: cl_device_id,
-    queue: cl_command_queue,
-) -> cl_int {
-    guard::status("clSetDefaultDeviceCommandQueue", || {
-        context_and_device(context, device)?;
-        // CL_INVALID_OPERATION if device does not support a replaceable default on-device queue: none does without queues on it.
-        let _ = queue;
-        Err::<(), _>(CL_INVALID_OPERATION)
-    })
-}
-
 /// clRetainCommandQueue.
 pub unsafe extern "C" fn clRetainCommandQueue(queue: cl_command_queue) -> cl_int {
-    guard::status("clRetainCommandQueue", || handle::retain::<Queue>(queue))
+    guard::status("clRetainCommandQueue", || match handle::retain::<Queue>(queue) {
+        Err(CL_INVALID_COMMAND_QUEUE) => handle::retain::<DeviceQueue>(queue),
+        outcome => outcome,
+    })
 }
 
 /// clReleaseCommandQueue, which also flushes it.
 pub unsafe extern "C" fn clReleaseCommandQueue(queue: cl_command_queue) -> cl_int {
     guard::status("clReleaseCommandQueue", || {
-        // What the flush cannot do, for a lost server, does not keep the queue.
-        let _ = Handle::<Queue>::find(queue)?.client.flush();
+        match Handle::<Queue>::find(queue) {
+            // What the flush cannot do, for a lost server, does not keep the queue.
+            Ok(found) => drop(found.client.flush()),
+            // There is nothing to flush in one on the device.
+            Err(_) => return handle::release::<DeviceQueue>(queue),
+        }
         handle::release::<Queue>(queue)
     })
 }
@@ -189,7 +199,10 @@ pub unsafe extern "C" fn clGetCommandQueueInfo(
 ) -> cl_int {
     // SAFETY: the caller's promise.
     let info = unsafe { Info::new(size, value, size_ret) };
-    guard::status("clGetCommandQueueInfo", || answer(&Handle::find(queue)?, name, info))
+    guard::status("clGetCommandQueueInfo", || match Handle::<Queue>::find(queue) {
+        Ok(queue) => answer(&queue, name, info),
+        Err(_) => device_queue::answer(&Handle::find(queue)?, name, info),
+    })
 }
 
 fn answer(queue: &Handle<Queue>, name: cl_command_queue_info, info: Info) -> Result<Answered, cl_int> {
@@ -199,8 +212,7 @@ fn answer(queue: &Handle<Queue>, name: cl_command_queue_info, info: Info) -> Res
         CL_QUEUE_REFERENCE_COUNT => info.value(queue.reference_count()),
         CL_QUEUE_PROPERTIES => info.value(queue.client.properties()),
         CL_QUEUE_PROPERTIES_ARRAY => info.slice(&queue.properties),
-        // There are no queues on devices, so none is their default.
-        CL_QUEUE_DEVICE_DEFAULT => info.value(ptr::null_mut::<c_void>()),
+        CL_QUEUE_DEVICE_DEFAULT => info.value(device_queue::default_on(&queue.context, &queue.device)),
         // CL_INVALID_COMMAND_QUEUE if it is not a queue that the query is about: one on a device.
         CL_QUEUE_SIZE => Err(CL_INVALID_COMMAND_QUEUE),
         // CL_INVALID_VALUE if param_name is not one of the supported values.

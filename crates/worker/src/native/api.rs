@@ -65,6 +65,7 @@ api! {
     clReleaseContext: clReleaseContext_t;
     clCreateCommandQueue: clCreateCommandQueue_t;
     clReleaseCommandQueue: clReleaseCommandQueue_t;
+    clGetCommandQueueInfo: clGetCommandQueueInfo_t;
     clCreateBuffer: clCreateBuffer_t;
     clCreateSubBuffer: clCreateSubBuffer_t;
     clReleaseMemObject: clReleaseMemObject_t;
@@ -131,6 +132,7 @@ api! {
     clEnqueueSVMUnmap: clEnqueueSVMUnmap_t;
     clSetKernelArgSVMPointer: clSetKernelArgSVMPointer_t;
     clCreateCommandQueueWithProperties: clCreateCommandQueueWithProperties_t;
+    clSetDefaultDeviceCommandQueue: clSetDefaultDeviceCommandQueue_t;
     clSetKernelExecInfo: clSetKernelExecInfo_t;
     clCreateProgramWithIL: clCreateProgramWithIL_t;
     clCloneKernel: clCloneKernel_t;

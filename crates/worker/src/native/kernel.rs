@@ -6,7 +6,7 @@ use ropeway_abi as cl;
 use ropeway_protocol::types::{ArgDeclaration, ArgKind, KernelArgInfo, KernelInfo, Status, WorkGroupInfo};
 
 use super::api::api;
-use super::{Device, Memory, Sampler, check, info};
+use super::{Device, DeviceQueue, Memory, Sampler, check, info};
 
 /// Most arguments of one kernel that are looked at: far above what any compiler takes.
 const MAX_ARGS: u32 = 4096;
@@ -97,6 +97,15 @@ impl Kernel {
         check(self.set(index, size_of::<cl::cl_sampler>(), (&raw const sampler.0).cast()))
     }
 
+    /// Sets an argument to a queue on the device.
+    ///
+    /// # Errors
+    /// What the native call returned.
+    pub fn set_queue(&mut self, index: u32, queue: &DeviceQueue) -> Result<(), Status> {
+        let handle = queue.raw();
+        check(self.set(index, size_of::<cl::cl_command_queue>(), (&raw const handle).cast()))
+    }
+
     /// Gives an argument so many bytes of local memory.
     ///
     /// # Errors
@@ -172,13 +181,12 @@ impl Kernel {
     }
 
     fn kind_as_declared(&mut self, index: u32, declared: &ArgDeclaration) -> ArgKind {
-        let other = ["queue_t", "clk_event_t", "reserve_id_t"];
         let is = |name: &str| declared.type_name.starts_with(name) && !declared.type_name.ends_with('*');
         if declared.type_qualifier & u64::from(cl::CL_KERNEL_ARG_TYPE_PIPE) != 0 || is("pipe") {
             return ArgKind::Pipe;
         }
-        if other.iter().any(|name| is(name)) {
-            return ArgKind::Other;
+        if is("queue_t") {
+            return ArgKind::Queue;
         }
         if is("sampler_t") {
             return ArgKind::Sampler;
@@ -199,6 +207,10 @@ impl Kernel {
     /// memory; a null memory object is taken for memory objects alone.
     fn kind_by_trial(&mut self, index: u32) -> ArgKind {
         let handle = size_of::<cl::cl_mem>();
+        // First of all, as Intel's CPU runtime of 2026 crashes when a queue is given no value at all.
+        if self.set(index, handle, ZEROS.as_ptr().cast()) == cl::CL_INVALID_DEVICE_QUEUE {
+            return ArgKind::Queue;
+        }
         if self.set(index, handle, std::ptr::null()) != cl::CL_SUCCESS {
             return self.value_size(index);
         }
@@ -219,7 +231,7 @@ impl Kernel {
                 cl::CL_SUCCESS => found = Some(size),
                 cl::CL_INVALID_SAMPLER => return ArgKind::Sampler,
                 cl::CL_INVALID_MEM_OBJECT => return ArgKind::Image,
-                cl::CL_INVALID_DEVICE_QUEUE => return ArgKind::Other,
+                cl::CL_INVALID_DEVICE_QUEUE => return ArgKind::Queue,
                 _ => {}
             }
         }

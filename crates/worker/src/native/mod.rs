@@ -9,6 +9,7 @@ mod addresses;
 mod ahead;
 mod api;
 mod bands;
+mod device_queue;
 mod event;
 mod image;
 mod info;
@@ -32,6 +33,7 @@ mod svm;
 
 pub use ahead::AwaitedWrite;
 pub use bands::{ImageReader, ImageWriter};
+pub use device_queue::DeviceQueue;
 pub use event::{Event, UserEvent};
 pub use image::Material;
 pub use kernel::Kernel;

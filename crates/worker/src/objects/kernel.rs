@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 
 use super::context::Context;
 use super::memory::Memory;
+use super::queue::DeviceQueue;
 use crate::native;
 
 /// An object that is a kernel's argument.
@@ -16,6 +17,8 @@ pub enum Held {
     Memory(Arc<Memory>),
     /// A sampler, if it could be made.
     Sampler(Arc<Result<native::Sampler, Status>>),
+    /// A queue on the device.
+    Queue(Arc<DeviceQueue>),
 }
 
 impl Held {
@@ -23,7 +26,7 @@ impl Held {
     pub fn memory(&self) -> Option<&Memory> {
         match self {
             Self::Memory(memory) => Some(memory),
-            Self::Sampler(_) => None,
+            Self::Sampler(_) | Self::Queue(_) => None,
         }
     }
 }

@@ -19,4 +19,4 @@ pub use event::{Cell, Cells, OwedRead};
 pub use kernel::{Held, Kernel};
 pub use memory::{Memory, MemoryKind};
 pub use program::{Program, ProgramState};
-pub use queue::Queue;
+pub use queue::{DeviceQueue, Queue};

@@ -55,3 +55,13 @@ impl Queue {
         let _ = self.first_error.compare_exchange(0, status, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
+
+/// A command queue on the device.
+pub struct DeviceQueue {
+    /// The native one.
+    pub native: native::DeviceQueue,
+    /// Its context.
+    pub context: Arc<Context>,
+    /// Its device.
+    pub device: native::Device,
+}

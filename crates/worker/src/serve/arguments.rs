@@ -1,5 +1,7 @@
 //! Arguments of kernels.
 
+use std::sync::Arc;
+
 use ropeway_abi as cl;
 use ropeway_protocol::types::{ArgKind, ArgValue, Status};
 
@@ -52,6 +54,13 @@ impl Kernel {
                 Some(Held::Sampler(sampler)) => {
                     native.set_sampler(index, Result::as_ref(sampler).map_err(|status| *status)?)
                 }
+                Some(Held::Queue(_)) => Err(cl::CL_INVALID_ARG_VALUE),
+            },
+            (ArgValue::Queue(_), ArgKind::Queue) => match held {
+                Some(Held::Queue(queue)) if Arc::ptr_eq(&queue.context, &self.context) => {
+                    native.set_queue(index, &queue.native)
+                }
+                _ => Err(cl::CL_INVALID_DEVICE_QUEUE),
             },
             (ArgValue::Svm(place), ArgKind::Buffer) => {
                 let memory = held.and_then(Held::memory);

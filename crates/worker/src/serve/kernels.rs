@@ -54,6 +54,7 @@ impl Session {
             ArgValue::Memory(Some(id)) | ArgValue::Svm(Some((id, _))) => {
                 Some(Held::Memory(self.memory.get(&id).ok_or_else(|| unknown(id))?.clone()))
             }
+            ArgValue::Queue(id) => Some(Held::Queue(self.device_queues.get(&id).ok_or_else(|| unknown(id))?.clone())),
             ArgValue::Sampler(id) => Some(Held::Sampler(self.samplers.get(&id).ok_or_else(|| unknown(id))?.clone())),
             _ => None,
         };

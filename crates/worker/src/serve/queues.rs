@@ -5,7 +5,8 @@ use std::sync::Arc;
 use ropeway_abi as cl;
 use ropeway_protocol::CallId;
 use ropeway_protocol::messages::{
-    Barrier, CreateContext, CreateQueue, Finish, Flush, Marker, ReleaseContext, ReleaseQueue,
+    Barrier, CreateContext, CreateDeviceQueue, CreateQueue, Finish, Flush, Marker, ReleaseContext, ReleaseDeviceQueue,
+    ReleaseQueue, SetDefaultDeviceQueue,
 };
 use ropeway_protocol::types::{Status, Waited};
 
@@ -14,7 +15,7 @@ use crate::base::error::End;
 use crate::base::error::unknown;
 use crate::base::order::Line;
 use crate::native;
-use crate::objects::Queue;
+use crate::objects::{DeviceQueue, Queue};
 use crate::session::job::Job;
 use crate::session::{Deferred, Lane, Session};
 
@@ -63,6 +64,38 @@ impl Session {
             let _ = native.flush();
             svm::outlive(&lane);
         }
+        Ok(())
+    }
+
+    pub(super) fn create_device_queue(&mut self, m: CreateDeviceQueue, call: CallId<u32>) -> Result<(), End> {
+        let total = self.objects();
+        let context = self.context(m.context)?.clone();
+        let device = context.device(m.device)?;
+        let made = context.native.as_ref().map_err(|status| *status).and_then(|native| {
+            let native = native::DeviceQueue::new(native, device, m.properties, m.size)?;
+            Ok((native.size()?, native))
+        });
+        let size = match made {
+            Ok((size, native)) => {
+                let queue = Arc::new(DeviceQueue { native, context, device });
+                Self::claim(total, &mut self.device_queues, m.queue, queue)?;
+                Ok(size)
+            }
+            Err(status) => Err(status),
+        };
+        self.answer(call, size);
+        Ok(())
+    }
+
+    pub(super) fn release_device_queue(&mut self, m: ReleaseDeviceQueue) -> Result<(), End> {
+        self.device_queues.remove(&m.queue).map(drop).ok_or_else(|| unknown(m.queue))
+    }
+
+    pub(super) fn set_default_device_queue(&mut self, m: SetDefaultDeviceQueue, call: CallId<()>) -> Result<(), End> {
+        let queue = self.device_queues.get(&m.queue).ok_or_else(|| unknown(m.queue))?;
+        let context = queue.context.native.as_ref().map_err(|status| *status);
+        let outcome = context.and_then(|context| queue.native.make_default(context, queue.device));
+        self.answer(call, outcome);
         Ok(())
     }
 

@@ -12,7 +12,8 @@ use std::sync::{Arc, Weak};
 use ropeway_abi as cl;
 use ropeway_protocol::content::ContentHash;
 use ropeway_protocol::ids::{
-    CommandBufferId, ContextId, EventId, KernelId, MemoryId, ProgramId, QueueId, SamplerId, SemaphoreId, TransferId,
+    CommandBufferId, ContextId, DeviceQueueId, EventId, KernelId, MemoryId, ProgramId, QueueId, SamplerId, SemaphoreId,
+    TransferId,
 };
 use ropeway_protocol::limits;
 use ropeway_protocol::types::{Command, EventList, Status};
@@ -26,7 +27,7 @@ use crate::native::{self, Waits};
 use crate::notify::news::News;
 use crate::objects::command_buffer::CommandBuffer;
 use crate::objects::semaphore::Semaphore;
-use crate::objects::{Cell, Cells, Context, Kernel, Memory, Program, Queue};
+use crate::objects::{Cell, Cells, Context, DeviceQueue, Kernel, Memory, Program, Queue};
 use crate::rendezvous::transfer::Gate;
 use crate::warmup::Warm;
 
@@ -87,6 +88,8 @@ pub struct Session {
     pub contexts: FxHashMap<ContextId, Arc<Context>>,
     /// Queues and events.
     pub lanes: Lanes,
+    /// Queues on the device.
+    pub device_queues: FxHashMap<DeviceQueueId, Arc<DeviceQueue>>,
     /// Memory objects of all kinds.
     pub memory: FxHashMap<MemoryId, Arc<Memory>>,
     /// Bytes that they take of the quota.
@@ -130,6 +133,7 @@ impl Session {
             memory_quota,
             contexts: FxHashMap::default(),
             lanes,
+            device_queues: FxHashMap::default(),
             memory: FxHashMap::default(),
             memory_bytes: 0,
             lingering: Vec::new(),
@@ -201,6 +205,7 @@ impl Session {
     pub fn objects(&self) -> usize {
         self.contexts.len()
             + self.lanes.queues.len()
+            + self.device_queues.len()
             + self.lanes.events.len()
             + self.memory.len()
             + self.programs.len()

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use ropeway_protocol::ids::{KernelId, MemoryId};
+use ropeway_protocol::ids::{DeviceQueueId, KernelId, MemoryId};
 use ropeway_protocol::messages::SetKernelArg;
 use ropeway_protocol::types::ArgValue;
 use smallvec::SmallVec;
@@ -33,6 +33,7 @@ pub(super) enum Value {
     Bytes(SmallVec<[u8; 16]>),
     Memory(Option<Object<Memory>>),
     Sampler(Object<Sampler>),
+    Queue(u64),
     Local(usize),
     Svm(Option<(MemoryId, u64)>),
 }
@@ -65,6 +66,7 @@ impl Value {
             Arg::Sampler(sampler) => {
                 Self::Sampler(Object { name: sampler.name(), offset: 0, held: holds.then(|| Arc::clone(sampler)) })
             }
+            Arg::Queue(queue) => Self::Queue(queue.name()),
             Arg::Local(size) => Self::Local(size),
             Arg::Svm(region) => Self::Svm(region.map(crate::objects::svm::Region::place)),
         }
@@ -77,6 +79,7 @@ impl Value {
                 kept.as_ref().map(|kept| kept.name) == memory.map(|memory| memory.name())
             }
             (Self::Sampler(kept), Arg::Sampler(sampler)) => kept.name == sampler.name(),
+            (Self::Queue(kept), Arg::Queue(queue)) => *kept == queue.name(),
             (Self::Local(kept), Arg::Local(size)) => *kept == size,
             (Self::Svm(kept), Arg::Svm(region)) => *kept == region.map(crate::objects::svm::Region::place),
             _ => false,
@@ -96,6 +99,8 @@ impl Value {
                 sampler.held.as_ref().map_or(Ok(()), |held| held.ensure(home))?;
                 ArgValue::Sampler(ropeway_protocol::ids::SamplerId(home.name(sampler.name)))
             }
+            // There is one home only.
+            Self::Queue(name) => ArgValue::Queue(DeviceQueueId(home.name(*name))),
             Self::Local(size) => ArgValue::Local(*size as u64),
             Self::Svm(place) => ArgValue::Svm(*place),
         })
@@ -153,6 +158,7 @@ impl Arguments {
             Arg::Bytes(bytes) => ArgValue::Bytes(bytes),
             Arg::Memory(memory) => ArgValue::Memory(memory.map(|memory| memory.id(home))),
             Arg::Sampler(sampler) => ArgValue::Sampler(sampler.id(home)),
+            Arg::Queue(queue) => ArgValue::Queue(queue.id(home)),
             Arg::Local(size) => ArgValue::Local(size as u64),
             Arg::Svm(region) => ArgValue::Svm(region.map(crate::objects::svm::Region::place)),
         }

@@ -23,6 +23,7 @@ use crate::base::status::Result;
 use crate::base::sync::lock;
 use crate::objects::access::{Access, Span, Use};
 use crate::objects::device::Device;
+use crate::objects::device_queue::DeviceQueue;
 use crate::objects::home::{Home, Made};
 use crate::objects::memory::Memory;
 use crate::objects::program::{Build, Program};
@@ -66,6 +67,8 @@ pub enum Arg<'a> {
     Memory(Option<&'a Arc<Memory>>),
     /// A sampler.
     Sampler(&'a Arc<Sampler>),
+    /// A queue on the device.
+    Queue(&'a Arc<DeviceQueue>),
     /// No value: so many bytes of local memory.
     Local(usize),
     /// An address in shared virtual memory, or the null pointer.
@@ -295,6 +298,9 @@ fn check(kind: ArgKind, value: Arg<'_>) -> Result<()> {
         (ArgKind::Value(_) | ArgKind::Unknown | ArgKind::Local | ArgKind::Other, Arg::Svm(_)) => {
             Err(CL_INVALID_ARG_VALUE)
         }
+        (ArgKind::Queue, Arg::Queue(_)) => Ok(()),
+        (ArgKind::Queue, Arg::Bytes(_) | Arg::Local(_)) => Err(CL_INVALID_ARG_SIZE),
+        (ArgKind::Queue, _) | (_, Arg::Queue(_)) => Err(CL_INVALID_ARG_VALUE),
         // An object may look like a value to a native implementation.
         (ArgKind::Value(_) | ArgKind::Unknown, Arg::Memory(_) | Arg::Sampler(_)) => Ok(()),
         (ArgKind::Value(_) | ArgKind::Unknown, Arg::Local(_)) => Err(CL_INVALID_ARG_VALUE),
