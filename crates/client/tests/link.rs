@@ -1,142 +1,24 @@
-//! The client against a stand-in server that speaks the protocol but has no OpenCL: what is sent when, who reads, how things end.
+//! The client against a stand-in server: what is sent when, who reads, how things end.
 
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
+mod stand_in;
+
+use std::io::Write;
 use std::time::{Duration, Instant};
 
 use ropeway_abi::{CL_COMMAND_READ_BUFFER, CL_COMMAND_WRITE_BUFFER};
-use ropeway_client::command::Order;
-use ropeway_client::config::{Config, Presentation};
+use ropeway_client::SERVER_LOST;
 use ropeway_client::context::Context;
 use ropeway_client::event::{Event, wait_for_all};
-use ropeway_client::host::{HostTarget, addresses};
 use ropeway_client::memory::Memory;
 use ropeway_client::queue::Queue;
-use ropeway_client::servers::System;
 use ropeway_client::transfer::Part;
-use ropeway_client::{SERVER_LOST, log};
-use ropeway_protocol::frame::{FRAME_HEADER_LEN, FrameHeader, REPLY};
-use ropeway_protocol::handshake::{DeviceInfo, Opening, PREAMBLE_LEN, PlatformInfo, Preamble, Welcome, encode_opening};
-use ropeway_protocol::ids::SessionId;
-use ropeway_protocol::limits::{MAX_BODY_TO_SERVER, MAX_EAGER};
+use ropeway_protocol::frame::{FrameHeader, REPLY};
+use ropeway_protocol::limits::MAX_EAGER;
 use ropeway_protocol::messages::{Finish, ReadBuffer, ReadData, TransferReady, WaitForEvents, WriteBufferTransfer};
-use ropeway_protocol::types::{Completions, EventDone, Waited};
-use ropeway_protocol::{Call, Post, decode, encode_note};
+use ropeway_protocol::types::{Completions, EventDone};
+use ropeway_protocol::{Call, Post, decode};
 
-/// One message from the client.
-struct Frame {
-    header: FrameHeader,
-    body: Vec<u8>,
-    tail: Vec<u8>,
-}
-
-/// The server's end of a link.
-struct Peer(TcpStream);
-
-impl Peer {
-    fn next(&mut self) -> Option<Frame> {
-        let mut header = [0; FRAME_HEADER_LEN];
-        self.0.read_exact(&mut header).ok()?;
-        let header = FrameHeader::from_bytes(&header, MAX_BODY_TO_SERVER).unwrap();
-        let (mut body, mut tail) = (vec![0; header.body as usize], vec![0; header.tail as usize]);
-        self.0.read_exact(&mut body).ok()?;
-        self.0.read_exact(&mut tail).ok()?;
-        Some(Frame { header, body, tail })
-    }
-
-    fn waited(&mut self, call: u32, done: Vec<EventDone>) {
-        let reply: Result<Waited, i32> = Ok(Waited { status: 0, completions: Completions { done } });
-        let body = to_bytes(&reply);
-        let header = FrameHeader { opcode: REPLY, call, body: body.len() as u32, tail: 0 };
-        self.0.write_all(&header.to_bytes()).unwrap();
-        self.0.write_all(&body).unwrap();
-    }
-
-    fn note<N: ropeway_protocol::Note>(&mut self, note: &N, tail: &[u8]) {
-        let mut out = Vec::new();
-        encode_note(&mut out, note, tail.len());
-        out.extend_from_slice(tail);
-        self.0.write_all(&out).unwrap();
-    }
-}
-
-/// The body of a value, by way of a note's encoder, which is the only public one.
-fn to_bytes<T: serde::Serialize>(value: &T) -> Vec<u8> {
-    let mut out = encode_opening(Opening::Welcome, value);
-    out.drain(..PREAMBLE_LEN);
-    out
-}
-
-/// A server whose session is `serve`, and a queue of its one device.
-fn connect(serve: impl FnOnce(Peer) + Send + 'static) -> (Arc<Context>, Arc<Queue>, JoinHandle<()>) {
-    log::set_level(log::Level::Off);
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    let server = std::thread::spawn(move || {
-        let (mut stream, _) = listener.accept().unwrap();
-        stream.set_nodelay(true).unwrap();
-        let mut preamble = [0; PREAMBLE_LEN];
-        stream.read_exact(&mut preamble).unwrap();
-        let preamble = Preamble::from_bytes(&preamble).unwrap();
-        stream.read_exact(&mut vec![0; preamble.len as usize]).unwrap();
-        let device = DeviceInfo { properties: vec![] };
-        let welcome = Welcome {
-            features: 0,
-            session: SessionId(1),
-            release: "test".into(),
-            host: "here".into(),
-            little_endian: true,
-            peer_address: None,
-            platforms: vec![PlatformInfo { properties: vec![], devices: vec![device] }],
-        };
-        stream.write_all(&encode_opening(Opening::Welcome, &welcome)).unwrap();
-        serve(Peer(stream));
-    });
-    let config = Config {
-        servers: vec![address.to_string().parse().unwrap()],
-        presentation: Presentation::One,
-        connect_timeout: Duration::from_secs(5),
-        ..Config::default()
-    };
-    let system = System::connect(&config);
-    let devices = system.platforms()[0].devices();
-    let context = Context::new(devices, None).unwrap();
-    let queue = Queue::new(&context, &context.devices()[0], 0).unwrap();
-    (context, queue, server)
-}
-
-const ALONE: Order<'static> = Order { waits: &[], wants_event: false };
-const WITH_EVENT: Order<'static> = Order { waits: &[], wants_event: true };
-
-/// Memory that a test looks at afterwards.
-struct Shared(Arc<Mutex<Vec<u8>>>, Vec<u8>);
-
-impl HostTarget for Shared {
-    fn size(&self) -> usize {
-        self.1.len()
-    }
-
-    fn span(&self) -> std::ops::Range<usize> {
-        addresses(&self.1)
-    }
-
-    fn run(&mut self, at: usize) -> &mut [u8] {
-        self.1.get_mut(at..).unwrap_or_default()
-    }
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        *self.0.lock().unwrap() = std::mem::take(&mut self.1);
-    }
-}
-
-fn target(len: usize) -> (Arc<Mutex<Vec<u8>>>, Box<Shared>) {
-    let bytes = Arc::new(Mutex::new(Vec::new()));
-    (Arc::clone(&bytes), Box::new(Shared(bytes, vec![0; len])))
-}
+use stand_in::{ALONE, WITH_EVENT, connect, target, to_bytes};
 
 #[test]
 fn a_finish_takes_along_what_was_posted_before_and_brings_the_ends_of_events() {

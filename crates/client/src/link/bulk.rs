@@ -16,22 +16,13 @@ impl Connection {
     /// Expects the bytes of a read.
     pub(crate) fn expect_incoming(&self, id: TransferId, incoming: Incoming) {
         self.helper.expect();
-        self.transfers.put_incoming(id, incoming);
-        self.end_if_lost();
+        self.transfers.expect(id, incoming);
     }
 
     /// Keeps the bytes of a write until the server asks for them.
     pub(crate) fn offer_outgoing(&self, id: TransferId, outgoing: Outgoing) {
         self.helper.expect();
         self.transfers.offer(id, outgoing);
-        self.end_if_lost();
-    }
-
-    /// What was added while the server was being lost must not wait for ever.
-    fn end_if_lost(&self) {
-        if self.is_lost() {
-            self.transfers.lose();
-        }
     }
 
     /// Its transfers that are not over.
@@ -46,11 +37,18 @@ impl Connection {
 
     /// Sends one chunk of what the server asked for. False: there was nothing to send.
     pub(crate) fn send_chunk(&self) -> bool {
-        let Some((id, mut outgoing)) = self.transfers.take_ready() else { return false };
-        let sent = self.send_next_chunk(id, &mut outgoing.sent, &*outgoing.source);
-        match sent {
+        let Some((id, mut outgoing, using)) = self.transfers.take_ready() else { return false };
+        let chunk = gather(&*outgoing.source, outgoing.sent, CHUNK);
+        let message = TransferData { transfer: id, offset: outgoing.sent as u64 };
+        let posted = self.post_bytes(&message, &chunk);
+        let sent = outgoing.sent + chunk.len();
+        // What may lose the server comes after this.
+        drop((chunk, using));
+        outgoing.sent = sent;
+        let is_last = sent == outgoing.source.size();
+        match self.was_posted(posted).and_then(|()| if is_last { self.flush() } else { Ok(()) }) {
             Err(status) => self.end_outgoing(outgoing, status),
-            Ok(()) if outgoing.sent == outgoing.source.size() => self.end_outgoing(outgoing, 0),
+            Ok(()) if is_last => self.end_outgoing(outgoing, 0),
             Ok(()) => self.transfers.put_ready(id, outgoing),
         }
         true
@@ -65,43 +63,39 @@ impl Connection {
         Ok(())
     }
 
-    fn send_next_chunk(&self, id: TransferId, sent: &mut usize, source: &dyn HostSource) -> Result<()> {
-        let chunk = gather(source, *sent, CHUNK);
-        self.post_with_tail(&TransferData { transfer: id, offset: *sent as u64 }, &chunk)?;
-        *sent += chunk.len();
-        if *sent == source.size() { self.flush() } else { Ok(()) }
-    }
-
     /// Takes bytes of a read off the link, straight into the application's memory.
     pub(super) fn receive_data(&self, id: TransferId, offset: u64, tail: &mut dyn Tail) {
         let Some(mut incoming) = self.transfers.take_incoming(id) else { return };
-        let len = tail.remaining();
-        let is_next = offset == incoming.received as u64;
-        if !is_next || !matches!(scatter(&mut *incoming.target, incoming.received, tail), Ok(true)) {
-            self.end_transfer(&incoming.ticket, SERVER_LOST);
-            return self.lose("it sent other bytes than it was asked for".to_owned());
+        let (len, received) = (tail.remaining(), incoming.received);
+        let is_next = offset == received as u64;
+        match if is_next { scatter(&mut *incoming.target, received, tail) } else { Ok(false) } {
+            Ok(true) => {}
+            Ok(false) => {
+                let ticket = incoming.give_back();
+                self.lose("it sent other bytes than it was asked for".to_owned());
+                return self.end_transfer(&ticket, SERVER_LOST);
+            }
+            // Whoever reads the link says what became of it.
+            Err(_) => return self.transfers.end_with_loss(incoming),
         }
         incoming.received += len;
         if incoming.received < incoming.size {
-            self.transfers.put_incoming(id, incoming);
+            self.transfers.put_back(id, incoming);
         } else {
-            let ticket = Arc::clone(&incoming.ticket);
-            drop(incoming);
-            self.end_transfer(&ticket, 0);
+            self.end_transfer(&incoming.give_back(), 0);
         }
     }
 
     /// A read has no more than these bytes.
     pub(super) fn transfer_ends(&self, id: TransferId, size: u64) {
-        let Some(mut incoming) = self.transfers.take_incoming(id) else { return };
-        if size == incoming.received as u64 && incoming.received < incoming.size {
-            incoming.size = incoming.received;
-            let ticket = Arc::clone(&incoming.ticket);
-            drop(incoming);
+        let Some(incoming) = self.transfers.take_incoming(id) else { return };
+        let may_end = size == incoming.received as u64 && incoming.received < incoming.size;
+        let ticket = incoming.give_back();
+        if may_end {
             return self.end_transfer(&ticket, 0);
         }
-        self.end_transfer(&incoming.ticket, SERVER_LOST);
         self.lose("it ended a read where it does not end".to_owned());
+        self.end_transfer(&ticket, SERVER_LOST);
     }
 
     /// A transfer came to nothing.
@@ -109,7 +103,7 @@ impl Connection {
         let incoming = self.transfers.take_incoming(id);
         let outgoing = self.transfers.take_offered(id);
         if let Some(incoming) = incoming {
-            self.end_transfer(&incoming.ticket, status.min(-1));
+            self.end_transfer(&incoming.give_back(), status.min(-1));
         }
         if let Some(outgoing) = outgoing {
             self.end_outgoing(outgoing, status.min(-1));
@@ -124,7 +118,7 @@ impl Connection {
         self.end_transfer(&ticket, status);
     }
 
-    fn end_transfer(&self, ticket: &Ticket, status: Status) {
+    pub(super) fn end_transfer(&self, ticket: &Ticket, status: Status) {
         self.helper.settled();
         ticket.end(status);
         self.channel.wake();

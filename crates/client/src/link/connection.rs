@@ -50,6 +50,9 @@ pub struct Connection {
     pub(super) looks: AtomicU32,
     /// When a sign of life was asked for, since the last byte.
     pub(super) asked_at: Mutex<Option<Instant>>,
+    /// Somebody has found the server lost, and sees to what follows.
+    losing: AtomicBool,
+    /// All may know of it: nobody uses the application's memory any more.
     lost: AtomicBool,
     pub(super) sessions: Sessions,
     deferred: Deferred,
@@ -111,6 +114,7 @@ impl Connection {
             waiting: AtomicUsize::new(0),
             looks: AtomicU32::new(0),
             asked_at: Mutex::default(),
+            losing: AtomicBool::new(false),
             lost: AtomicBool::new(false),
             sessions: Sessions::default(),
             deferred: Deferred::default(),
@@ -170,7 +174,20 @@ impl Connection {
         if self.is_lost() {
             return Err(SERVER_LOST);
         }
-        let full = self.check(self.channel.post(post, tail))?;
+        self.was_posted(self.post_bytes(post, tail))
+    }
+
+    /// Adds a message to the batch, which may be sent with it. What comes of that is for [`Self::was_posted`].
+    pub(super) fn post_bytes<P: Post>(&self, post: &P, tail: &[u8]) -> io::Result<bool> {
+        self.channel.post(post, tail)
+    }
+
+    /// A message was posted, or the link has failed.
+    ///
+    /// # Errors
+    /// [`SERVER_LOST`].
+    pub(super) fn was_posted(&self, posted: io::Result<bool>) -> Result<()> {
+        let full = self.check(posted)?;
         self.sent_soon(full)
     }
 
@@ -214,8 +231,13 @@ impl Connection {
     }
 
     /// Marks the server as gone: all that waits for it ends with [`SERVER_LOST`]. Said once.
+    ///
+    /// Not for a thread that is using the application's memory: nobody hears of the loss, neither from this nor from another thread, before all such
+    /// threads have left that memory.
     pub(crate) fn lose(&self, reason: String) {
-        if self.lost.swap(true, Ordering::AcqRel) {
+        if self.losing.swap(true, Ordering::AcqRel) {
+            self.channel.shutdown();
+            self.transfers.close().iter().for_each(|ticket| ticket.end(SERVER_LOST));
             return;
         }
         if !self.is_closed() {
@@ -225,7 +247,9 @@ impl Connection {
             );
         }
         self.channel.shutdown();
-        self.transfers.lose();
+        let unfinished = self.transfers.close();
+        self.lost.store(true, Ordering::SeqCst);
+        unfinished.iter().for_each(|ticket| ticket.end(SERVER_LOST));
         self.events.lose();
         self.channel.wake();
         // It has nothing more to do, and ends.
@@ -302,6 +326,12 @@ impl Connection {
     pub(crate) fn complete(&self, completions: &Completions) {
         for done in &completions.done {
             match self.event(done.event) {
+                Some(event) if done.status < 0 => {
+                    // Before anybody learns of it: what the server sends of a read that has failed belongs nowhere.
+                    let revoked = self.transfers.revoke_reads_of(&event);
+                    event.completed(done.status, done.times);
+                    revoked.iter().for_each(|ticket| self.end_transfer(ticket, done.status));
+                }
                 Some(event) => event.completed(done.status, done.times),
                 None => self.release_all(self.in_flight.ended(done.event)),
             }

@@ -3,7 +3,7 @@
 //! From the lowest on:
 //!
 //! - [`channel`]: messages become bytes and bytes become frames, with [`outbox`] and [`inbox`];
-//! - what a connection keeps: [`completions`] for those who are told ([`completion`]), [`transfers`], writes [`in_flight`], other [`sessions`], what its
+//! - what a connection keeps: [`completions`] for those who are told ([`completion`]), [`transfers`] and who is [using](in_use) their memory, writes [`in_flight`], other [`sessions`], what its
 //!   [`helper`] and the [`deferred_flush`] are to do;
 //! - [`connection`]: one link to one server, and posts;
 //! - what happens over one: [`bulk`] data, [`waiting`], calls and their [`replies`], the [`ordering`] of commands behind writes in flight, ways to
@@ -21,6 +21,7 @@ pub(crate) mod error;
 pub(crate) mod greet;
 mod helper;
 pub(crate) mod in_flight;
+mod in_use;
 mod inbox;
 mod open;
 pub(crate) mod ordering;

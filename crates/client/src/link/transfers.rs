@@ -3,13 +3,15 @@
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::ops::Range;
-use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ropeway_protocol::ids::TransferId;
 use rustc_hash::FxBuildHasher;
 
 use super::completion::Completion;
+use super::in_use::{InUse, Using};
 use crate::base::host::{HostSource, HostTarget};
 use crate::base::status::{SERVER_LOST, Status};
 use crate::base::sync::lock;
@@ -39,6 +41,11 @@ impl Ticket {
     pub(crate) fn ended(&self) -> Option<Status> {
         let status = self.status.load(Ordering::Acquire);
         (status != UNDER_WAY).then_some(status)
+    }
+
+    /// Whether it brings the data of this event's command.
+    fn is_of(&self, event: &Arc<dyn Completion>) -> bool {
+        self.event.as_ref().is_some_and(|own| Arc::ptr_eq(own, event))
     }
 
     pub(super) fn end(&self, status: Status) {
@@ -84,6 +91,12 @@ impl Outgoing {
     }
 }
 
+impl fmt::Debug for Ticket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Ticket({:?})", self.ended())
+    }
+}
+
 impl fmt::Debug for Incoming {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Incoming({} of {})", self.received, self.size)
@@ -96,7 +109,38 @@ impl fmt::Debug for Outgoing {
     }
 }
 
+/// A read of which bytes are being received, by one thread: the read's memory is the application's again only when this is gone.
+#[derive(Debug)]
+pub(super) struct Receiving<'a> {
+    incoming: Incoming,
+    _using: Using<'a>,
+}
+
+impl Receiving<'_> {
+    /// Gives the memory back; its ticket is to be ended.
+    pub(super) fn give_back(self) -> Arc<Ticket> {
+        Arc::clone(&self.incoming.ticket)
+    }
+}
+
+impl Deref for Receiving<'_> {
+    type Target = Incoming;
+
+    fn deref(&self) -> &Incoming {
+        &self.incoming
+    }
+}
+
+impl DerefMut for Receiving<'_> {
+    fn deref_mut(&mut self) -> &mut Incoming {
+        &mut self.incoming
+    }
+}
+
 /// A connection's transfers that are not over.
+///
+/// A transfer's memory is the application's again, and its ticket ends, exactly once. Whoever ends it has taken it out of its table, and so nobody
+/// else can use the memory any more; who loses the server, and may find that another thread has taken it out to receive or send, waits for that one.
 #[derive(Default, Debug)]
 pub(crate) struct Transfers {
     incoming: Mutex<HashMap<TransferId, Incoming, FxBuildHasher>>,
@@ -107,17 +151,51 @@ pub(crate) struct Transfers {
     ready_count: AtomicUsize,
     /// Transfers to the server that are not over, whoever has them.
     unsent: AtomicUsize,
+    /// Threads that are receiving into the memory of a read, or sending from that of a write.
+    in_use: InUse,
+    /// Reads that have given their memory back, as the link broke in the middle of their bytes. They end with the loss.
+    cut_short: Mutex<Vec<Arc<Ticket>>>,
+    /// The server is lost: what is added from here on ends at once.
+    is_closed: AtomicBool,
 }
 
 impl Transfers {
-    /// Expects the bytes of a read, or the rest of them.
-    pub(super) fn put_incoming(&self, id: TransferId, incoming: Incoming) {
+    /// Expects the bytes of a read.
+    pub(super) fn expect(&self, id: TransferId, incoming: Incoming) {
         lock(&self.incoming).insert(id, incoming);
+        self.end_if_closed();
     }
 
     /// Takes a read of which something has come: nobody else writes into its memory until it is put back.
-    pub(super) fn take_incoming(&self, id: TransferId) -> Option<Incoming> {
-        lock(&self.incoming).remove(&id)
+    pub(super) fn take_incoming(&self, id: TransferId) -> Option<Receiving<'_>> {
+        let mut expected = lock(&self.incoming);
+        let incoming = expected.remove(&id)?;
+        // Under the lock: who finds the read missing here waits for this thread.
+        Some(Receiving { incoming, _using: self.in_use.begin() })
+    }
+
+    /// Puts back a read of which more is to come.
+    pub(super) fn put_back(&self, id: TransferId, receiving: Receiving<'_>) {
+        let Receiving { incoming, _using } = receiving;
+        lock(&self.incoming).insert(id, incoming);
+        drop(_using);
+        self.end_if_closed();
+    }
+
+    /// The link broke in the middle of a read's bytes: it ends with the loss of the server, which is about to be noticed.
+    pub(super) fn end_with_loss(&self, receiving: Receiving<'_>) {
+        lock(&self.cut_short).push(receiving.give_back());
+        self.end_if_closed();
+    }
+
+    /// Takes back the memory of a command's reads: nothing is received into it from here on. Their tickets are to be ended.
+    ///
+    /// Only for the thread that reads the link, so that no other is receiving into it.
+    pub(super) fn revoke_reads_of(&self, event: &Arc<dyn Completion>) -> Vec<Arc<Ticket>> {
+        let mut expected = lock(&self.incoming);
+        let revoked: Vec<_> = expected.extract_if(|_, incoming| incoming.ticket.is_of(event)).collect();
+        drop(expected);
+        revoked.into_iter().map(|(_, incoming)| Arc::clone(&incoming.ticket)).collect()
     }
 
     /// Whether a read that is under way fills part of this memory.
@@ -130,6 +208,7 @@ impl Transfers {
     pub(super) fn offer(&self, id: TransferId, outgoing: Outgoing) {
         self.unsent.fetch_add(1, Ordering::AcqRel);
         lock(&self.outgoing).insert(id, outgoing);
+        self.end_if_closed();
     }
 
     /// Takes back a write that the server has not asked for.
@@ -142,6 +221,7 @@ impl Transfers {
         if let Some(outgoing) = self.take_offered(id) {
             lock(&self.ready).push_back((id, outgoing));
             self.ready_count.fetch_add(1, Ordering::AcqRel);
+            self.end_if_closed();
         }
     }
 
@@ -161,21 +241,24 @@ impl Transfers {
             && lock(&self.ready).iter().any(|(id, outgoing)| !self.waits_for_incoming(*id, outgoing))
     }
 
-    /// Takes a transfer whose next chunk can be sent now. Nobody else sends of it until it is put back.
-    pub(super) fn take_ready(&self) -> Option<(TransferId, Outgoing)> {
+    /// Takes a transfer whose next chunk can be sent now. Nobody else sends of it until it is put back; its memory may be used while the third
+    /// value lives.
+    pub(super) fn take_ready(&self) -> Option<(TransferId, Outgoing, Using<'_>)> {
         if self.ready_count.load(Ordering::Acquire) == 0 {
             return None;
         }
         let mut ready = lock(&self.ready);
         let at = ready.iter().position(|(id, outgoing)| !self.waits_for_incoming(*id, outgoing))?;
         self.ready_count.fetch_sub(1, Ordering::AcqRel);
-        ready.remove(at)
+        let (id, outgoing) = ready.remove(at)?;
+        Some((id, outgoing, self.in_use.begin()))
     }
 
     /// Puts back what [`Self::take_ready`] gave, for its next chunk.
     pub(super) fn put_ready(&self, id: TransferId, outgoing: Outgoing) {
         lock(&self.ready).push_front((id, outgoing));
         self.ready_count.fetch_add(1, Ordering::AcqRel);
+        self.end_if_closed();
     }
 
     /// A read enqueued earlier may still be filling the memory that this write takes its bytes from.
@@ -193,14 +276,27 @@ impl Transfers {
             && lock(&self.ready).iter().any(|(_, outgoing)| !outgoing.behind.is_empty())
     }
 
-    /// Ends everything with [`SERVER_LOST`].
-    pub(super) fn lose(&self) {
-        let incoming: Vec<_> = lock(&self.incoming).drain().map(|(_, i)| i.ticket).collect();
-        let outgoing: Vec<_> = lock(&self.outgoing).drain().map(|(_, o)| o.ticket).collect();
-        let ready: Vec<_> = lock(&self.ready).drain(..).map(|(_, o)| o.ticket).collect();
+    /// Takes everything back, now and from here on; the tickets are to be ended with [`SERVER_LOST`]. Waits for threads that are receiving or sending,
+    /// which the link, shut down by the caller, does not hold up.
+    #[must_use]
+    pub(super) fn close(&self) -> Vec<Arc<Ticket>> {
+        // Whoever adds something looks at this afterwards, so that either that one or this one takes it back.
+        self.is_closed.store(true, Ordering::SeqCst);
+        let mut tickets: Vec<_> = lock(&self.incoming).drain().map(|(_, i)| i.ticket).collect();
+        tickets.extend(lock(&self.outgoing).drain().map(|(_, o)| o.ticket));
+        let mut ready = lock(&self.ready);
         self.ready_count.store(0, Ordering::Release);
-        for ticket in incoming.into_iter().chain(outgoing).chain(ready) {
-            ticket.end(SERVER_LOST);
+        tickets.extend(ready.drain(..).map(|(_, o)| o.ticket));
+        drop(ready);
+        self.in_use.wait();
+        tickets.append(&mut lock(&self.cut_short));
+        tickets
+    }
+
+    /// What was added while the server was being lost must not wait for ever.
+    fn end_if_closed(&self) {
+        if self.is_closed.load(Ordering::SeqCst) {
+            self.close().iter().for_each(|ticket| ticket.end(SERVER_LOST));
         }
     }
 }
