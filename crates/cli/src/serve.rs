@@ -62,6 +62,7 @@ pub fn worker(args: WorkerArgs) -> Result<ExitCode, Failure> {
         peer_address: args.peer_address.map(|address| address.to_string()),
         force_pinned: args.force_pinned,
         probe: args.probe,
+        ..WorkerOptions::default()
     };
     Ok(ropeway_daemon::worker::run(options, !args.no_sandbox)?.into())
 }

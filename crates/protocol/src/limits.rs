@@ -34,7 +34,8 @@ pub const MAX_CONTENT: usize = 256 << 20;
 /// Most live objects (of all kinds together) of one session.
 pub const MAX_OBJECTS: usize = 4 << 20;
 
-/// Most bytes that a session may have the server hold for transfers that are not finished.
+/// Most bytes of its memory that a session may have the server hold for what is not finished: small reads and writes on all queues, and program
+/// contents.
 pub const MAX_STAGED: usize = 1 << 30;
 
 /// Seconds that a peer has for its half of the handshake.

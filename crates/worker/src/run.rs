@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicUsize;
 use std::thread;
 
 use ropeway_protocol::handshake::Hello;
+use ropeway_protocol::limits;
 use ropeway_protocol::messages::Closing;
 use ropeway_transport::Link;
 
@@ -19,7 +20,7 @@ use crate::link::client::Client;
 use crate::link::input::Input;
 use crate::link::outgoing::Outgoing;
 use crate::link::printed::Printed;
-use crate::native::process;
+use crate::native::{Arenas, process};
 use crate::notify::notifier::Notifier;
 use crate::notify::report::Reporter;
 use crate::peers::{self, Peers, Services};
@@ -43,6 +44,8 @@ pub struct WorkerOptions {
     pub cache_bytes: u64,
     /// The most bytes of buffers that the session may have; `None` for as many as the devices give.
     pub memory_quota: Option<u64>,
+    /// The most bytes of the machine's memory that the session may have held for transfers and program contents that are not finished.
+    pub staged_bytes: usize,
     /// The host name that the client is told.
     pub host: String,
     /// Where other servers reach this one, as a URL; `None`: where the client does.
@@ -59,6 +62,7 @@ impl Default for WorkerOptions {
             cache_folder: None,
             cache_bytes: 1 << 30,
             memory_quota: None,
+            staged_bytes: limits::MAX_STAGED,
             host: "localhost".to_owned(),
             peer_address: None,
             force_pinned: false,
@@ -122,14 +126,16 @@ fn serve(mut warm: Warm, (socket, control): (OwnedFd, OwnedFd), hello: &Hello, o
         Printed::capture().unwrap_or_else(|error| give_up(format!("cannot capture what kernels print: {error}")));
     let (post, letterbox) = std::mem::replace(&mut warm.news, crate::notify::news::post());
     let client = Client::new(Outgoing::new(link.clone()), printed);
-    let (reporter, notifier) = (Reporter::new(client.clone()), Notifier::new(post));
+    let staged = Arc::new(Budget::new(options.staged_bytes));
+    let (reporter, notifier) = (Reporter::new(client.clone(), staged.clone()), Notifier::new(post));
     let services = Services::new(warm.session, reporter.clone(), notifier.clone(), log.clone());
     let common = Arc::new(Common {
         client: client.clone(),
         reporter,
         notifier: notifier.clone(),
         peers: Peers::new(services, control),
-        cache: Cache::new(options.cache_folder, options.cache_bytes),
+        arenas: Arenas::new(staged.clone()),
+        cache: Cache::new(options.cache_folder, options.cache_bytes, staged),
         leading: Default::default(),
         unasked: AtomicUsize::new(0),
         left: Budget::new(MAX_LEFT),

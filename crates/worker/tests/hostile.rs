@@ -121,6 +121,16 @@ fn transfers_that_are_none() {
         c.post(&CreateBuffer { buffer, context, flags: 1, size: 100, initial });
         c.post_tail(&TransferData { transfer, offset: 0 }, &[0; 101])
     });
+    let hash = ContentHash::of(b"two pieces");
+    refused("not the next one", |c| {
+        c.post_tail(&PutContent { hash, total: 10, offset: 0 }, b"two pi");
+        // Shorter than what has come of it.
+        c.post_tail(&PutContent { hash, total: 4, offset: 6 }, b"eces")
+    });
+    refused("not the next one", |c| {
+        c.post_tail(&PutContent { hash, total: 10, offset: 0 }, b"two pi");
+        c.post_tail(&PutContent { hash, total: 11, offset: 6 }, b"eces!")
+    });
     refused("not theirs", |c| c.post_tail(&PutContent { hash: ContentHash([0; 32]), total: 4, offset: 0 }, b"evil"));
 }
 

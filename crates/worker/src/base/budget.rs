@@ -21,6 +21,16 @@ impl Budget {
         self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok()
     }
 
+    /// How much is taken.
+    pub fn taken(&self) -> usize {
+        self.taken.load(Ordering::Relaxed)
+    }
+
+    /// How much may be taken in all.
+    pub fn most(&self) -> usize {
+        self.most
+    }
+
     /// Gives back what was taken.
     pub fn give_back(&self, size: usize) {
         self.taken.fetch_sub(size, Ordering::Relaxed);

@@ -47,7 +47,7 @@ pub use program::Program;
 pub use queue::{Queue, Waits};
 pub use sampler::Sampler;
 pub use scattered::Scattered;
-pub use staging::{StagedRead, Staging};
+pub use staging::{Arenas, StagedRead, Staging};
 pub use subdevice::SubDevice;
 pub use svm::{Svm, avoid};
 

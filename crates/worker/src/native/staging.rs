@@ -1,6 +1,7 @@
 //! Host memory that small writes and reads go through while they wait for the device.
 
 use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
 
 use ropeway_abi as cl;
 use ropeway_protocol::Tail;
@@ -8,6 +9,8 @@ use ropeway_protocol::limits;
 use ropeway_protocol::types::Status;
 
 use super::{Event, Memory, Part, Place, Queue, Waits};
+use crate::base::budget::Budget;
+use crate::base::lock::lock;
 
 /// Bytes of one arena. Pages that are never written take no memory.
 const ARENA: usize = 2 * limits::MAX_EAGER;
@@ -18,23 +21,106 @@ const ALIGN: usize = 64;
 /// Arenas kept for reuse.
 const SPARE: usize = 4;
 
-/// Memory of one queue's small writes: arenas filled from the bottom up, each reused once the device has read all of it.
+/// So many bytes at a time are taken of the session's limit.
+const STEP: usize = 32 << 10;
+
+/// Arenas of released queues that are looked at each time: more than come to be left at once, so that those whose writes have ended do not gather.
+const LOOK: usize = 4;
+
+/// What the staging of a session's queues shares.
+#[derive(Debug)]
+pub struct Arenas {
+    state: Mutex<Shared>,
+    /// The bytes that writes hold until the device is known to be done with them.
+    limit: Arc<Budget>,
+}
+
 #[derive(Debug, Default)]
+struct Shared {
+    spare: Vec<Vec<u8>>,
+    /// Those of queues that were released.
+    left: VecDeque<Retired>,
+}
+
+/// An arena that is not written to any more.
+#[derive(Debug)]
+struct Retired {
+    arena: Vec<u8>,
+    /// How much of the limit its writes have taken.
+    charged: usize,
+    /// Says when the device is done with it.
+    done: Event,
+}
+
+impl Arenas {
+    /// None yet; writes may hold as many bytes as `limit` has.
+    pub fn new(limit: Arc<Budget>) -> Arc<Self> {
+        Arc::new(Self { state: Mutex::default(), limit })
+    }
+
+    /// An arena that nobody uses, of `len` bytes at the least.
+    fn take(&self, len: usize) -> Vec<u8> {
+        let spare = lock(&self.state).spare.pop();
+        spare.filter(|arena| arena.len() >= len).unwrap_or_else(|| vec![0; ARENA.max(len)])
+    }
+
+    /// The device is done with an arena.
+    fn give_back(&self, state: &mut Shared, retired: Retired) {
+        self.limit.give_back(retired.charged);
+        if state.spare.len() < SPARE {
+            state.spare.push(retired.arena);
+        }
+    }
+
+    /// Keeps an arena of a queue that is released until the device is done with it, and lets go of some with which it is.
+    fn leave(&self, retired: impl Iterator<Item = Retired>) {
+        let mut state = lock(&self.state);
+        state.left.extend(retired);
+        self.look(&mut state, LOOK);
+    }
+
+    /// Lets go of those of released queues with which the device is done, among the first `most`.
+    fn look(&self, state: &mut Shared, most: usize) {
+        for _ in 0..most.min(state.left.len()) {
+            match state.left.pop_front() {
+                Some(retired) if retired.done.ended() => self.give_back(state, retired),
+                // Others may end before it.
+                Some(retired) => state.left.push_back(retired),
+                None => return,
+            }
+        }
+    }
+
+    /// Lets go of all arenas of released queues with which the device is done.
+    fn look_at_all(&self) {
+        self.look(&mut lock(&self.state), usize::MAX);
+    }
+}
+
+/// Memory of one queue's small writes: arenas filled from the bottom up, each reused once the device has read all of it.
+#[derive(Debug)]
 pub struct Staging {
+    arenas: Arc<Arenas>,
     current: Vec<u8>,
     used: usize,
-    /// Full arenas, with the event that says when the device is done with them.
-    retired: VecDeque<(Vec<u8>, Event)>,
-    spare: Vec<Vec<u8>>,
+    /// How much of the limit the writes in it have taken.
+    charged: usize,
+    /// Full arenas.
+    retired: VecDeque<Retired>,
 }
 
 impl Staging {
+    /// That of a queue without writes.
+    pub fn new(arenas: Arc<Arenas>) -> Self {
+        Self { arenas, current: Vec::new(), used: 0, charged: 0, retired: VecDeque::new() }
+    }
+
     /// Receives the whole of `tail` and enqueues a write of it.
     ///
     /// # Errors
     /// The outer error when the link broke; the inner one is what the native call returned, CL_INVALID_VALUE for a part
     /// of another size, CL_OUT_OF_HOST_MEMORY when
-    /// writes that do not end hold [`limits::MAX_STAGED`] bytes.
+    /// writes that do not end hold all that the session may have held.
     pub fn write(
         &mut self,
         queue: &Queue,
@@ -54,35 +140,70 @@ impl Staging {
         tail.read_exact(place)?;
         let from = place.as_ptr();
         self.used = (self.used + len).next_multiple_of(ALIGN).min(self.current.len());
-        // SAFETY: an arena is neither moved nor reused before `retire`'s event, enqueued after this write, has ended;
-        // `drop` leaks arenas that are not known to be done.
+        // SAFETY: an arena is neither moved nor reused before the event of `retire`, enqueued after this write, has ended; one that was never
+        // retired is leaked by `drop`.
         Ok(unsafe { queue.write(memory, part, from, waits, event) })
     }
 
     /// Makes `len` bytes free in the current arena.
     fn make_room(&mut self, queue: &Queue, len: usize) -> Result<(), Status> {
-        if self.current.len() - self.used >= len {
+        if self.current.len() - self.used < len {
+            self.retire(queue)?;
+            self.let_go();
+            self.current = self.arenas.take(len);
+        }
+        if self.charge(self.used + len) {
             return Ok(());
         }
-        if self.used > 0 {
+        self.let_go();
+        self.arenas.look_at_all();
+        if self.charge(self.used + len) { Ok(()) } else { Err(cl::CL_OUT_OF_HOST_MEMORY) }
+    }
+
+    /// Takes as much of the limit as the first `end` bytes of the current arena need.
+    fn charge(&mut self, end: usize) -> bool {
+        while self.charged < end {
+            if !self.arenas.limit.take(STEP) {
+                return false;
+            }
+            self.charged += STEP;
+        }
+        true
+    }
+
+    /// Writes no more to the current arena; says whether it was written to, and so waits for the device.
+    ///
+    /// # Errors
+    /// What the native call returned.
+    pub fn retire(&mut self, queue: &Queue) -> Result<bool, Status> {
+        let written = self.used > 0;
+        if written {
             // All writes from this arena were enqueued before the marker, which waits for all before it.
             let Some(done) = queue.marker(&Waits::none(), true)? else { return Err(cl::CL_OUT_OF_RESOURCES) };
-            self.retired.push_back((std::mem::take(&mut self.current), done));
+            let (arena, charged) = (std::mem::take(&mut self.current), std::mem::take(&mut self.charged));
+            self.retired.push_back(Retired { arena, charged, done });
             self.used = 0;
         }
-        while let Some((_, done)) = self.retired.front()
-            && done.ended()
-        {
-            let (arena, _) = self.retired.pop_front().expect("there is a front");
-            if self.spare.len() < SPARE {
-                self.spare.push(arena);
+        Ok(written)
+    }
+
+    /// Lets go of arenas with which the device is done.
+    pub fn let_go(&mut self) {
+        while self.retired.front().is_some_and(|retired| retired.done.ended()) {
+            if let Some(retired) = self.retired.pop_front() {
+                self.arenas.give_back(&mut lock(&self.arenas.state), retired);
             }
         }
-        if (self.retired.len() + 1) * ARENA > limits::MAX_STAGED {
-            return Err(cl::CL_OUT_OF_HOST_MEMORY);
-        }
-        self.current = self.spare.pop().unwrap_or_else(|| vec![0; ARENA.max(len)]);
-        Ok(())
+    }
+
+    /// The queue is about to be released: its arenas are kept until the device is done with them.
+    ///
+    /// # Errors
+    /// What the native call returned; the current arena is lost then.
+    pub fn leave(mut self, queue: &Queue) -> Result<(), Status> {
+        let outcome = self.retire(queue).map(drop);
+        self.arenas.clone().leave(self.retired.drain(..));
+        outcome
     }
 }
 
@@ -92,9 +213,9 @@ impl Drop for Staging {
         if self.used > 0 {
             std::mem::forget(std::mem::take(&mut self.current));
         }
-        for (arena, done) in self.retired.drain(..) {
-            if !done.ended() {
-                std::mem::forget(arena);
+        for retired in self.retired.drain(..) {
+            if !retired.done.ended() {
+                std::mem::forget(retired.arena);
             }
         }
     }

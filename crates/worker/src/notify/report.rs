@@ -6,7 +6,6 @@
 use std::sync::{Arc, Mutex, Weak};
 
 use ropeway_abi as cl;
-use ropeway_protocol::limits::MAX_STAGED;
 use ropeway_protocol::messages::{Completed, Progressed, ReadData, TransferFailed};
 use ropeway_protocol::types::{Completions, EventDone, Status};
 
@@ -26,14 +25,14 @@ pub struct Reporter {
     pub client: Arc<Client>,
     /// The session's queues.
     queues: Mutex<Vec<Weak<Queue>>>,
-    /// Bytes held for small reads and for small writes that wait for a peer.
-    pub staged: Budget,
+    /// Bytes of the host's memory that are held for what is not finished: small reads and writes, program contents.
+    pub staged: Arc<Budget>,
 }
 
 impl Reporter {
     /// One that knows no queues yet.
-    pub fn new(client: Arc<Client>) -> Arc<Self> {
-        Arc::new(Self { client, queues: Mutex::default(), staged: Budget::new(MAX_STAGED) })
+    pub fn new(client: Arc<Client>, staged: Arc<Budget>) -> Arc<Self> {
+        Arc::new(Self { client, queues: Mutex::default(), staged })
     }
 
     /// Reports the commands of `queue`, too.

@@ -1,16 +1,18 @@
 //! Program sources and binaries that clients sent, on disk under the names of their contents.
 
+use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
 use ropeway_protocol::content::ContentHash;
 use ropeway_protocol::limits::MAX_CONTENT;
 use rustc_hash::FxHashMap;
 
+use crate::base::budget::Budget;
 use crate::base::lock::lock;
 
 /// Prefix of files that are being written.
@@ -25,23 +27,46 @@ const FRESH: std::time::Duration = std::time::Duration::from_secs(10);
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// The cache: a folder shared by all workers of a server, and what this session was sent while the folder fails.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Cache {
     folder: Option<PathBuf>,
     max_bytes: u64,
     /// Contents that could not be written to the folder.
-    kept: Mutex<FxHashMap<ContentHash, Vec<u8>>>,
+    kept: Mutex<Kept>,
+    /// The memory that the session may have held for what is not finished, of which contents take some while they come and while they are kept.
+    staged: Arc<Budget>,
+}
+
+/// Contents in memory.
+#[derive(Debug, Default)]
+struct Kept {
+    contents: FxHashMap<ContentHash, Vec<u8>>,
+    /// From the one that was kept first.
+    order: VecDeque<ContentHash>,
 }
 
 impl Cache {
-    /// The cache in `folder`, of at most `max_bytes`; without a folder, contents last as long as the session.
-    pub fn new(folder: Option<PathBuf>, max_bytes: u64) -> Self {
-        Self { folder, max_bytes, kept: Mutex::default() }
+    /// The cache in `folder`, of at most `max_bytes`; without a folder, contents are kept in memory as long as the session lasts, or until others need
+    /// what they take of `staged`.
+    pub fn new(folder: Option<PathBuf>, max_bytes: u64, staged: Arc<Budget>) -> Self {
+        Self { folder, max_bytes, kept: Mutex::default(), staged }
+    }
+
+    /// Takes memory for a piece of contents that comes, which [`Cache::put`] gives back; what is kept in memory gives way to it, the oldest first. False
+    /// where there is none.
+    pub fn make_room(&self, len: usize) -> bool {
+        while !self.staged.take(len) {
+            let mut kept = lock(&self.kept);
+            let oldest = kept.order.pop_front().and_then(|oldest| kept.contents.remove(&oldest));
+            let Some(oldest) = oldest else { return false };
+            self.staged.give_back(oldest.len());
+        }
+        true
     }
 
     /// The contents of this name, if they are held and whole.
     pub fn get(&self, hash: &ContentHash) -> Option<Vec<u8>> {
-        if let Some(content) = lock(&self.kept).get(hash) {
+        if let Some(content) = lock(&self.kept).contents.get(hash) {
             return Some(content.clone());
         }
         let path = self.folder.as_ref()?.join(hash.hex());
@@ -63,14 +88,21 @@ impl Cache {
         Some(content)
     }
 
-    /// Keeps contents whose name was checked. Where the folder fails, they are kept for this session.
+    /// Keeps contents whose name was checked, for all of which [`Cache::make_room`] has taken memory. Where the folder fails, they are kept for this
+    /// session.
     pub fn put(&self, hash: ContentHash, content: Vec<u8>) {
         let stored = match &self.folder {
             Some(folder) => self.store(folder, &hash, &content),
             None => Err(io::ErrorKind::NotFound.into()),
         };
-        if stored.is_err() {
-            lock(&self.kept).insert(hash, content);
+        if stored.is_ok() {
+            return self.staged.give_back(content.len());
+        }
+        let mut kept = lock(&self.kept);
+        match kept.contents.insert(hash, content) {
+            None => kept.order.push_back(hash),
+            // The same once more.
+            Some(before) => self.staged.give_back(before.len()),
         }
     }
 
@@ -141,8 +173,13 @@ mod tests {
         }
     }
 
+    fn cache(folder: Option<PathBuf>, max_bytes: u64) -> Cache {
+        Cache::new(folder, max_bytes, Arc::new(Budget::new(1 << 20)))
+    }
+
     fn put(cache: &Cache, content: &[u8]) -> ContentHash {
         let hash = ContentHash::of(content);
+        assert!(cache.make_room(content.len()));
         cache.put(hash, content.to_vec());
         hash
     }
@@ -150,15 +187,15 @@ mod tests {
     #[test]
     fn gives_back_what_it_was_given() {
         let folder = Folder::new("plain");
-        let hash = put(&Cache::new(Some(folder.0.clone()), 1 << 20), b"kernel");
-        assert_eq!(Cache::new(Some(folder.0.clone()), 1 << 20).get(&hash).as_deref(), Some(&b"kernel"[..]));
-        assert_eq!(Cache::new(Some(folder.0.clone()), 1 << 20).get(&ContentHash::of(b"other")), None);
+        let hash = put(&cache(Some(folder.0.clone()), 1 << 20), b"kernel");
+        assert_eq!(cache(Some(folder.0.clone()), 1 << 20).get(&hash).as_deref(), Some(&b"kernel"[..]));
+        assert_eq!(cache(Some(folder.0.clone()), 1 << 20).get(&ContentHash::of(b"other")), None);
     }
 
     #[test]
     fn does_not_give_back_what_was_damaged() {
         let folder = Folder::new("damaged");
-        let cache = Cache::new(Some(folder.0.clone()), 1 << 20);
+        let cache = cache(Some(folder.0.clone()), 1 << 20);
         let hash = put(&cache, b"kernel");
         fs::write(folder.0.join(hash.hex()), b"kerne").unwrap();
         assert_eq!(cache.get(&hash), None);
@@ -168,7 +205,7 @@ mod tests {
     #[test]
     fn stays_within_its_bounds_and_keeps_what_was_used_last() {
         let folder = Folder::new("bounds");
-        let cache = Cache::new(Some(folder.0.clone()), 250);
+        let cache = cache(Some(folder.0.clone()), 250);
         let old = put(&cache, &[1; 100]);
         let used = put(&cache, &[2; 100]);
         let past = SystemTime::now() - std::time::Duration::from_secs(60);
@@ -182,7 +219,7 @@ mod tests {
 
     #[test]
     fn works_for_the_session_without_a_folder() {
-        let cache = Cache::new(Some("/proc/no-such-folder".into()), 1 << 20);
+        let cache = cache(Some("/proc/no-such-folder".into()), 1 << 20);
         let hash = put(&cache, b"kernel");
         assert!(cache.get(&hash).is_some());
     }

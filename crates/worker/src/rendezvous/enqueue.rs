@@ -62,6 +62,10 @@ impl Session {
         self.lanes.touch(&queue);
         let gate = Arc::new(gate);
         if direction == Direction::In {
+            // Of those that come to nothing no bytes come, with which they would go.
+            if self.incoming.len() == self.incoming.capacity() {
+                self.incoming.retain(|_, incoming| !incoming.gate.has_failed());
+            }
             let incoming = Incoming { gate: gate.clone(), received: 0, initial: None };
             Session::claim(total, &mut self.incoming, transfer, incoming)?;
         }
@@ -90,7 +94,7 @@ impl Session {
         }
         let timed = lane.queue.profiling && command.event.is_some();
         let mut enqueue = || -> Result<(), Status> {
-            gate.memory.native.as_ref().map_err(|status| *status)?;
+            gate.memory()?.native.as_ref().map_err(|status| *status)?;
             let native = lane.queue.native.as_ref().map_err(|status| *status)?;
             let context = lane.queue.context.native.as_ref().map_err(|status| *status)?;
             let enqueued_at = match timed && !lane.queue.markers_timed.load(Ordering::Relaxed) {

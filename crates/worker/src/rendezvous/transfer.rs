@@ -41,8 +41,8 @@ pub struct Gate {
     pub transfer: TransferId,
     /// Which way.
     pub direction: Direction,
-    /// Which memory object.
-    pub memory: Arc<Memory>,
+    /// Which memory object, as long as the transfer may need it.
+    memory: Mutex<Option<Arc<Memory>>>,
     /// Which part of it.
     pub part: Part,
     /// How many bytes.
@@ -65,7 +65,7 @@ impl Gate {
         Self {
             transfer,
             direction,
-            memory,
+            memory: Mutex::new(Some(memory)),
             part,
             size: part.size(),
             contents: None,
@@ -75,6 +75,19 @@ impl Gate {
             begun: AtomicBool::new(false),
             sink: Mutex::new(Sink::Closed),
         }
+    }
+
+    /// Which memory object.
+    ///
+    /// # Errors
+    /// CL_INVALID_MEM_OBJECT once the transfer has come to nothing.
+    pub fn memory(&self) -> Result<Arc<Memory>, Status> {
+        lock(&self.memory).clone().ok_or(cl::CL_INVALID_MEM_OBJECT)
+    }
+
+    /// Whether it has come to nothing: no bytes come any more.
+    pub fn has_failed(&self) -> bool {
+        lock(&self.memory).is_none()
     }
 
     /// Waits until it may begin, and begins: asks the client for the bytes, or sends them all.
@@ -119,8 +132,9 @@ impl Gate {
     /// # Errors
     /// What the native calls returned.
     pub fn open(&self) -> Result<(), Status> {
-        let native = self.memory.native.as_ref().map_err(|status| *status)?;
-        let context = &self.memory.context;
+        let memory = self.memory()?;
+        let native = memory.native.as_ref().map_err(|status| *status)?;
+        let context = &memory.context;
         let sink = match self.part {
             Part::Bytes { offset, size } if context.maps => {
                 let mapped = Mapping::to_write(context.transfer_queue()?, native, offset, size)?;
@@ -170,11 +184,15 @@ impl Gate {
     }
 
     fn receive_pinned(&self, mut at: u64, tail: &mut dyn Tail) -> Result<Result<(), Status>, TailError> {
-        let native = match &self.memory.native {
+        let memory = match self.memory() {
+            Ok(memory) => memory,
+            Err(status) => return Ok(Err(status)),
+        };
+        let native = match &memory.native {
             Ok(native) => native,
             Err(status) => return Ok(Err(*status)),
         };
-        let context = &self.memory.context;
+        let context = &memory.context;
         let mut broken = None;
         let outcome = context.with_ring(&context.ring_in, |ring| {
             while tail.remaining() > 0 {
@@ -218,8 +236,8 @@ impl Gate {
             Sink::Mapped(mapping) => mapping.unmap(),
             Sink::Image(mut writer) => writer.settle(),
             Sink::Ring => {
-                let context = &self.memory.context;
-                context.with_ring(&context.ring_in, |ring| ring.drain())
+                let memory = self.memory()?;
+                memory.context.with_ring(&memory.context.ring_in, |ring| ring.drain())
             }
             Sink::Nowhere(status) => Err(status),
             Sink::Closed => Ok(()),
@@ -247,7 +265,11 @@ impl Gate {
 
     /// Sends the first `size` bytes to the client; of images and regions, all.
     fn send_first(&self, reporter: &Reporter, size: u64) -> Result<Result<(), Status>, End> {
-        let context = &self.memory.context;
+        let memory = match self.memory() {
+            Ok(memory) => memory,
+            Err(status) => return Ok(Err(status)),
+        };
+        let context = &memory.context;
         let offset = match self.part {
             Part::Bytes { offset, .. } => offset,
             Part::Image { part, .. } => return self.send_image(reporter, part),
@@ -256,8 +278,7 @@ impl Gate {
         if !context.maps {
             return self.send_pinned(reporter, size);
         }
-        let mapping = self
-            .memory
+        let mapping = memory
             .native
             .as_ref()
             .map_err(|status| *status)
@@ -276,11 +297,15 @@ impl Gate {
     }
 
     fn send_pinned(&self, reporter: &Reporter, size: u64) -> Result<Result<(), Status>, End> {
-        let native = match &self.memory.native {
+        let memory = match self.memory() {
+            Ok(memory) => memory,
+            Err(status) => return Ok(Err(status)),
+        };
+        let native = match &memory.native {
             Ok(native) => native,
             Err(status) => return Ok(Err(*status)),
         };
-        let context = &self.memory.context;
+        let context = &memory.context;
         let mut over = None;
         let outcome = context.with_ring(&context.ring_out, |ring| {
             let len = |offset: u64| (size - offset).min(CHUNK as u64);
@@ -311,8 +336,9 @@ impl Gate {
 
     fn send_image(&self, reporter: &Reporter, part: ImagePart) -> Result<Result<(), Status>, End> {
         let open = || {
-            let native = self.memory.native.as_ref().map_err(|status| *status)?;
-            ImageReader::new(self.memory.context.transfer_queue()?, native, part)
+            let memory = self.memory()?;
+            let native = memory.native.as_ref().map_err(|status| *status)?;
+            ImageReader::new(memory.context.transfer_queue()?, native, part)
         };
         let mut reader = match open() {
             Ok(reader) => reader,
@@ -339,6 +365,8 @@ impl Gate {
 
     /// Tells the client that the transfer came to nothing, and ends the command with an error.
     fn fail(&self, reporter: &Reporter, status: Status) -> Result<(), End> {
+        // Before the client knows: it may release the object next, and expect its bytes back.
+        drop(lock(&self.memory).take());
         let mut sending = reporter.client.outgoing.lock();
         sending.note(&TransferFailed { transfer: self.transfer, status });
         sending.send()?;

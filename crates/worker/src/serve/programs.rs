@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ropeway_abi as cl;
 use ropeway_protocol::ids::{ContextId, ProgramId};
-use ropeway_protocol::limits::{MAX_CONTENT, MAX_STAGED};
+use ropeway_protocol::limits::MAX_CONTENT;
 use ropeway_protocol::messages::*;
 use ropeway_protocol::types::{BinaryReply, BuildReply};
 use ropeway_protocol::{CallId, Tail, content::ContentHash};
@@ -15,8 +15,8 @@ use crate::base::lock::lock;
 use crate::native;
 use crate::objects::{Context, Program, ProgramState};
 use crate::programs::build::{self, Step};
-use crate::session::Session;
 use crate::session::job::Job;
+use crate::session::{Arriving, Session};
 
 /// The devices of a context that these indices name.
 fn devices_of(context: &Context, wanted: &[u32]) -> Result<Vec<(u32, native::Device)>, End> {
@@ -49,19 +49,21 @@ impl Session {
     }
 
     pub(super) fn put_content(&mut self, m: PutContent, tail: &mut dyn Tail) -> Result<(), End> {
-        let (total, held) = (m.total, self.contents.values().map(|c| c.len() as u64).sum::<u64>());
-        if total > MAX_CONTENT as u64 || held + tail.remaining() as u64 > MAX_STAGED as u64 {
+        let (total, len) = (m.total, tail.remaining());
+        if total > MAX_CONTENT as u64 || !self.common.cache.make_room(len) {
             return Err(End::refused(format_args!("program contents of {total} bytes are over the limit")));
         }
-        let content = self.contents.entry(m.hash).or_default();
-        if m.offset != content.len() as u64 || tail.remaining() as u64 > total - m.offset {
+        let arriving = self.contents.entry(m.hash).or_insert_with(|| Arriving { total, bytes: Vec::new() });
+        // It stays as long as its first piece said: nothing below can be less than nothing.
+        let received = arriving.bytes.len() as u64;
+        if arriving.total != total || m.offset != received || len as u64 > total - received {
             return Err(End::refused(format_args!("a piece of program contents that is not the next one")));
         }
-        content.extend_from_slice(&tail.read_to_vec()?);
-        if (content.len() as u64) < total {
+        arriving.bytes.extend_from_slice(&tail.read_to_vec()?);
+        if (arriving.bytes.len() as u64) < total {
             return Ok(());
         }
-        let content = self.contents.remove(&m.hash).unwrap_or_default();
+        let content = self.contents.remove(&m.hash).map(|arriving| arriving.bytes).unwrap_or_default();
         if ContentHash::of(&content) != m.hash {
             return Err(End::refused("program contents under a name that is not theirs"));
         }

@@ -53,7 +53,7 @@ impl Session {
             ahead: Default::default(),
         });
         self.common.reporter.add(&queue);
-        let lane = Lane { queue, staging: Default::default(), barrier: None };
+        let lane = Lane { queue, staging: native::Staging::new(self.common.arenas.clone()), barrier: None };
         Self::claim(total, &mut self.lanes.queues, m.queue, lane)
     }
 
@@ -61,8 +61,10 @@ impl Session {
         let lane = self.lanes.queues.remove(&m.queue).ok_or_else(|| unknown(m.queue))?;
         // Its commands still run (clReleaseCommandQueue flushes), and its events can still be waited for.
         if let Ok(native) = &lane.queue.native {
-            let _ = native.flush();
             svm::outlive(&lane);
+            // Where the device cannot tell when it is done with what was written, that is lost.
+            let _ = lane.staging.leave(native);
+            let _ = native.flush();
         }
         Ok(())
     }

@@ -82,6 +82,7 @@ impl Session {
         if size as u64 != part.size() {
             return Err(End::refused(format_args!("{size} bytes for {} in a write", part.size())));
         }
+        self.lanes.reclaim(&self.common.reporter.staged);
         self.lanes.enqueue(total, command, |lane, waits, event| {
             let (Ok(queue), Ok(native)) = (&lane.queue.native, &memory.native) else {
                 return Ok(Err(lane.native().err().or(memory.native.as_ref().err().copied()).unwrap_or_default()));

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicUsize;
 use crate::base::budget::Budget;
 use crate::link::client::Client;
 use crate::link::pulse::Leading;
+use crate::native::Arenas;
 use crate::notify::notifier::Notifier;
 use crate::notify::report::Reporter;
 use crate::peers::Peers;
@@ -21,6 +22,8 @@ pub struct Common {
     pub notifier: Arc<Notifier>,
     /// Other sessions of the same client.
     pub peers: Arc<Peers>,
+    /// Memory that small writes go through.
+    pub arenas: Arc<Arenas>,
     /// Sources and binaries that clients sent.
     pub cache: Cache,
     /// Whether commands are being taken in.

@@ -22,6 +22,7 @@ use smallvec::SmallVec;
 
 use self::common::Common;
 use self::job::Job;
+use crate::base::budget::Budget;
 use crate::base::error::{End, unknown};
 use crate::native::{self, Waits};
 use crate::notify::news::News;
@@ -52,6 +53,8 @@ pub struct Lanes {
     pub failures: Arc<AtomicBool>,
     /// Queues on which something was enqueued since they were flushed.
     dirty: SmallVec<[Arc<Queue>; 4]>,
+    /// From how many bytes on that are held for what is not finished it is looked which of them the device is done with.
+    reclaim_from: usize,
 }
 
 /// A transfer from the client that is not over.
@@ -62,6 +65,14 @@ pub struct Incoming {
     pub received: u64,
     /// The buffer whose first contents they are; no command is about them then.
     pub initial: Option<MemoryId>,
+}
+
+/// Program contents of which not all pieces have come.
+pub struct Arriving {
+    /// How many bytes they are, as their first piece says.
+    pub total: u64,
+    /// Those that have come.
+    pub bytes: Vec<u8>,
 }
 
 /// Something natively under way that somebody should wait for: whoever has nothing else to do, or else a callback.
@@ -113,7 +124,7 @@ pub struct Session {
     /// Transfers from the client.
     pub incoming: FxHashMap<TransferId, Incoming>,
     /// Program contents of which not all pieces have come.
-    pub contents: FxHashMap<ContentHash, Vec<u8>>,
+    pub contents: FxHashMap<ContentHash, Arriving>,
     /// What the last handler wants done.
     pub job: Option<Job>,
     /// What nobody waits for yet.
@@ -329,6 +340,27 @@ impl Lanes {
         let cell = Arc::new(Cell::failed(id, status, Some(queue.clone())));
         queue.push(cell.clone());
         Session::claim(total, &mut self.events, id, cell)
+    }
+
+    /// Lets go of what small writes that have ended still hold, on all queues, once half of the limit is taken: a queue that is used no more would
+    /// keep its part of it otherwise.
+    pub fn reclaim(&mut self, staged: &Budget) {
+        let (taken, half) = (staged.taken(), staged.most() / 2);
+        if taken < half.max(self.reclaim_from) {
+            self.reclaim_from = self.reclaim_from.min(taken + half / 8);
+            return;
+        }
+        for Lane { queue, staging, .. } in self.queues.values_mut() {
+            staging.let_go();
+            if let Ok(native) = &queue.native
+                && staging.retire(native).is_ok_and(|retired| retired)
+                && let Err(status) = native.flush()
+            {
+                queue.note_error(status);
+            }
+        }
+        // What is held by then is likely to have ended.
+        self.reclaim_from = staged.taken() + half / 8;
     }
 
     /// A command's lane.

@@ -23,6 +23,9 @@ use ropeway_worker::{WorkerOptions, handoff, run};
 /// Tells the test program to be a worker, and how.
 const WORKER: &str = "ROPEWAY_TEST_WORKER";
 
+/// What a worker that was told "staged" may hold for what is not finished.
+pub const STAGED: usize = 64 << 20;
+
 /// The body of the test that is the worker process when started as one; see [`Worker::start`].
 pub fn be_worker() {
     let Ok(how) = std::env::var(WORKER) else { return };
@@ -30,6 +33,7 @@ pub fn be_worker() {
     let options = WorkerOptions {
         cache_folder: None,
         memory_quota: how.contains("quota").then_some(64 << 20),
+        staged_bytes: if how.contains("staged") { STAGED } else { limits::MAX_STAGED },
         host: "testhost".into(),
         force_pinned: how.contains("pinned"),
         ..WorkerOptions::default()
