@@ -71,6 +71,11 @@ static void queries(void)
     CHECK(clReleaseEvent(foreign));
     CHECK(clReleaseContext(one));
     CHECK(clReleaseContext(all));
+    /* Whatever the devices have of their own: these use memory that nobody outside them knows of. */
+    cl_queue_properties list[] = {CL_QUEUE_PROPERTIES, CL_QUEUE_ON_DEVICE | CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, 0};
+    cl_command_queue on_device = clCreateCommandQueueWithProperties(context, devices[0], list, &status);
+    printf("queue on a device: %d %d, shared virtual memory: %d\n", on_device != NULL, status,
+           clSVMAlloc(context, CL_MEM_READ_WRITE, 64, 0) != NULL);
 }
 
 /* The same kernel on every queue, its arguments changing in between; those of a clone stay as they were. */

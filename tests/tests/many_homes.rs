@@ -27,6 +27,7 @@ fn expected(devices: usize) -> String {
         format!("{devices} devices\n"),
         "context: all devices 1, in order 1, references as made 1\nby type: all devices 1\n".to_owned(),
         "queue for a device of no such context: -33\nforeign event: -34\n".to_owned(),
+        "queue on a device: 0 -35, shared virtual memory: 0\n".to_owned(),
         "program: for all devices 1, kernels 3\n".to_owned(),
         each(&|i| format!("device {i}: status 0, type 4, binary 1, groups 1")),
         each(&|i| format!("of a binary on {i}: 0, {}", 45 + i)),

@@ -1,5 +1,8 @@
 //! Programs that use OpenCL in every way that this release forwards: the same output natively and through Ropeway.
 
+use std::fs;
+use std::path::Path;
+
 use ropeway_tests::compare::same;
 use ropeway_tests::places::c_program;
 use ropeway_tests::program::Program;
@@ -39,6 +42,30 @@ fn transfers() {
 #[test]
 fn programs_and_kernels() {
     same("programs");
+}
+
+/// The programs that PoCL has compiled into its cache: one folder for each source with its options.
+fn compiled_in(cache: &Path) -> Vec<String> {
+    let folders = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
+    let programs = folders(cache).flat_map(|one| folders(&one).collect::<Vec<_>>());
+    let mut names: Vec<_> = programs
+        .filter(|program| program.join("program.bc").is_file())
+        .map(|program| program.file_name().unwrap().to_string_lossy().into_owned())
+        .collect();
+    names.sort_unstable();
+    names
+}
+
+#[test]
+fn a_new_source_is_compiled_once_with_the_options_of_the_application() {
+    let caches = [(); 2].map(|()| tempfile::tempdir().expect("a temporary folder can be made"));
+    let [native, remote] = caches.each_ref().map(|cache| cache.path().to_str().expect("its name is text"));
+    Program::native(c_program("vector_add")).env("POCL_CACHE_DIR", native).run().success();
+    let server = Server::start_with(&["--listen", "tcp://127.0.0.1:0"], &[("POCL_CACHE_DIR", remote)]);
+    Program::remote(c_program("vector_add"), server.url()).run().success();
+    let compiled = compiled_in(native.as_ref());
+    assert_eq!(compiled.len(), 1, "{compiled:?}");
+    assert_eq!(compiled_in(remote.as_ref()), compiled);
 }
 
 #[test]
