@@ -1,18 +1,14 @@
 //! The processes that are measured. Each is this program again, with the environment that makes it native or remote.
 
-use std::io::{BufRead, Write};
+use std::io::BufRead;
 
 use crate::floor;
 use crate::handed;
 use crate::memory::Memory;
 use crate::opencl::{Error, OpenCl};
+use crate::orders::{answer, follow, monotonic};
 use crate::spread::{self, Spread};
 use crate::work::{self, Work};
-
-/// What an answer to the parent begins with; an OpenCL implementation may print lines of its own.
-pub const ANSWER: &str = "= ";
-/// What a failure begins with.
-pub const FAILED: &str = "! ";
 
 /// Runs as the child that `args` say: what it is for, the platform filter, and one more.
 pub fn run(args: &[String]) -> Result<(), Error> {
@@ -33,12 +29,6 @@ pub fn run(args: &[String]) -> Result<(), Error> {
         "spread" => spread_obeys(filter),
         other => Err(Error::wrong(format!("there is no child '{other}'"))),
     }
-}
-
-/// Nanoseconds of the monotonic clock, which all processes share.
-pub fn monotonic() -> i128 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec)
 }
 
 /// Tells how many milliseconds after `started` (the parent's clock just before it made this process) the first queue is there.
@@ -104,31 +94,4 @@ fn spread_obeys(filter: &str) -> Result<(), Error> {
     answer(&spread.describe()?);
     follow(|name, count, size| spread.measure(name, count, size));
     Ok(())
-}
-
-/// Carries out one line at a time: a name and two numbers.
-pub fn follow(mut measure: impl FnMut(&str, usize, usize) -> Result<f64, Error>) {
-    for line in std::io::stdin().lock().lines() {
-        let Ok(line) = line else { break };
-        let (name, count, size) = parse(&line);
-        match measure(name, count, size) {
-            Ok(figure) => answer(&format!("{figure}")),
-            Err(error) => println!("{FAILED}{error}"),
-        }
-    }
-}
-
-/// What an order says.
-pub fn parse(order: &str) -> (&str, usize, usize) {
-    let mut words = order.split(' ');
-    let name = words.next().unwrap_or_default();
-    let mut number = || words.next().and_then(|word| word.parse().ok()).unwrap_or(0);
-    (name, number(), number())
-}
-
-/// Tells the parent.
-pub fn answer(text: &str) {
-    let mut out = std::io::stdout().lock();
-    // A parent that has gone is nobody to tell.
-    let _ = writeln!(out, "{ANSWER}{text}").and_then(|()| out.flush());
 }

@@ -115,7 +115,7 @@ impl Floor {
                 times.push(start.elapsed().as_secs_f64() * 1e6);
             }
         }
-        Ok(crate::median(&mut times))
+        Ok(crate::median::median(&mut times))
     }
 
     /// A stream of `size` bytes to the far end, in MB/s (10^6 bytes).

@@ -6,8 +6,8 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::child::{answer, follow};
 use crate::opencl::{Error, Event, Result};
+use crate::orders::{answer, follow};
 use crate::process::{Probe, Side};
 use crate::work;
 

@@ -6,12 +6,15 @@
 mod child;
 mod floor;
 mod handed;
+mod median;
 mod memory;
 mod opencl;
+mod orders;
 mod plan;
 mod process;
 mod server;
 mod servers;
+mod setup;
 mod spread;
 mod table;
 mod work;
@@ -22,9 +25,9 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use plan::Bench;
 use process::{Folder, Side};
 use server::Server;
+use setup::Bench;
 
 /// Measure Ropeway beside native OpenCL and the raw network
 ///
@@ -64,16 +67,6 @@ struct Options {
     /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
-}
-
-/// The middle of `values`, which it sorts; NaN of none.
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    match values.len() {
-        0 => f64::NAN,
-        n if n % 2 == 1 => values[n / 2],
-        n => (values[n / 2 - 1] + values[n / 2]) / 2.0,
-    }
 }
 
 fn main() -> ExitCode {

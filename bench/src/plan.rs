@@ -1,14 +1,14 @@
 //! What is measured, how often, and what it has to reach.
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use crate::floor::Floor;
-use crate::median;
+use crate::median::median;
 use crate::memory::{Memory, worker_of};
-use crate::process::{Folder, Probe, Side};
+use crate::process::{Probe, Side};
 use crate::server::Server;
 use crate::servers;
+use crate::setup::Bench;
 use crate::table::{Reach, Row};
 
 const MIB: usize = 1 << 20;
@@ -33,32 +33,7 @@ struct Figures {
     floor: Option<f64>,
 }
 
-/// All that a run needs.
-pub struct Bench {
-    /// Native OpenCL.
-    pub native: Side,
-    /// OpenCL through Ropeway.
-    pub remote: Side,
-    /// An OpenCL loader that finds nothing.
-    pub without: Side,
-    /// The program `ropeway`.
-    pub ropeway: PathBuf,
-    /// The server of this run; `None` where it is somebody else's.
-    pub server: Option<Server>,
-    /// Where what the run needs lies.
-    pub folder: Folder,
-    /// Fewer rounds.
-    pub quick: bool,
-    /// Only rows whose name contains this.
-    pub only: String,
-}
-
 impl Bench {
-    /// How often something is measured that is usually measured so often.
-    pub fn rounds(&self, usual: usize) -> usize {
-        if self.quick { usual.min(3) } else { usual }
-    }
-
     /// Measures everything; `say` hears what is under way. Also gives the device's name.
     ///
     /// # Errors

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use ropeway_tests::net::Host;
 
-use crate::child::{ANSWER, FAILED, monotonic};
+use crate::orders::{ANSWER, FAILED, monotonic};
 
 /// A process that says nothing for so long is given up.
 const PATIENCE: Duration = Duration::from_secs(180);

@@ -12,10 +12,10 @@ use ropeway_tests::proxy::{Fault, Proxy};
 
 use crate::floor::Floor;
 use crate::handed::Handed;
-use crate::median;
-use crate::plan::Bench;
+use crate::median::median;
 use crate::process::{Probe, Side};
 use crate::server::Server;
+use crate::setup::Bench;
 use crate::table::{Reach, Row};
 
 const MIB: usize = 1 << 20;

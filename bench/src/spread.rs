@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::child::{answer, parse};
 use crate::opencl::{Buffer, Context, Device, Error, Event, Kernel, OpenCl, Program, Queue, Result};
+use crate::orders::{answer, parse};
 
 /// Edge of the squares that the matrix product goes by.
 const TILE: usize = 16;

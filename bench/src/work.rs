@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use opencl_sys::{CL_MAP_READ, CL_MAP_WRITE};
 
-use crate::median;
+use crate::median::median;
 use crate::opencl::{Buffer, Context, Device, Error, Kernel, OpenCl, Program, Queue, Result};
 
 /// Kernels whose results show whether what was timed was also done.

@@ -1,21 +1,6 @@
-/* The platform, its device, contexts, and the table that the loader calls through. */
+/* The platform, its device and contexts. */
 #include <unistd.h>
 #include "stub.h"
-
-struct _cl_icd_dispatch stub_dispatch;
-struct _cl_platform_id stub_platform = {&stub_dispatch, 1};
-struct _cl_device_id stub_device = {&stub_dispatch, 1};
-
-cl_int stub_answer(const void *from, size_t size, size_t room, void *value, size_t *size_ret)
-{
-    if (value != NULL && room < size)
-        return CL_INVALID_VALUE;
-    if (value != NULL)
-        memcpy(value, from, size);
-    if (size_ret != NULL)
-        *size_ret = size;
-    return CL_SUCCESS;
-}
 
 static cl_int CL_API_CALL platforms(cl_uint room, cl_platform_id *list, cl_uint *count)
 {
@@ -196,15 +181,6 @@ void stub_objects(struct _cl_icd_dispatch *table)
     table->clReleaseContext = release_context;
     table->clGetContextInfo = context_info;
     table->clGetExtensionFunctionAddressForPlatform = own_function;
-}
-
-__attribute__((constructor)) static void fill(void)
-{
-    stub_objects(&stub_dispatch);
-    stub_memory(&stub_dispatch);
-    stub_programs(&stub_dispatch);
-    stub_commands(&stub_dispatch);
-    stub_events(&stub_dispatch);
 }
 
 /* What the loader looks for in the library itself. */

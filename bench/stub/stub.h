@@ -178,6 +178,7 @@ void stub_run_kernel(struct command *command);
 void stub_set_status(cl_event event, cl_int status);
 cl_event stub_event(cl_context context, cl_command_queue queue, cl_command_type type);
 cl_int CL_API_CALL stub_release_event(cl_event event);
+cl_int CL_API_CALL stub_retain_memory(cl_mem memory);
 cl_int CL_API_CALL stub_release_memory(cl_mem memory);
 cl_int CL_API_CALL stub_release_kernel(cl_kernel kernel);
 void stub_queue_command(cl_command_queue queue, struct command *command);

@@ -67,7 +67,7 @@ pub fn c_program(name: &str) -> PathBuf {
 pub fn stub_vendors() -> PathBuf {
     let folder = kept("stub");
     let library = folder.join("libstub-opencl.so");
-    let sources = ["commands", "events", "kernels", "objects", "programs"];
+    let sources = ["base", "commands", "events", "kernels", "memory", "objects", "programs", "table"];
     let sources = sources.map(|name| root().join("bench/stub").join(format!("{name}.c")));
     compile(&sources, &["-fPIC", "-fvisibility=hidden", "-shared", "-lpthread"], &library);
     fs::write(folder.join("stub.icd"), format!("{}\n", library.display())).expect("an .icd file can be written");

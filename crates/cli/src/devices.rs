@@ -7,9 +7,10 @@ use ropeway_client::discover::{Sighting, discover};
 use ropeway_transport::Endpoint;
 
 use crate::args::{DevicesArgs, flatten};
+use crate::failure::Failure;
+use crate::info;
 use crate::probe::{Measured, Probe, ProbeError};
 use crate::table::table;
-use crate::{Failure, info};
 
 /// Prints a table of the devices of all servers.
 pub fn devices(args: &DevicesArgs) -> Result<(), Failure> {

@@ -6,8 +6,9 @@ use ropeway_client::config::{Config, FILE_NAME, SYSTEM_FOLDER, Source};
 
 use crate::args::{DoctorArgs, flatten};
 use crate::devices::{open_all, servers_and_strangers};
+use crate::failure::Failure;
+use crate::info;
 use crate::places::{self, ICD_FILE, LIBRARY, LOADER, VENDORS};
-use crate::{Failure, info};
 
 /// What has been found so far.
 #[derive(Default)]

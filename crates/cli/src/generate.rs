@@ -5,8 +5,8 @@ use std::path::Path;
 
 use clap::CommandFactory;
 
-use crate::Failure;
 use crate::args::Cli;
+use crate::failure::Failure;
 
 /// Prints a shell's completion script.
 pub fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {

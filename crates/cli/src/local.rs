@@ -12,8 +12,9 @@ use ropeway_daemon::options::{ServeOptions, WorkerCommand};
 use ropeway_transport::Endpoint;
 
 use crate::args::LocalArgs;
+use crate::failure::Failure;
+use crate::serve;
 use crate::vendors::{NATIVE_VENDORS, has_others};
-use crate::{Failure, serve};
 
 /// The variable by which loaders find drivers.
 const VENDORS: &str = "OCL_ICD_VENDORS";

@@ -4,6 +4,7 @@
 mod args;
 mod devices;
 mod doctor;
+mod failure;
 mod generate;
 mod info;
 mod local;
@@ -15,35 +16,12 @@ mod serve;
 mod table;
 mod vendors;
 
-use std::fmt;
 use std::process::ExitCode;
 
 use clap::Parser;
 
 use crate::args::{Cli, Command};
-
-/// One sentence for a person; the exit code is 1.
-#[derive(Debug)]
-pub struct Failure(String);
-
-impl Failure {
-    /// A failure that is explained by `text`.
-    pub fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
-    }
-}
-
-impl<E: std::error::Error> From<E> for Failure {
-    fn from(error: E) -> Self {
-        Self(error.to_string())
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
+use crate::failure::Failure;
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {

@@ -8,7 +8,8 @@ use ropeway_client::config::Config;
 
 use crate::args::{RunArgs, flatten};
 use crate::devices::require_servers;
-use crate::{Failure, places, vendors};
+use crate::failure::Failure;
+use crate::{places, vendors};
 
 /// Becomes the program, with Ropeway's devices in its OpenCL.
 pub fn run(args: &RunArgs) -> Result<(), Failure> {

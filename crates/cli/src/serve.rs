@@ -8,7 +8,8 @@ use ropeway_daemon::options::{ServeOptions, WorkerCommand};
 use ropeway_daemon::worker::{WorkerOptions, host_name};
 
 use crate::args::{ServeArgs, WorkerArgs};
-use crate::{Failure, log};
+use crate::failure::Failure;
+use crate::log;
 
 /// Serves until it is told to stop.
 pub fn serve(args: ServeArgs) -> Result<(), Failure> {

@@ -11,7 +11,7 @@
 //! | 8..12 | body | bytes of body |
 //! | 12..16 | tail | bytes of tail |
 
-use crate::codec::DecodeError;
+use crate::error::DecodeError;
 use crate::limits;
 
 /// Bytes of an encoded [`FrameHeader`].

@@ -10,7 +10,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::SessionId;
-use crate::types::Status;
+pub use crate::types::Property;
 use crate::{VERSION, codec, limits};
 
 /// The first eight bytes of every connection.
@@ -256,9 +256,6 @@ pub const DEVICE_QUERIES: [std::ops::RangeInclusive<u32>; 13] = [
     0x41E0..=0x41EE,
     0x4230..=0x4256,
 ];
-
-/// A property as the native query returned it: the query's number, and the bytes or the error.
-pub type Property = (u32, Result<Vec<u8>, Status>);
 
 /// A native platform.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

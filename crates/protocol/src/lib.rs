@@ -9,6 +9,7 @@
 
 pub mod codec;
 pub mod content;
+mod error;
 pub mod frame;
 pub mod handshake;
 pub mod ids;

@@ -5,13 +5,15 @@ use serde::{Deserialize, Deserializer, Serialize};
 use smallvec::SmallVec;
 
 use crate::content::ContentHash;
-use crate::handshake::Property;
 use crate::ids::{DeviceQueueId, EventId, MemoryId, QueueId, SamplerId};
 use crate::image::ImagePart;
 use crate::limits;
 
 /// An OpenCL error code or event status: 0 is success (for an event, complete), less is an error.
 pub type Status = i32;
+
+/// A property as the native query returned it: the query's number, and the bytes or the error.
+pub type Property = (u32, Result<Vec<u8>, Status>);
 
 /// The events that a command waits for, or that a call is about. At most [`limits::MAX_WAITS`].
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]

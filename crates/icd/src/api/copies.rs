@@ -10,7 +10,7 @@ use ropeway_abi::{
 };
 use ropeway_protocol::image::ImagePart;
 
-use super::image_transfer::{image_for, part_of};
+use super::image_part::{image_for, part_of};
 use super::order::{buffer_for, check_alignment, check_region, find_buffer};
 use super::three;
 use crate::handle::Handle;

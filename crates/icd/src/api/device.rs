@@ -3,13 +3,12 @@
 use std::ffi::c_void;
 
 use ropeway_abi::{
-    CL_DEVICE_AVAILABLE, CL_DEVICE_NOT_FOUND, CL_DEVICE_PARENT_DEVICE, CL_DEVICE_PLATFORM, CL_DEVICE_REFERENCE_COUNT,
-    CL_DEVICE_SEMAPHORE_TYPES_KHR, CL_DEVICE_TYPE, CL_DEVICE_TYPE_ACCELERATOR, CL_DEVICE_TYPE_ALL, CL_DEVICE_TYPE_CPU,
-    CL_DEVICE_TYPE_CUSTOM, CL_DEVICE_TYPE_DEFAULT, CL_DEVICE_TYPE_GPU, CL_INVALID_DEVICE_TYPE, CL_INVALID_VALUE,
-    cl_device_id, cl_device_info, cl_device_type, cl_int, cl_platform_id, cl_uint,
+    CL_DEVICE_AVAILABLE, CL_DEVICE_PARENT_DEVICE, CL_DEVICE_PLATFORM, CL_DEVICE_REFERENCE_COUNT,
+    CL_DEVICE_SEMAPHORE_TYPES_KHR, CL_INVALID_VALUE, cl_device_id, cl_device_info, cl_device_type, cl_int,
+    cl_platform_id, cl_uint,
 };
 
-use super::{check_enumeration, command_buffer, content_size, enumerate, semaphore, servers};
+use super::{check_enumeration, command_buffer, content_size, device_types, enumerate, semaphore, servers};
 use crate::guard;
 use crate::handle::Handle;
 use crate::info::{Answered, Info};
@@ -21,35 +20,7 @@ use crate::offered::{self, Answer};
 /// # Errors
 /// CL_INVALID_DEVICE_TYPE if device_type is not a valid value; CL_DEVICE_NOT_FOUND if no devices match it.
 pub fn of_type(platform: &Platform, device_type: cl_device_type) -> Result<Vec<Handle<Device>>, cl_int> {
-    among(platform.devices(), device_type)
-}
-
-/// Those of these types among `devices`.
-///
-/// # Errors
-/// As [`of_type`].
-pub fn among(devices: Vec<Handle<Device>>, device_type: cl_device_type) -> Result<Vec<Handle<Device>>, cl_int> {
-    const SINGLE: cl_device_type =
-        CL_DEVICE_TYPE_CPU | CL_DEVICE_TYPE_GPU | CL_DEVICE_TYPE_ACCELERATOR | CL_DEVICE_TYPE_CUSTOM;
-    if device_type != CL_DEVICE_TYPE_ALL && (device_type == 0 || device_type & !(SINGLE | CL_DEVICE_TYPE_DEFAULT) != 0)
-    {
-        return Err(CL_INVALID_DEVICE_TYPE);
-    }
-    let types = |device: &Handle<Device>| device.client.number(CL_DEVICE_TYPE);
-    // ALL is all but custom devices; they can be neither default.
-    let ordinary = |device: &&Handle<Device>| types(device) & CL_DEVICE_TYPE_CUSTOM == 0;
-    let mut found: Vec<_> = match device_type {
-        CL_DEVICE_TYPE_ALL => devices.iter().filter(ordinary).cloned().collect(),
-        _ => devices.iter().filter(|device| types(device) & device_type & SINGLE != 0).cloned().collect(),
-    };
-    if device_type != CL_DEVICE_TYPE_ALL
-        && device_type & CL_DEVICE_TYPE_DEFAULT != 0
-        && let Some(default) = devices.iter().find(ordinary)
-        && !found.contains(default)
-    {
-        found.insert(0, default.clone());
-    }
-    if found.is_empty() { Err(CL_DEVICE_NOT_FOUND) } else { Ok(found) }
+    device_types::among(platform.devices(), device_type)
 }
 
 /// clGetDeviceIDs.

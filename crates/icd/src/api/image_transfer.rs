@@ -4,43 +4,22 @@ use std::ffi::c_void;
 use std::ptr;
 
 use ropeway_abi::{
-    CL_COMMAND_READ_IMAGE, CL_COMMAND_WRITE_IMAGE, CL_FALSE, CL_INVALID_IMAGE_SIZE, CL_INVALID_MEM_OBJECT,
-    CL_INVALID_OPERATION, CL_INVALID_VALUE, cl_bool, cl_command_queue, cl_event, cl_int, cl_map_flags, cl_mem, cl_uint,
+    CL_COMMAND_READ_IMAGE, CL_COMMAND_WRITE_IMAGE, CL_FALSE, CL_INVALID_VALUE, cl_bool, cl_command_queue, cl_event,
+    cl_int, cl_map_flags, cl_mem, cl_uint,
 };
 use ropeway_client::image::{Image, Layout};
 use ropeway_client::transfer::Part;
 use ropeway_protocol::image::ImagePart;
 
 use super::copies::{self, ImageCopy};
-use super::image::fits;
+use super::image_part::{image_for, part_of};
 use super::mapping::check_map;
-use super::order::{Request, memory_for};
+use super::order::Request;
 use super::transfer::{InHost, read, write};
 use super::{put, three};
 use crate::handle::Handle;
-use crate::objects::{Memory, Queue};
+use crate::objects::Queue;
 use crate::{guard, host};
-
-/// The image that a command on `queue` is about.
-///
-/// # Errors
-/// CL_INVALID_MEM_OBJECT if it is not a valid image object; CL_INVALID_CONTEXT if the context associated with the queue and with the
-/// image are not the same; CL_INVALID_OPERATION if the queue's device does not support images; CL_INVALID_IMAGE_SIZE if the image's
-/// dimensions are not supported by it.
-pub(super) fn image_for(queue: &Queue, handle: cl_mem) -> Result<(Handle<Memory>, Image), cl_int> {
-    let memory = memory_for(queue, handle)?;
-    let image = *memory.client.as_image().ok_or(CL_INVALID_MEM_OBJECT)?;
-    let limits = queue.device.limits.images.as_ref().ok_or(CL_INVALID_OPERATION)?;
-    if fits(&image.like, limits) { Ok((memory, image)) } else { Err(CL_INVALID_IMAGE_SIZE) }
-}
-
-/// # Errors
-/// CL_INVALID_VALUE if the region specified by origin and region is out of bounds, or if values in them do not follow the rules: 0 in
-/// origin and 1 in region for what the type of image does not have, at least 1 in region.
-pub(super) fn part_of(image: &Image, origin: [usize; 3], region: [usize; 3]) -> Result<ImagePart, cl_int> {
-    let part = ImagePart { origin: origin.map(|n| n as u64), region: region.map(|n| n as u64) };
-    if image.like.holds(&part) { Ok(part) } else { Err(CL_INVALID_VALUE) }
-}
 
 /// The elements of a read or a write in the image and in the host's memory, checked.
 ///

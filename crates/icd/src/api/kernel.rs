@@ -19,7 +19,7 @@ use ropeway_client::kernel::{self, Arg};
 use ropeway_protocol::types::{ArgKind, WorkGroupInfo};
 
 use super::enumerate;
-use super::loader::text;
+use super::text;
 use crate::guard;
 use crate::handle::{self, Handle};
 use crate::info::{Answered, Info};

@@ -1,15 +1,15 @@
 //! What an ICD loader calls (cl_khr_icd 2.0.0).
 
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{c_char, c_void};
 use std::ptr;
 
 use ropeway_abi::{CL_INVALID_PLATFORM, CL_INVALID_VALUE, CL_PLATFORM_NOT_FOUND_KHR, cl_int, cl_platform_id, cl_uint};
 
-use super::{check_enumeration, collectives, command_buffer, content_size, enumerate, semaphore, servers};
+use super::{check_enumeration, collectives, command_buffer, content_size, enumerate, semaphore, servers, text};
 use crate::handle::Handle;
 use crate::objects::Platform;
 use crate::registry::platforms;
-use crate::{dispatch, exports, guard};
+use crate::{dispatch, guard};
 
 /// clIcdGetPlatformIDsKHR.
 pub unsafe extern "C" fn clIcdGetPlatformIDsKHR(
@@ -58,9 +58,9 @@ pub unsafe extern "C" fn clIcdSetPlatformDispatchDataKHR(platform: cl_platform_i
 /// The function that an extension of this platform has under this name, or one of the API.
 pub fn function(name: &[u8]) -> Option<*mut c_void> {
     match name {
-        b"clIcdGetPlatformIDsKHR" => Some(exports::clIcdGetPlatformIDsKHR as *mut c_void),
-        b"clIcdGetFunctionAddressForPlatformKHR" => Some(exports::clIcdGetFunctionAddressForPlatformKHR as *mut c_void),
-        b"clIcdSetPlatformDispatchDataKHR" => Some(exports::clIcdSetPlatformDispatchDataKHR as *mut c_void),
+        b"clIcdGetPlatformIDsKHR" => Some(clIcdGetPlatformIDsKHR as *mut c_void),
+        b"clIcdGetFunctionAddressForPlatformKHR" => Some(clIcdGetFunctionAddressForPlatformKHR as *mut c_void),
+        b"clIcdSetPlatformDispatchDataKHR" => Some(clIcdSetPlatformDispatchDataKHR as *mut c_void),
         // cl_khr_create_command_queue: the same function under its older name.
         b"clCreateCommandQueueWithPropertiesKHR" => dispatch::by_name(b"clCreateCommandQueueWithProperties"),
         // cl_khr_il_program and cl_khr_suggested_local_work_size: the same.
@@ -78,13 +78,4 @@ pub fn function(name: &[u8]) -> Option<*mut c_void> {
         .iter()
         .find_map(|by_name| by_name(name)),
     }
-}
-
-/// A C string, unless it is null.
-///
-/// # Safety
-/// `string` is null or a C string, for as long as the call lasts.
-pub unsafe fn text<'a>(string: *const c_char) -> Option<&'a [u8]> {
-    // SAFETY: the caller's promise; not null.
-    (!string.is_null()).then(|| unsafe { CStr::from_ptr(string) }.to_bytes())
 }

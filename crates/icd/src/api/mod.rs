@@ -32,8 +32,10 @@ pub mod context;
 pub mod copies;
 pub mod device;
 pub mod device_queue;
+pub mod device_types;
 pub mod event;
 pub mod image;
+pub mod image_part;
 pub mod image_transfer;
 pub mod kernel;
 pub mod kernel_extra;
@@ -57,7 +59,7 @@ pub mod timer;
 pub mod transfer;
 pub mod unsupported;
 
-use std::ffi::c_void;
+use std::ffi::{CStr, c_char, c_void};
 
 use ropeway_abi::{CL_INVALID_VALUE, cl_int, cl_uint};
 
@@ -171,4 +173,13 @@ impl Raw {
     pub(crate) fn get(self) -> *mut c_void {
         self.0
     }
+}
+
+/// A C string, unless it is null.
+///
+/// # Safety
+/// `string` is null or a C string, for as long as the call lasts.
+pub unsafe fn text<'a>(string: *const c_char) -> Option<&'a [u8]> {
+    // SAFETY: the caller's promise; not null.
+    (!string.is_null()).then(|| unsafe { CStr::from_ptr(string) }.to_bytes())
 }

@@ -11,9 +11,9 @@ use ropeway_abi::{
     CL_PLATFORM_VERSION, cl_int, cl_platform_id, cl_platform_info,
 };
 
-use super::loader::{function, text};
+use super::loader::function;
 use super::timer::platform_resolution;
-use super::{collectives, content_size, semaphore, servers};
+use super::{collectives, content_size, semaphore, servers, text};
 use crate::handle::Handle;
 use crate::info::{Answered, Info};
 use crate::objects::Platform;

@@ -15,7 +15,7 @@ use ropeway_abi::{
 };
 use ropeway_client::program::{self, Origin};
 
-use super::loader::text;
+use super::text;
 use super::{Callback, Raw};
 use crate::guard;
 use crate::handle::{self, Handle};

@@ -15,8 +15,7 @@ use ropeway_client::link::OpenError;
 use ropeway_client::servers::{self, Change, System};
 use ropeway_client::watch::Listener;
 
-use crate::api::loader::text;
-use crate::api::{Callback, check_enumeration, device, enumerate};
+use crate::api::{Callback, check_enumeration, device_types, enumerate, text};
 use crate::handle::Handle;
 use crate::objects::{Platform, Server};
 use crate::{guard, registry};
@@ -120,7 +119,7 @@ pub unsafe extern "C" fn clGetServerDevicesROPEWAY(
         let server = Handle::<Server>::find(server)?;
         check_enumeration(num_entries, devices, num_devices)?;
         // CL_INVALID_DEVICE_TYPE and CL_DEVICE_NOT_FOUND as for clGetDeviceIDs.
-        let found = device::among(registry::devices_of(&server), device_type);
+        let found = device_types::among(registry::devices_of(&server), device_type);
         let all: Vec<_> = found.iter().flatten().map(Handle::raw).collect();
         // SAFETY: the caller's promise.
         unsafe { enumerate(&all, num_entries, devices, num_devices) };
