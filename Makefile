@@ -15,7 +15,7 @@ help:
 	@echo 'make demo     install what is missing, build, and run OpenCL programs through a server on this machine'
 	@echo 'make test     everything that CI checks'
 	@echo 'make build    the program and the client library, in $(OUT)/release'
-	@echo 'make check    format, lints, licences (part of test)'
+	@echo 'make check    format, lints, imports between layers, licences (part of test)'
 	@echo 'make unit     unit tests (part of test)'
 	@echo 'make e2e      end-to-end tests with real servers and programs (part of test)'
 	@echo 'make random SEEDS=1000   commands at random over several servers, for so many seeds (a few are part of e2e)'
@@ -45,6 +45,7 @@ test:
 check:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	scripts/layers.py
 	scripts/deny.sh
 
 unit:

@@ -18,7 +18,7 @@ step() {
 }
 
 step "packages" make --no-print-directory packages
-step "format, lints, licences" make --no-print-directory check
+step "format, lints, layers, licences" make --no-print-directory check
 step "build" make --no-print-directory build
 step "unit tests" make --no-print-directory unit
 step "end-to-end tests" cargo test -p ropeway-tests --locked --no-fail-fast

@@ -15,6 +15,7 @@ mod link;
 mod native;
 mod notify;
 mod objects;
+mod options;
 mod peers;
 mod probe;
 mod programs;
@@ -24,4 +25,5 @@ mod serve;
 mod session;
 mod warmup;
 
-pub use run::{WorkerOptions, run};
+pub use options::WorkerOptions;
+pub use run::run;

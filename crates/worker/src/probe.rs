@@ -8,8 +8,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use crate::handoff::{self, DriverFact, ToDaemon, ToWorker};
 use crate::native::{self, Device, Platform};
 use crate::objects::Context;
+use crate::options::WorkerOptions;
 use crate::peers::ahead;
-use crate::run::WorkerOptions;
 use crate::warmup::{is_own, refuse_own_library};
 
 /// Tries each driver that the daemon knows nothing of yet, and tells it the answers. Returns an exit code.

@@ -2,13 +2,11 @@
 
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::thread;
 
 use ropeway_protocol::handshake::Hello;
-use ropeway_protocol::limits;
 use ropeway_protocol::messages::Closing;
 use ropeway_transport::Link;
 
@@ -23,6 +21,7 @@ use crate::link::printed::Printed;
 use crate::native::{Arenas, process};
 use crate::notify::notifier::Notifier;
 use crate::notify::report::Reporter;
+use crate::options::WorkerOptions;
 use crate::peers::{self, Peers, Services};
 use crate::probe;
 use crate::programs::cache::Cache;
@@ -34,42 +33,6 @@ use crate::warmup::Warm;
 
 /// How long the client has to read why the session ended.
 const FAREWELL: std::time::Duration = std::time::Duration::from_millis(500);
-
-/// How a worker is to work.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct WorkerOptions {
-    /// The folder of the program cache, shared by all workers; without one, programs last as long as their session.
-    pub cache_folder: Option<PathBuf>,
-    /// The most bytes that the program cache may take.
-    pub cache_bytes: u64,
-    /// The most bytes of buffers that the session may have; `None` for as many as the devices give.
-    pub memory_quota: Option<u64>,
-    /// The most bytes of the machine's memory that the session may have held for transfers and program contents that are not finished.
-    pub staged_bytes: usize,
-    /// The host name that the client is told.
-    pub host: String,
-    /// Where other servers reach this one, as a URL; `None`: where the client does.
-    pub peer_address: Option<String>,
-    /// Moves large transfers through pinned memory also where buffers could be mapped: for tests on machines without a GPU.
-    pub force_pinned: bool,
-    /// Serves nobody, but tries the machine's drivers for the daemon.
-    pub probe: bool,
-}
-
-impl Default for WorkerOptions {
-    fn default() -> Self {
-        Self {
-            cache_folder: None,
-            cache_bytes: 1 << 30,
-            memory_quota: None,
-            staged_bytes: limits::MAX_STAGED,
-            host: "localhost".to_owned(),
-            peer_address: None,
-            force_pinned: false,
-            probe: false,
-        }
-    }
-}
 
 /// The worker process: warms up, says so on `control`, waits there for one connection, and serves it.
 ///

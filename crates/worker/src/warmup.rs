@@ -15,11 +15,11 @@ use ropeway_protocol::messages::ContextError;
 use ropeway_protocol::types;
 use ropeway_protocol::types::{Status, SubDevices};
 
-use crate::WorkerOptions;
 use crate::link::client::Client;
 use crate::native::{self, Device, ErrorSink, Part, Place, Platform, StagedRead, SubDevice, Waits, process};
 use crate::notify::news::{Letterbox, Post, post};
 use crate::objects;
+use crate::options::WorkerOptions;
 
 /// Set in workers: Ropeway's own OpenCL library offers no platforms to a process that has it.
 const WORKER_MARK: &str = "ROPEWAY_WORKER";

@@ -11,6 +11,7 @@ mod api;
 mod bands;
 mod device_queue;
 mod event;
+mod frees;
 mod image;
 mod info;
 pub mod kept;

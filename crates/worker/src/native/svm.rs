@@ -11,13 +11,24 @@ use ropeway_protocol::types::Status;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
 use super::api::api;
-use super::{Context, Event, Queue, Waits, check};
+use super::{Context, Event, check};
 
 /// What the native implementation has no function for.
 const MISSING: Status = cl::CL_INVALID_OPERATION;
 
+/// A command queue, as far as shared virtual memory needs one.
+pub(super) trait NativeQueue: Send + Sync {
+    /// The native handle, which lives as long as this.
+    fn raw(&self) -> cl::cl_command_queue;
+
+    /// Hands all that was enqueued to the device.
+    ///
+    /// # Errors
+    /// What the native call returned.
+    fn flush(&self) -> Result<(), Status>;
+}
+
 /// An allocation. Freed when dropped, or behind what still uses it.
-#[derive(Debug)]
 pub struct Svm {
     /// A reference of its own.
     context: Context,
@@ -26,7 +37,13 @@ pub struct Svm {
     /// Its first byte that is used.
     first: *mut u8,
     /// The queue to free it on; none while the client has it.
-    frees: OnceLock<Arc<Queue>>,
+    frees: OnceLock<Arc<dyn NativeQueue>>,
+}
+
+impl std::fmt::Debug for Svm {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Svm").field("first", &self.first).finish_non_exhaustive()
+    }
 }
 
 // SAFETY: an address; commands may use it on any thread.
@@ -73,12 +90,9 @@ impl Svm {
         self.first.wrapping_add(offset)
     }
 
-    /// Lets it be freed, whenever its last owner is gone, behind what `queue`, an in-order one, has been given by then: first of all the end
-    /// of `waits`.
-    pub fn free_behind(&self, queue: &Arc<Queue>, waits: &Waits<'_>) {
-        // A queue that takes no marker is lost, and its commands with it.
-        let _ = queue.marker(waits, false).and_then(|_| queue.flush());
-        let _ = self.frees.set(queue.clone());
+    /// Lets it be freed, whenever its last owner is gone, behind what `queue`, an in-order one, has been given by then.
+    pub(super) fn free_behind(&self, queue: Arc<dyn NativeQueue>) {
+        let _ = self.frees.set(queue);
     }
 }
 
@@ -113,14 +127,14 @@ impl Drop for Svm {
 }
 
 /// clEnqueueSVMMap, blocking.
-pub(super) fn map(queue: &Queue, flags: u64, at: *mut u8, len: usize) -> Result<(), Status> {
+pub(super) fn map(queue: &impl NativeQueue, flags: u64, at: *mut u8, len: usize) -> Result<(), Status> {
     let map = api().clEnqueueSVMMap.ok_or(MISSING)?;
     // SAFETY: the caller has made sure that the range is in an allocation that is kept.
     check(unsafe { map(queue.raw(), cl::CL_TRUE, flags, at.cast(), len, 0, std::ptr::null(), std::ptr::null_mut()) })
 }
 
 /// clEnqueueSVMUnmap.
-pub(super) fn unmap(queue: &Queue, at: *mut u8) -> Result<Event, Status> {
+pub(super) fn unmap(queue: &impl NativeQueue, at: *mut u8) -> Result<Event, Status> {
     let unmap = api().clEnqueueSVMUnmap.ok_or(MISSING)?;
     let mut event = std::ptr::null_mut();
     // SAFETY: `at` was mapped, and is not used afterwards.
@@ -133,7 +147,7 @@ pub(super) fn unmap(queue: &Queue, at: *mut u8) -> Result<Event, Status> {
 /// # Safety
 /// `into` must be writable and `from` readable for `size` bytes until the command has ended.
 pub(super) unsafe fn copy(
-    queue: &Queue,
+    queue: &impl NativeQueue,
     into: *mut u8,
     from: *const u8,
     size: usize,
@@ -150,7 +164,7 @@ pub(super) unsafe fn copy(
 /// # Safety
 /// `into` must be writable for `size` bytes until the command has ended.
 pub(super) unsafe fn fill(
-    queue: &Queue,
+    queue: &impl NativeQueue,
     into: *mut u8,
     pattern: &[u8],
     size: usize,

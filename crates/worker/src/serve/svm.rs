@@ -163,6 +163,6 @@ impl Session {
         }
         let mut waits = Waits::none();
         ends.iter().for_each(|end| waits.push(end));
-        svm.free_behind(queue, &waits);
+        queue.free_behind(svm, &waits);
     }
 }

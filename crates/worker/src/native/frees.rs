@@ -1,0 +1,29 @@
+//! Shared virtual memory that is freed behind what still uses it.
+
+use std::sync::Arc;
+
+use ropeway_abi as cl;
+use ropeway_protocol::types::Status;
+
+use super::queue::{Queue, Waits};
+use super::svm::{NativeQueue, Svm};
+
+impl NativeQueue for Queue {
+    fn raw(&self) -> cl::cl_command_queue {
+        Queue::raw(self)
+    }
+
+    fn flush(&self) -> Result<(), Status> {
+        Queue::flush(self)
+    }
+}
+
+impl Queue {
+    /// Lets an allocation be freed, whenever its last owner is gone, behind what this queue, an in-order one, has been given by then: first of
+    /// all the end of `waits`.
+    pub fn free_behind(self: &Arc<Self>, svm: &Svm, waits: &Waits<'_>) {
+        // A queue that takes no marker is lost, and its commands with it.
+        let _ = self.marker(waits, false).and_then(|_| self.flush());
+        svm.free_behind(Arc::clone(self) as Arc<dyn NativeQueue>);
+    }
+}

@@ -1,0 +1,41 @@
+//! How a worker is to work.
+
+use std::path::PathBuf;
+
+use ropeway_protocol::limits;
+
+/// How a worker is to work.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WorkerOptions {
+    /// The folder of the program cache, shared by all workers; without one, programs last as long as their session.
+    pub cache_folder: Option<PathBuf>,
+    /// The most bytes that the program cache may take.
+    pub cache_bytes: u64,
+    /// The most bytes of buffers that the session may have; `None` for as many as the devices give.
+    pub memory_quota: Option<u64>,
+    /// The most bytes of the machine's memory that the session may have held for transfers and program contents that are not finished.
+    pub staged_bytes: usize,
+    /// The host name that the client is told.
+    pub host: String,
+    /// Where other servers reach this one, as a URL; `None`: where the client does.
+    pub peer_address: Option<String>,
+    /// Moves large transfers through pinned memory also where buffers could be mapped: for tests on machines without a GPU.
+    pub force_pinned: bool,
+    /// Serves nobody, but tries the machine's drivers for the daemon.
+    pub probe: bool,
+}
+
+impl Default for WorkerOptions {
+    fn default() -> Self {
+        Self {
+            cache_folder: None,
+            cache_bytes: 1 << 30,
+            memory_quota: None,
+            staged_bytes: limits::MAX_STAGED,
+            host: "localhost".to_owned(),
+            peer_address: None,
+            force_pinned: false,
+            probe: false,
+        }
+    }
+}
