@@ -3,7 +3,9 @@
  *
  * Buffers are real: what is written can be read, copied, mapped. Kernels are known by name (kernels.c); all others do
  * nothing. The environment says how fast the device is: STUB_GFLOPS holds kernels with a known amount of work to a rate
- * without using a processor meanwhile. Images, samplers and pipes there are none. */
+ * without using a processor meanwhile; STUB_LAG, for how many microseconds an event that nobody waits for by name is still said to be
+ * submitted when it is complete; STUB_MOVES, if it is there, has each mapping be memory of its own. Images, samplers and pipes there are
+ * none. */
 #ifndef STUB_H
 #define STUB_H
 #define CL_TARGET_OPENCL_VERSION 120
@@ -41,6 +43,14 @@ struct _cl_mem {
     void *host;
     char *bytes;
     int owned;
+    struct mapping *mappings; /* where these are memory of their own */
+};
+
+struct mapping {
+    struct mapping *next;
+    char *at, *of;
+    size_t size;
+    cl_map_flags flags;
 };
 
 enum { NAME = 64, MOST_ARGS = 16, MOST_KERNELS = 32 };
@@ -94,6 +104,7 @@ struct _cl_event {
     cl_command_type type;
     cl_int status;
     cl_ulong times[4]; /* queued, submitted, started, ended */
+    int awaited; /* by somebody who has named it */
     struct callback *callbacks;
 };
 

@@ -1,13 +1,53 @@
 //! Sessions of one client that send each other memory and events, with a client that speaks the protocol itself.
 
 use ropeway_protocol::ids::{EventId, MemoryId, TransferId};
-use ropeway_protocol::messages::{ConnectPeer, Expect, Push, PushData};
+use ropeway_protocol::messages::{ConnectPeer, Expect, OpenPeers, Push, PushData};
 use ropeway_protocol::types::{EventList, Moved};
 
 use crate::raw::{Client, frame};
+use crate::server::Server;
 
 /// What the sessions prove to each other that they belong together by.
 pub const SECRET: [u8; 32] = [7; 32];
+
+/// Two servers with a session of the same client on each.
+pub struct Pair {
+    /// On the first server.
+    pub a: Client,
+    /// On the second one.
+    pub b: Client,
+    /// Both.
+    pub servers: [Server; 2],
+}
+
+impl Pair {
+    /// Sessions that have the secret, on servers with these further arguments.
+    pub fn new(args: &[&str]) -> Self {
+        Self::with_env(args, &[])
+    }
+
+    /// The same, of servers with these variables.
+    pub fn with_env(args: &[&str], env: &[(&str, &str)]) -> Self {
+        let servers = [(); 2].map(|()| Server::start_with(&[&["--listen", "tcp://127.0.0.1:0"], args].concat(), env));
+        let [mut a, mut b] = [&servers[0], &servers[1]].map(|server| Client::connect(server.address()));
+        for client in [&mut a, &mut b] {
+            client.begin().post(&OpenPeers { secret: SECRET }).send();
+        }
+        Self { a, b, servers }
+    }
+
+    /// Sessions of which the first is connected to the second.
+    pub fn connected(args: &[&str]) -> Self {
+        Self::new(args).connect()
+    }
+
+    /// Lets the first connect to the second.
+    #[must_use]
+    pub fn connect(mut self) -> Self {
+        connect(&mut self.a, &self.b);
+        self
+    }
+}
 
 /// Has one session connect to another; both have the secret.
 ///

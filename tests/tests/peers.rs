@@ -12,7 +12,7 @@ use ropeway_protocol::messages::*;
 use ropeway_protocol::types::{EventList, InitialContents, Moved};
 use ropeway_protocol::{FRAME_HEADER_LEN, FrameHeader, Post as _, decode};
 use ropeway_tests::fake;
-use ropeway_tests::peering::{SECRET, connect, data, push, whole};
+use ropeway_tests::peering::{Pair, SECRET, connect, data, push, whole};
 use ropeway_tests::raw::{Client, PATIENCE, command, frame, join, knock};
 use ropeway_tests::server::Server;
 
@@ -20,31 +20,6 @@ const INCREMENT: &str = "kernel void increment(global int *n) { *n += 1; }";
 
 /// CL_DEVICE_NOT_AVAILABLE.
 const LOST: i32 = -2;
-
-/// Two servers with a session of the same client on each.
-struct Pair {
-    a: Client,
-    b: Client,
-    servers: [Server; 2],
-}
-
-impl Pair {
-    fn new(args: &[&str]) -> Self {
-        let servers = [(); 2].map(|()| Server::start_with(&[&["--listen", "tcp://127.0.0.1:0"], args].concat(), &[]));
-        let [mut a, mut b] = [&servers[0], &servers[1]].map(|server| Client::connect(server.address()));
-        for client in [&mut a, &mut b] {
-            client.begin().post(&OpenPeers { secret: SECRET }).send();
-        }
-        Self { a, b, servers }
-    }
-
-    /// Lets the first connect to the second.
-    fn connected(args: &[&str]) -> Self {
-        let mut this = Self::new(args);
-        connect(&mut this.a, &this.b);
-        this
-    }
-}
 
 fn pushes_arrive(args: &[&str]) {
     let mut pair = Pair::connected(args);

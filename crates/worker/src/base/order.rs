@@ -1,14 +1,14 @@
-//! The order of commands on queues that run them one after the other.
+//! The order in which commands are enqueued.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A queue that runs its commands in order.
+/// The commands of a queue.
 pub struct Line {
     name: u64,
     next: AtomicU64,
 }
 
-/// A command's place in such a queue.
+/// A command's place in its queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Turn {
     /// The queue's name.
@@ -22,6 +22,11 @@ impl Line {
     pub fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self { name: NEXT.fetch_add(1, Ordering::Relaxed), next: AtomicU64::new(0) }
+    }
+
+    /// How many commands have a place.
+    pub fn len(&self) -> u64 {
+        self.next.load(Ordering::Relaxed)
     }
 
     /// The place of the next command.

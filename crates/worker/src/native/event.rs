@@ -1,12 +1,19 @@
 //! Events.
 
 use std::ffi::c_void;
+use std::time::{Duration, Instant};
 
 use ropeway_abi as cl;
 use ropeway_protocol::types::Status;
 
 use super::api::api;
 use super::{Context, check, info};
+
+/// How far what is said of an event may lag behind a wait for it.
+const LAG: Duration = Duration::from_secs(10);
+
+/// How often it is looked at meanwhile.
+const LOOK: Duration = Duration::from_micros(50);
 
 /// A native event of a command.
 #[derive(Debug)]
@@ -53,6 +60,29 @@ impl Event {
         check(unsafe { (api().clWaitForEvents)(1, &raw const self.0) })
     }
 
+    /// Blocks until it has ended; CL_COMPLETE, or the error that it has ended with.
+    ///
+    /// What an implementation says of an event may lag behind what has come to pass: when the last command of an in-order queue is complete, rusticl
+    /// 22.3 still calls those before it submitted for a moment. So a status is believed to be final only when it is one of an end.
+    pub fn end(&self) -> Status {
+        let mut status = self.status();
+        if status <= cl::CL_COMPLETE {
+            return status;
+        }
+        let waited = self.wait();
+        let since = Instant::now();
+        loop {
+            status = self.status();
+            if status <= cl::CL_COMPLETE {
+                return status;
+            }
+            if since.elapsed() > LAG {
+                return waited.err().unwrap_or(cl::CL_OUT_OF_RESOURCES);
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
     /// One entry of clGetEventProfilingInfo, in nanoseconds.
     ///
     /// # Errors
@@ -62,20 +92,27 @@ impl Event {
         info::value(|size, value, ret| unsafe { (api().clGetEventProfilingInfo)(self.0, which, size, value, ret) })
     }
 
-    /// Calls `then` once it has ended, on a thread of the native implementation's: `then` may only pass the news on.
+    /// Calls `then` once it has ended, on a thread of the native implementation's: `then` may only pass the news on. `then` is not called where the
+    /// implementation calls back too early, nor, by some, where the command has failed.
     ///
     /// # Errors
     /// What the native call returned; `then` is not called in that case.
     pub fn on_end(&self, then: impl FnOnce() + Send + 'static) -> Result<(), Status> {
-        self.on_status(cl::CL_COMPLETE, then)
+        self.on_end_with(|_| then())
     }
 
-    /// As [`Event::on_end`], with the status that it has ended with.
+    /// As [`Event::on_end`], with the status that it has ended with, as the implementation tells it. Where it calls back from within this function,
+    /// rusticl 22.3 says CL_COMPLETE also of what has failed.
     ///
     /// # Errors
     /// As [`Event::on_end`].
     pub fn on_end_with(&self, then: impl FnOnce(Status) + Send + 'static) -> Result<(), Status> {
-        self.call_back(cl::CL_COMPLETE, Box::new(then))
+        let ended = |status| {
+            if status <= cl::CL_COMPLETE {
+                then(status);
+            }
+        };
+        self.call_back(cl::CL_COMPLETE, Box::new(ended))
     }
 
     /// As [`Event::on_end`], once it has come as far as `status`: CL_SUBMITTED, CL_RUNNING or CL_COMPLETE.

@@ -256,12 +256,12 @@ impl StagedRead {
         &self.event
     }
 
-    /// The bytes, once the read has ended; CL_COMPLETE is not awaited here.
+    /// The bytes; blocks until the read has ended.
     ///
     /// # Errors
-    /// The status it ended with, or is in.
+    /// The status that it has ended with.
     pub fn bytes(&self) -> Result<&[u8], Status> {
-        match (self.event.status(), &self.memory) {
+        match (self.event.end(), &self.memory) {
             (cl::CL_COMPLETE, memory) => Ok(memory.as_ref().map_or(&[], Place::bytes)),
             (status, _) => Err(status),
         }

@@ -3,8 +3,10 @@
 //! A thread waits for them ([`super::waiters`]), or a native callback passes them on. Some implementations (PoCL 3.1 for one) call back for commands that complete but not
 //! for those that end with an error; so what is waited for is also looked at now and then.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use ropeway_protocol::types::Status;
@@ -62,24 +64,34 @@ impl Notifier {
         let known = event.clone();
         if !at_once {
             let news = move || {
-                then(known.status());
+                then(known.end());
                 Ok(())
             };
             return self.watch(Some(event), turn, Box::new(news));
         }
         let once = Arc::new(Mutex::new(Some(then)));
-        let called = once.clone();
+        let (called, asker, has_ended) = (once.clone(), thread::current().id(), Arc::new(AtomicBool::new(false)));
+        let seen = has_ended.clone();
         let asked = event.on_end_with(move |status| {
+            if thread::current().id() == asker {
+                return seen.store(true, Ordering::Relaxed);
+            }
             let then = lock(&called).take();
             if let Some(then) = then {
                 then(status);
             }
         });
-        let late: News = Box::new(move || {
+        let late = move || {
             let then = lock(&once).take();
             if let Some(then) = then {
-                then(known.status());
+                then(known.end());
             }
+        };
+        if has_ended.load(Ordering::Relaxed) {
+            return late();
+        }
+        let late: News = Box::new(move || {
+            late();
             Ok(())
         });
         if asked.is_err() {

@@ -165,7 +165,7 @@ impl Waiters {
     fn follow(&self, asked: Asked) {
         let Asked { mut event, mut news, line } = asked;
         loop {
-            let _ = event.wait();
+            event.end();
             self.pass_on(news);
             let Some(line) = line else { return };
             let mut state = lock(&self.state);

@@ -36,7 +36,7 @@ impl Watched {
     /// Waits for the event, if nobody has passed the news on; gives what is to be passed on.
     pub fn wait(&self) -> Option<News> {
         if !self.is_over() {
-            let _ = self.event.wait();
+            self.event.end();
         }
         self.take()
     }

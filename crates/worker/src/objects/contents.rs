@@ -26,7 +26,6 @@ impl Contents {
         let part = Part::Bytes { offset: 0, size: Self::SIZE };
         let read = StagedRead::enqueue(queue, (native, &part), &Waits::none(), Place::ordinary(&part)?)?;
         queue.flush()?;
-        read.event().wait()?;
         let bytes = read.bytes()?.try_into().map_err(|_| cl::CL_OUT_OF_RESOURCES)?;
         Ok(u64::from_le_bytes(bytes))
     }

@@ -35,7 +35,9 @@ pub struct Cell {
     pub first: Option<native::Event>,
     /// The queue; `None` for user events.
     pub queue: Option<Arc<Queue>>,
-    /// Its place in the queue, if that runs its commands in order.
+    /// Its place in the queue.
+    place: Option<Turn>,
+    /// The same, if the queue runs its commands in order.
     pub turn: Option<Turn>,
     /// An error found by the worker, which outweighs what the native event says; 0 for none.
     failure: AtomicI32,
@@ -54,13 +56,15 @@ impl Cell {
         queue: Option<Arc<Queue>>,
         owed: Option<OwedRead>,
     ) -> Self {
+        let place = queue.as_ref().map(|queue| queue.line.turn());
         Self {
             id,
             native,
             began: None,
             enqueued_at: 0,
             first: None,
-            turn: queue.as_ref().filter(|queue| queue.in_order).map(|queue| queue.line.turn()),
+            place,
+            turn: place.filter(|_| queue.as_ref().is_some_and(|queue| queue.in_order)),
             queue,
             failure: AtomicI32::new(0),
             told: AtomicBool::new(id.is_none()),
@@ -95,6 +99,26 @@ impl Cell {
             (_, Some(event)) => event.status(),
             (failure, None) => failure,
         }
+    }
+
+    /// Blocks until it has ended; gives how.
+    pub fn end(&self) -> Status {
+        let native = self.native.as_ref().map_or(cl::CL_COMPLETE, native::Event::end);
+        match self.failure() {
+            0 => native,
+            failure => failure,
+        }
+    }
+
+    /// Whether it is one of the first `count` commands of its queue.
+    pub fn is_of_first(&self, count: u64) -> bool {
+        self.place.is_some_and(|place| place.number < count)
+    }
+
+    /// Whether it has ended when `later` has: both are of one queue that runs its commands in order.
+    pub fn comes_before(&self, later: &Self) -> bool {
+        let places = self.turn.zip(later.turn);
+        places.is_some_and(|(one, other)| one.line == other.line && one.number < other.number)
     }
 
     /// Whether the client has all that it is to get from this.

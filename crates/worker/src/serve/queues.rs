@@ -15,6 +15,7 @@ use crate::base::error::End;
 use crate::base::error::unknown;
 use crate::base::order::Line;
 use crate::native;
+use crate::notify::report::Finished;
 use crate::objects::{DeviceQueue, Queue};
 use crate::session::job::Job;
 use crate::session::{Deferred, Lane, Session};
@@ -117,7 +118,8 @@ impl Session {
             Deferred::Read(cell) => cell.queue.as_ref().is_some_and(|of| Arc::ptr_eq(of, &queue)),
             Deferred::Gate(_) => false,
         });
-        self.job = Some(Job::Finish(queue, call));
+        let commands = queue.line.len();
+        self.job = Some(Job::Finish(Finished { queue, commands }, call));
         Ok(())
     }
 

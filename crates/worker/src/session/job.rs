@@ -15,6 +15,7 @@ use ropeway_protocol::types::{BinaryFor, BinaryReply, BuildReply, Completions, S
 use super::common::Common;
 use crate::base::error::End;
 use crate::native;
+use crate::notify::report::{Ended, Finished};
 use crate::objects::{Cell, Cells, Context, Program, Queue};
 use crate::programs::build;
 use crate::rendezvous::transfer::Gate;
@@ -25,7 +26,7 @@ pub type Work = Box<dyn FnOnce(&Common) -> Result<(), End> + Send>;
 /// Something that may wait.
 pub enum Job {
     /// clFinish.
-    Finish(Arc<Queue>, CallId<Waited>),
+    Finish(Finished, CallId<Waited>),
     /// clWaitForEvents.
     Wait(Cells, CallId<Waited>),
     /// Delivers a small read that nobody but the client waits for.
@@ -79,7 +80,7 @@ impl Job {
                 let refuse = move || client.answer(&call, &Err(cl::CL_OUT_OF_HOST_MEMORY));
                 common.notifier.post.tell(Box::new(refuse));
             }
-            Self::Finish(queue, call) => leave_finish(common, queue, call),
+            Self::Finish(asked, call) => leave_finish(common, asked, call),
             Self::Wait(cells, call) => leave_wait(common, cells, call),
             Self::Deliver(cell) => {
                 common.unasked.fetch_sub(1, Ordering::AcqRel);
@@ -102,7 +103,7 @@ impl Job {
     /// The session is over.
     pub fn run(self, common: &Common) -> Result<(), End> {
         match self {
-            Self::Finish(queue, call) => finish(common, &queue, &call)?,
+            Self::Finish(asked, call) => finish(common, &asked, &call)?,
             Self::Wait(cells, call) => wait(common, &cells, &call)?,
             Self::Deliver(cell) => unasked(common, deliver(common, &cell))?,
             Self::Begin(gate) => unasked(common, gate.begin(&common.reporter))?,
@@ -149,21 +150,26 @@ fn unasked(common: &Common, outcome: Result<(), End>) -> Result<(), End> {
     outcome
 }
 
-fn finish(common: &Common, queue: &Arc<Queue>, call: &CallId<Waited>) -> Result<(), End> {
-    let status = match &queue.native {
+fn finish(common: &Common, asked: &Finished, call: &CallId<Waited>) -> Result<(), End> {
+    let status = match &asked.queue.native {
         Ok(native) => native.finish().err().unwrap_or(cl::CL_SUCCESS),
         Err(status) => *status,
     };
-    answer_wait(common, status, std::iter::once(queue), &[], call)
+    let ended = if status == cl::CL_SUCCESS { Ended::Queue(asked) } else { Ended::Perhaps(&[]) };
+    answer_wait(common, status, std::iter::once(&asked.queue), ended, call)
 }
 
 fn wait(common: &Common, cells: &Cells, call: &CallId<Waited>) -> Result<(), End> {
     let status = wait_natively(cells);
-    answer_wait(common, status, cells.iter().filter_map(|cell| cell.queue.as_ref()), cells, call)
+    let queues = cells.iter().filter_map(|cell| cell.queue.as_ref());
+    // Some implementations do not wait for the others where one has failed.
+    let ended = if status == cl::CL_SUCCESS { Ended::Cells(cells) } else { Ended::Perhaps(cells) };
+    answer_wait(common, status, queues, ended, call)
 }
 
-/// Answers once all that is enqueued on `queue` until now has ended.
-fn leave_finish(common: &Arc<Common>, queue: Arc<Queue>, call: CallId<Waited>) {
+/// Answers once all that is enqueued on the queue until now has ended.
+fn leave_finish(common: &Arc<Common>, asked: Finished, call: CallId<Waited>) {
+    let queue = &asked.queue;
     let end = queue.native.as_ref().map_err(|status| *status).and_then(|native| {
         let end = native.marker(&native::Waits::none(), true)?;
         native.flush().map(|()| end)
@@ -172,7 +178,8 @@ fn leave_finish(common: &Arc<Common>, queue: Arc<Queue>, call: CallId<Waited>) {
     let waiting = common.clone();
     let answer = move |end: Result<(), Status>| {
         waiting.left.give_back(1);
-        answer_wait(&waiting, end.err().unwrap_or(cl::CL_SUCCESS), std::iter::once(&queue), &[], &call)
+        let ended = if end.is_ok() { Ended::Queue(&asked) } else { Ended::Perhaps(&[]) };
+        answer_wait(&waiting, end.err().unwrap_or(cl::CL_SUCCESS), std::iter::once(&asked.queue), ended, &call)
     };
     match end {
         // How the commands before it ended is not what clFinish tells.
@@ -204,20 +211,18 @@ fn answer_wait<'a>(
     common: &Common,
     mut status: Status,
     queues: impl Iterator<Item = &'a Arc<Queue>>,
-    waited: &[Arc<Cell>],
+    ended: Ended<'_>,
     call: &CallId<Waited>,
 ) -> Result<(), End> {
-    let mut sending = common.client.outgoing.lock();
-    common.client.forward_printed(&mut sending)?;
-    let mut report = common.reporter.gather(waited, &sending);
-    report.send_data(&mut sending)?;
+    let (mut sending, report) = common.reporter.gather_all(ended)?;
+    let done = report.send_data(&mut sending)?;
     for queue in queues {
         let first = queue.first_error.swap(0, Ordering::AcqRel);
         if status == cl::CL_SUCCESS {
             status = first;
         }
     }
-    sending.reply(call, &Ok(Waited { status, completions: Completions { done: report.done } }));
+    sending.reply(call, &Ok(Waited { status, completions: Completions { done } }));
     Ok(sending.send()?)
 }
 
@@ -249,7 +254,7 @@ fn wait_natively(cells: &Cells) -> Status {
 fn deliver(common: &Common, cell: &Arc<Cell>) -> Result<(), End> {
     if let Some(event) = &cell.native {
         // How it ended is told with the data.
-        let _ = event.wait();
+        event.end();
     }
     common.reporter.tell_of(std::slice::from_ref(cell))
 }

@@ -50,7 +50,7 @@ impl Reader {
             let busy = common.leading.busy();
             while input.dispatch(&mut Handlers(session))? {
                 if let Some(job) = session.job.take() {
-                    let finished = if let Job::Finish(queue, _) = &job { Some(queue) } else { None };
+                    let finished = if let Job::Finish(asked, _) = &job { Some(&asked.queue) } else { None };
                     session.lanes.flush(finished);
                     return Ok(job);
                 }

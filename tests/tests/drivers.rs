@@ -1,0 +1,56 @@
+//! Native implementations that do what OpenCL allows and others do not do, or what it does not quite allow.
+
+use ropeway_protocol::types::Moved;
+use ropeway_tests::fake;
+use ropeway_tests::peering::{Pair, push};
+use ropeway_tests::places::{c_program, stub_vendors};
+use ropeway_tests::program::Program;
+use ropeway_tests::server::Server;
+
+/// Two connected sessions on stub devices with this variable.
+fn stubs(name: &str, value: &str) -> Pair {
+    let vendors = stub_vendors();
+    let vendors = vendors.to_str().expect("a path in UTF-8");
+    Pair::with_env(&[], &[("OCL_ICD_VENDORS", vendors), (name, value)]).connect()
+}
+
+/// Pushes these ranges of a buffer of so many bytes, and reads what has arrived.
+fn ranges_arrive(pair: &mut Pair, size: usize, ranges: &[(usize, usize)]) {
+    let Pair { a, b, .. } = pair;
+    let contents = fake::noise(size, 1);
+    a.buffer(1, &contents);
+    b.buffer(1, &vec![0; size]);
+    let mut expected = vec![0; size];
+    for (offset, len) in ranges {
+        expected[*offset..offset + len].copy_from_slice(&contents[*offset..offset + len]);
+    }
+    let moved = ranges.iter().map(|(offset, len)| (*offset as u64, *len as u64)).collect();
+    push(a, b, 1, &Moved::Ranges(moved), &[], 1, 2);
+    assert_eq!(b.end_of(2), 0);
+    assert!(b.read(1, size, &[]) == expected, "just the ranges arrive");
+}
+
+#[test]
+fn a_status_that_lags_behind_is_not_passed_on() {
+    // Far longer than the rest takes.
+    let mut pair = stubs("STUB_LAG", "300000");
+    ranges_arrive(&mut pair, 1000, &[(1, 5), (100, 40), (999, 1)]);
+}
+
+#[test]
+fn a_finished_queue_has_delivered_its_reads_whatever_is_said_of_them() {
+    let vendors = stub_vendors();
+    let env = [("OCL_ICD_VENDORS", vendors.to_str().expect("a path in UTF-8")), ("STUB_LAG", "300000")];
+    let server = Server::start_with(&["--listen", "tcp://127.0.0.1:0"], &env);
+    let outcome = Program::remote(c_program("reads_finished"), server.url()).run().success();
+    assert_eq!(
+        outcome.stdout,
+        "in order: 0 wrong, 0 late\nout of order: 0 wrong, 0 late\nby the last event: 0 wrong\n"
+    );
+}
+
+#[test]
+fn what_is_mapped_elsewhere_each_time_arrives() {
+    let mut pair = stubs("STUB_MOVES", "1");
+    ranges_arrive(&mut pair, 300_000, &[(0, 70_000), (100_000, 100_000), (299_999, 1)]);
+}
