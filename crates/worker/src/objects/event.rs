@@ -192,3 +192,21 @@ fn fill_gaps(times: &mut [u64; 5]) {
 
 /// The cells of a wait list.
 pub type Cells = SmallVec<[Arc<Cell>; 4]>;
+
+#[cfg(test)]
+mod tests {
+    use super::fill_gaps;
+
+    #[test]
+    fn times_that_are_not_told_are_those_of_the_next_step() {
+        let filled = |mut times: [u64; 5]| {
+            fill_gaps(&mut times);
+            times
+        };
+        assert_eq!(filled([1, 2, 3, 4, 5]), [1, 2, 3, 4, 5]);
+        assert_eq!(filled([0, 0, 3, 4, 5]), [3, 3, 3, 4, 5], "markers of an out-of-order queue");
+        assert_eq!(filled([0, 2, 0, 4, 4]), [2, 2, 4, 4, 4]);
+        assert_eq!(filled([9, 2, 3, 4, 5]), [2, 2, 3, 4, 5], "taken on another clock");
+        assert_eq!(filled([0; 5]), [0; 5], "an implementation that tells nothing");
+    }
+}
