@@ -18,6 +18,7 @@ pub fn run(args: &[String]) -> Result<(), Error> {
         "handed" => handed::run(filter, extra),
         "floor" => floor::far_end().map_err(|e| Error::wrong(format!("the floor's far end: {e}"))),
         "start" => start(filter, extra),
+        "load" => load(),
         "add" => work::vector_addition(filter, extra),
         "objects" => work::objects(filter, extra.parse().unwrap_or(0)),
         "replays" => work::replays(filter, extra.parse().unwrap_or(0)),
@@ -45,6 +46,18 @@ fn start(filter: &str, started: &str) -> Result<(), Error> {
         return Err(Error::wrong("the first queue gave wrong data"));
     }
     answer(&format!("{}", (now - started) as f64 / 1e6));
+    Ok(())
+}
+
+/// Tells how many milliseconds it takes to load OpenCL and to list its platforms.
+fn load() -> Result<(), Error> {
+    let before = monotonic();
+    let platforms = OpenCl::open()?.platforms()?;
+    let after = monotonic();
+    if platforms == 0 {
+        return Err(Error::wrong("there is no platform"));
+    }
+    answer(&format!("{}", (after - before) as f64 / 1e6));
     Ok(())
 }
 

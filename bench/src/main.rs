@@ -3,6 +3,7 @@
 //! Native OpenCL and Ropeway are each measured by a process of their own, this program again; they and a raw TCP
 //! connection take turns, so that what else happens on the machine hits all of them. See `docs/benchmarks.md`.
 
+mod bursts;
 mod child;
 mod floor;
 mod handed;
@@ -121,7 +122,7 @@ fn measure(options: &Options) -> Result<(), String> {
         Side { name: "without OpenCL", environment: environment(&folder, "without", &[])?, filter: String::new() };
 
     let (quick, only) = (options.quick, options.only.clone());
-    let mut bench = Bench { native, remote, without, ropeway, server, folder, quick, only };
+    let mut bench = Bench { native, remote, without, ropeway, library, server, folder, quick, only };
     let (device, rows) = bench.run(&|what| eprintln!("... {what}"))?;
     let cpus = std::thread::available_parallelism().map_or(0, usize::from);
     let about = [("release", env!("CARGO_PKG_VERSION").to_owned()), ("device", device), ("cpus", cpus.to_string())];

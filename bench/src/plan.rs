@@ -67,6 +67,7 @@ impl Bench {
             say(name);
             rows.extend(rows_of(self).into_iter().filter(|row| row.figure.contains(&self.only)));
         }
+        rows.extend(self.many_and_each(say)?);
         rows.extend(servers::rows(self, say));
         Ok((device, rows))
     }

@@ -15,6 +15,8 @@ pub struct Bench {
     pub without: Side,
     /// The program `ropeway`.
     pub ropeway: PathBuf,
+    /// Ropeway's client library.
+    pub library: PathBuf,
     /// The server of this run; `None` where it is somebody else's.
     pub server: Option<Server>,
     /// Where what the run needs lies.

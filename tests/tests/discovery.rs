@@ -1,11 +1,15 @@
 //! Servers that announce themselves on the local network, and clients that look for them.
 
 use std::fs;
+use std::path::PathBuf;
 
 use ropeway_tests::net::{Host, Net};
 use ropeway_tests::places::{self, c_program};
 use ropeway_tests::program::{Outcome, Program, Running};
 use ropeway_tests::server::Server;
+
+/// The type of service that servers announce.
+const SERVICE: &[u8] = b"_ropeway._tcp";
 
 /// What `listing` finds with the servers of the network.
 fn list(client: &Host, trusted: &str) -> Outcome {
@@ -135,4 +139,15 @@ fn a_server_appears_while_a_program_runs() {
     // The program's own, and the one that runs callbacks.
     ropeway_tests::wait_for("end of threads", std::time::Duration::from_secs(10), || (threads(pid) <= 2).then_some(()));
     program.finish().success();
+}
+
+/// The service's name stands where looking and announcing is done, and only there.
+#[test]
+fn programs_do_not_load_what_only_looking_needs() {
+    let has = |path: PathBuf| {
+        let bytes = fs::read(path).expect("it was built");
+        bytes.windows(SERVICE.len()).any(|window| window == SERVICE)
+    };
+    assert!(has(places::ropeway()));
+    assert!(!has(places::library()), "the client library has multicast DNS in it");
 }

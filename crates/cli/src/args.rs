@@ -43,6 +43,12 @@ pub enum Command {
     /// Start a server for the program that starts this (`local:`)
     #[command(hide = true)]
     Local(LocalArgs),
+    /// Look for servers on the local network, for the program that starts this (`auto`)
+    #[command(hide = true)]
+    Look {
+        /// For how long
+        milliseconds: u64,
+    },
     /// Serve one session (started by `ropeway serve`)
     #[command(hide = true)]
     Worker(WorkerArgs),

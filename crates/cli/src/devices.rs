@@ -68,7 +68,8 @@ pub fn servers_and_strangers(asked: Vec<Endpoint>, config: &Config) -> Result<(V
     if !config.discover {
         return Ok((servers, Vec::new()));
     }
-    let (trusted, strangers): (Vec<_>, Vec<_>) = discover(config)?.into_iter().partition(|one| one.trusted.is_some());
+    let (trusted, strangers): (Vec<_>, Vec<_>) =
+        discover(config, Some(&std::env::current_exe()?))?.into_iter().partition(|one| one.trusted.is_some());
     for address in trusted.into_iter().filter_map(|one| one.trusted) {
         if !servers.contains(&address) {
             servers.push(address);

@@ -9,6 +9,7 @@ mod generate;
 mod info;
 mod local;
 mod log;
+mod look;
 mod places;
 mod probe;
 mod run;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Serve(args) => serve::serve(args),
         Command::Local(args) => local::local(args),
+        Command::Look { milliseconds } => look::look(milliseconds),
         Command::Worker(args) => return finish(serve::worker(args)),
         Command::Completions { shell } => generate::completions(shell),
         Command::Man { folder } => generate::man(&folder),

@@ -3,6 +3,7 @@
 //! A server is one session. Lists only grow: what the application holds a handle of stays valid, also when a server is lost or
 //! disconnected; its devices are unavailable then. A server that is connected again is a new one, with new devices.
 
+mod binary;
 pub mod config;
 pub mod discover;
 pub mod local;
@@ -80,7 +81,7 @@ impl System {
 
     /// The addresses of trusted servers that announce themselves now. Others are named on standard error, each once.
     pub(crate) fn look_around(&self) -> Vec<Endpoint> {
-        let sightings = match discover(&self.config) {
+        let sightings = match discover(&self.config, None) {
             Ok(sightings) => sightings,
             Err(error) => {
                 if lock(&self.strangers).insert(String::new()) {
