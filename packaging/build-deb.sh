@@ -12,6 +12,9 @@ architecture=$(dpkg --print-architecture)
 triplet=$(dpkg-architecture -qDEB_HOST_MULTIARCH 2>/dev/null || gcc -print-multiarch)
 library=/usr/lib/$triplet/ropeway/libropeway.so
 
+# Whoever builds a package answers for it, as Debian's tools have it.
+maintainer="${DEBFULLNAME:-The Ropeway developers}${DEBEMAIL:+ <$DEBEMAIL>}"
+
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 chmod 755 "$root"
@@ -47,7 +50,7 @@ cat > "$root/DEBIAN/control" <<CONTROL
 Package: ropeway
 Version: $version
 Architecture: $architecture
-Maintainer: The Ropeway developers <ropeway@example.invalid>
+Maintainer: $maintainer
 Section: utils
 Priority: optional
 Installed-Size: $(du -sk --exclude=DEBIAN "$root" | cut -f1)

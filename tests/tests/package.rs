@@ -38,6 +38,12 @@ fn the_package_holds_all_that_a_program_needs() {
     header.run().success();
     assert!(unpacked.join("usr/share/doc/ropeway/extensions/cl_ropeway_servers.md").is_file());
 
+    // Nothing sends people to an address that does not exist.
+    let control = Program::here("dpkg-deb").args(["-f".as_ref(), package.as_os_str()]).run().success().stdout;
+    let wrong = Program::here("grep").args(["-rl".as_ref(), "example[.]invalid".as_ref(), unpacked.as_os_str()]).run();
+    assert!(!control.contains("example.invalid"), "{control}");
+    assert_eq!((wrong.status.code(), &*wrong.stdout), (Some(1), ""));
+
     let version = Program::native(unpacked.join("usr/bin/ropeway")).args(["--version"]).run().success();
     assert!(version.stdout.starts_with("ropeway "), "{}", version.stdout);
     for page in ["ropeway.1.gz", "ropeway-serve.1.gz", "ropeway-run.1.gz"] {
