@@ -1,8 +1,7 @@
 //! Many programs at once, and what each program loads.
 
-use crate::orders::monotonic;
 use crate::median::median;
-
+use crate::orders::monotonic;
 use crate::process::{Probe, Side};
 use crate::server::Server;
 use crate::setup::Bench;
