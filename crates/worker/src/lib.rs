@@ -11,6 +11,7 @@
 
 mod base;
 pub mod handoff;
+mod lanes;
 mod link;
 mod native;
 mod notify;

@@ -9,6 +9,7 @@ mod addresses;
 mod ahead;
 mod api;
 mod bands;
+mod commands;
 mod device_queue;
 mod event;
 mod frees;

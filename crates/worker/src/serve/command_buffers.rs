@@ -10,9 +10,10 @@ use ropeway_protocol::recording::Recorded;
 
 use crate::base::error::End;
 use crate::base::error::unknown;
+use crate::lanes::{claim, gather};
 use crate::objects::Cell;
 use crate::objects::command_buffer::{Action, CommandBuffer};
-use crate::session::{Session, gather};
+use crate::session::Session;
 
 impl Session {
     /// Makes a command buffer.
@@ -22,7 +23,7 @@ impl Session {
     pub fn create_command_buffer(&mut self, m: CreateCommandBuffer) -> Result<(), End> {
         let total = self.objects();
         let queue = self.lanes.lane(m.queue)?.queue.clone();
-        Self::claim(total, &mut self.command_buffers, m.commands, CommandBuffer::new(queue))
+        claim(total, &mut self.command_buffers, m.commands, CommandBuffer::new(queue))
     }
 
     /// Drops a command buffer. Native implementations keep what its commands still use.
@@ -112,7 +113,7 @@ impl Session {
                 cell.first = replayed.first;
                 let cell = Arc::new(cell);
                 queue.push(cell.clone());
-                Self::claim(total, &mut self.lanes.events, id, cell)
+                claim(total, &mut self.lanes.events, id, cell)
             }
             (None, Ok(_)) => Ok(()),
             (event, Err(status)) => self.lanes.fail(total, event, status, &queue),

@@ -12,6 +12,7 @@ use ropeway_protocol::types::Waited;
 
 use crate::base::error::End;
 use crate::base::error::unknown;
+use crate::lanes::claim;
 use crate::native;
 use crate::objects::Cell;
 use crate::session::job::Job;
@@ -33,14 +34,14 @@ impl Session {
             Ok(user) => {
                 let event = user.event().clone();
                 native::kept::user_event_made();
-                Self::claim(total, &mut self.user_events, m.event, user)?;
+                claim(total, &mut self.user_events, m.event, user)?;
                 Cell::new(Some(m.event), Some(event), None, None)
             }
             Err(status) => Cell::failed(m.event, status, None),
         };
         // The client sets it, and needs not be told.
         cell.silence();
-        Self::claim(total, &mut self.lanes.events, m.event, Arc::new(cell))
+        claim(total, &mut self.lanes.events, m.event, Arc::new(cell))
     }
 
     /// Sets a user event's status.

@@ -15,6 +15,7 @@ use ropeway_protocol::{CallId, Tail};
 use super::buffers::DEVICE_FLAGS;
 use crate::base::error::End;
 use crate::base::error::unknown;
+use crate::lanes::claim;
 use crate::native::{self, Material};
 use crate::objects::{Memory, MemoryKind};
 use crate::session::Session;
@@ -122,7 +123,7 @@ impl Session {
             Ok(native) => native::Sampler::new(native, m.like),
             Err(status) => Err(*status),
         };
-        Self::claim(total, &mut self.samplers, m.sampler, Arc::new(native))
+        claim(total, &mut self.samplers, m.sampler, Arc::new(native))
     }
 
     pub(super) fn sampler_status(&mut self, m: SamplerStatus, call: CallId<()>) -> Result<(), End> {

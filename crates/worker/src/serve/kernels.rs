@@ -13,6 +13,7 @@ use ropeway_protocol::types::{ArgKind, ArgValue, Status};
 use crate::base::error::End;
 use crate::base::error::unknown;
 use crate::base::lock::lock;
+use crate::lanes::claim;
 use crate::native;
 use crate::objects::{Held, Kernel};
 use crate::session::Session;
@@ -45,7 +46,7 @@ impl Session {
         let held = vec![None; kinds.len()];
         let context = program.context.clone();
         let kernel = Kernel { native, context, kinds, held, unusable: Default::default() };
-        Self::claim(total, &mut self.kernels, m.kernel, kernel)
+        claim(total, &mut self.kernels, m.kernel, kernel)
     }
 
     pub(super) fn set_kernel_arg(&mut self, m: SetKernelArg<'_>) -> Result<(), End> {
@@ -70,7 +71,7 @@ impl Session {
         let total = self.objects();
         let source = self.kernels.get(&m.source).ok_or_else(|| unknown(m.source))?;
         let kernel = source.copy();
-        Self::claim(total, &mut self.kernels, m.kernel, kernel)
+        claim(total, &mut self.kernels, m.kernel, kernel)
     }
 
     pub(super) fn kernel_sub_group_info(&mut self, m: KernelSubGroupInfo, call: CallId<Vec<u64>>) -> Result<(), End> {

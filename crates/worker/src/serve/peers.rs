@@ -10,13 +10,14 @@ use ropeway_protocol::types::{EventList, Moved, Status};
 use crate::base::error::End;
 use crate::base::error::unknown;
 use crate::base::order::Turn;
+use crate::lanes::{claim, gather};
 use crate::native::{self, AwaitedWrite, Ranges, StagedRead, UserEvent};
 use crate::objects::semaphore;
 use crate::objects::{Cell, Cells, Context, Memory};
 use crate::peers::{self, Arrival, Part, Services, ahead};
+use crate::session::Session;
 use crate::session::common::Common;
 use crate::session::job::Job;
-use crate::session::{Session, gather};
 
 impl Session {
     pub(super) fn open_peers(&mut self, m: OpenPeers) -> Result<(), End> {
@@ -77,7 +78,7 @@ impl Session {
         if let Some(write) = self.write_small(&memory, &part, m.queue)? {
             // The command that takes the bytes is enqueued already: its end is what others wait for.
             let cell = Arc::new(Cell::new(Some(m.event), Some(write.end().clone()), None, None));
-            Self::claim(self.objects(), &mut self.lanes.events, m.event, cell.clone())?;
+            claim(self.objects(), &mut self.lanes.events, m.event, cell.clone())?;
             let arrival = Arrival::awaited(m.transfer, memory, part, write, (m.event, cell));
             return peer.expect(&self.common.peers.services, Arc::new(arrival));
         }
@@ -178,7 +179,7 @@ impl Session {
             Ok(user) => Cell::new(Some(id), Some(user.event().clone()), None, None),
             Err(status) => Cell::failed(id, *status, None),
         };
-        Self::claim(self.objects(), &mut self.lanes.events, id, Arc::new(cell))?;
+        claim(self.objects(), &mut self.lanes.events, id, Arc::new(cell))?;
         Ok(made)
     }
 }

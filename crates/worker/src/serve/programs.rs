@@ -12,6 +12,7 @@ use ropeway_protocol::{CallId, Tail, content::ContentHash};
 use crate::base::error::End;
 use crate::base::error::unknown;
 use crate::base::lock::lock;
+use crate::lanes::claim;
 use crate::native;
 use crate::objects::{Context, Program, ProgramState};
 use crate::programs::build::{self, Step};
@@ -29,7 +30,7 @@ impl Session {
         let context = self.context(m.context)?.clone();
         let state = ProgramState { source: Some(m.source), ..ProgramState::default() };
         let program = Arc::new(Program { context, state: state.into() });
-        Self::claim(total, &mut self.programs, m.program, program)
+        claim(total, &mut self.programs, m.program, program)
     }
 
     pub(super) fn create_program_with_binary(
@@ -92,7 +93,7 @@ impl Session {
         let input = |id: &ProgramId| self.programs.get(id).cloned().ok_or_else(|| unknown(*id));
         let inputs = m.inputs.iter().map(input).collect::<Result<_, _>>()?;
         let program = Arc::new(Program { context, state: Default::default() });
-        Self::claim(total, &mut self.programs, m.program, program.clone())?;
+        claim(total, &mut self.programs, m.program, program.clone())?;
         self.start(Job::Link(program, (devices, m.named as usize), inputs, m.options.to_owned(), call));
         Ok(())
     }
@@ -144,7 +145,7 @@ impl Session {
             return Ok(program.clone());
         }
         let program = Arc::new(Program { context, state: Default::default() });
-        Self::claim(total, &mut self.programs, id, program.clone())?;
+        claim(total, &mut self.programs, id, program.clone())?;
         Ok(program)
     }
 
@@ -175,7 +176,7 @@ impl Session {
         let context = self.context(m.context)?.clone();
         let devices = devices_of(&context, &m.devices)?;
         let program = Arc::new(Program { context, state: Default::default() });
-        Self::claim(total, &mut self.programs, m.program, program.clone())?;
+        claim(total, &mut self.programs, m.program, program.clone())?;
         let names = m.names.to_owned();
         self.start(Job::Run(Box::new(move |common| {
             build::answer(&common.client, &build::built_in(&program, &devices, &names), &call)

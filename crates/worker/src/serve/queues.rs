@@ -14,18 +14,19 @@ use super::svm;
 use crate::base::error::End;
 use crate::base::error::unknown;
 use crate::base::order::Line;
+use crate::lanes::{Lane, claim};
 use crate::native;
 use crate::notify::report::Finished;
 use crate::objects::{DeviceQueue, Queue};
 use crate::session::job::Job;
-use crate::session::{Deferred, Lane, Session};
+use crate::session::{Deferred, Session};
 
 impl Session {
     pub(super) fn create_context(&mut self, m: CreateContext) -> Result<(), End> {
         let total = self.objects();
         let made = self.warm.context(&self.common.client, m.context, m.platform, &m.devices);
         let context = made.ok_or_else(|| unknown(format_args!("a device of {}", m.context)))?;
-        Self::claim(total, &mut self.contexts, m.context, context)
+        claim(total, &mut self.contexts, m.context, context)
     }
 
     pub(super) fn release_context(&mut self, m: ReleaseContext) -> Result<(), End> {
@@ -55,7 +56,7 @@ impl Session {
         });
         self.common.reporter.add(&queue);
         let lane = Lane { queue, staging: native::Staging::new(self.common.arenas.clone()), barrier: None };
-        Self::claim(total, &mut self.lanes.queues, m.queue, lane)
+        claim(total, &mut self.lanes.queues, m.queue, lane)
     }
 
     pub(super) fn release_queue(&mut self, m: ReleaseQueue) -> Result<(), End> {
@@ -81,7 +82,7 @@ impl Session {
         let size = match made {
             Ok((size, native)) => {
                 let queue = Arc::new(DeviceQueue { native, context, device });
-                Self::claim(total, &mut self.device_queues, m.queue, queue)?;
+                claim(total, &mut self.device_queues, m.queue, queue)?;
                 Ok(size)
             }
             Err(status) => Err(status),

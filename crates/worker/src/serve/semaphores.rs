@@ -14,10 +14,11 @@ use smallvec::SmallVec;
 
 use crate::base::error::End;
 use crate::base::error::unknown;
+use crate::lanes::{Lane, claim};
 use crate::native::{Event, UserEvent, Waits};
 use crate::objects::semaphore::{Semaphore, hold, pass_signal_on, set};
+use crate::session::Session;
 use crate::session::job::Job;
-use crate::session::{Lane, Session};
 
 type Semaphores = FxHashMap<SemaphoreId, Semaphore>;
 
@@ -73,7 +74,7 @@ impl Session {
     pub fn create_semaphore(&mut self, m: CreateSemaphore) -> Result<(), End> {
         let total = self.objects();
         let context = self.context(m.context)?.clone();
-        Self::claim(total, &mut self.semaphores, m.semaphore, Semaphore::new(context))
+        claim(total, &mut self.semaphores, m.semaphore, Semaphore::new(context))
     }
 
     /// Drops a semaphore. Waits for which no signal was enqueued fail: there cannot be one any more.

@@ -13,10 +13,11 @@ use super::buffers::DEVICE_FLAGS;
 use crate::base::error::End;
 use crate::base::error::unknown;
 use crate::base::lock::lock;
+use crate::lanes::Lane;
 use crate::native::{self, Waits};
 use crate::objects::{Memory, MemoryKind};
+use crate::session::Session;
 use crate::session::job::Job;
-use crate::session::{Lane, Session};
 
 /// The largest page of any client, and the largest alignment that is passed on.
 const MAX_ALIGNMENT: u32 = 1 << 21;

@@ -13,10 +13,11 @@ use ropeway_protocol::messages::{
 use ropeway_protocol::types::Command;
 
 use crate::base::error::End;
+use crate::lanes::{claim, gather};
 use crate::native::{Part, Place, StagedRead};
 use crate::objects::Direction;
 use crate::objects::{Cell, Memory, OwedRead};
-use crate::session::{Deferred, Session, gather};
+use crate::session::{Deferred, Session};
 
 impl Session {
     pub(super) fn write_buffer(&mut self, m: WriteBuffer, tail: &mut dyn Tail) -> Result<(), End> {
@@ -136,7 +137,7 @@ impl Session {
         queue.push(cell.clone());
         self.lanes.touch(&queue);
         if let Some(id) = command.event {
-            Self::claim(total, &mut self.lanes.events, id, cell.clone())?;
+            claim(total, &mut self.lanes.events, id, cell.clone())?;
         }
         self.defer(Deferred::Read(cell));
         Ok(())

@@ -1,0 +1,219 @@
+//! Queues and events as the one thread that carries out commands uses them: what every command needs.
+
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ropeway_abi as cl;
+use ropeway_protocol::ids::{EventId, QueueId};
+use ropeway_protocol::limits;
+use ropeway_protocol::types::{Command, EventList, Status};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use crate::base::budget::Budget;
+use crate::base::error::{End, unknown};
+use crate::native::{self, Waits};
+use crate::objects::{Cell, Cells, Queue};
+
+/// A queue and what only the reader of commands needs of it.
+pub struct Lane {
+    /// What other threads see.
+    pub queue: Arc<Queue>,
+    /// Memory of small writes.
+    pub staging: native::Staging,
+    /// The last barrier of an out-of-order queue.
+    pub barrier: Option<native::Event>,
+}
+
+/// Queues and events: what every command needs.
+#[derive(Default)]
+pub struct Lanes {
+    /// The queues.
+    pub queues: FxHashMap<QueueId, Lane>,
+    /// The events whose names the client still uses.
+    pub events: FxHashMap<EventId, Arc<Cell>>,
+    /// Whether a user event was ever set to an error.
+    pub failures: Arc<AtomicBool>,
+    /// Queues on which something was enqueued since they were flushed.
+    dirty: SmallVec<[Arc<Queue>; 4]>,
+    /// From how many bytes on that are held for what is not finished it is looked which of them the device is done with.
+    reclaim_from: usize,
+}
+
+/// Adds an object under a name that must be new.
+///
+/// # Errors
+/// The name is taken, or the session has too many objects.
+pub fn claim<K: Eq + std::hash::Hash + Copy + std::fmt::Display, V>(
+    total: usize,
+    map: &mut FxHashMap<K, V>,
+    id: K,
+    value: V,
+) -> Result<(), End> {
+    if total >= limits::MAX_OBJECTS {
+        return Err(End::refused(format_args!("more than {} objects", limits::MAX_OBJECTS)));
+    }
+    match map.entry(id) {
+        Entry::Occupied(_) => Err(End::refused(format_args!("{id} exists already"))),
+        Entry::Vacant(place) => {
+            place.insert(value);
+            Ok(())
+        }
+    }
+}
+
+impl Lanes {
+    /// None; `failures` is whether a user event was ever set to an error.
+    pub fn new(failures: Arc<AtomicBool>) -> Self {
+        Self { failures, ..Self::default() }
+    }
+
+    /// Enqueues a command: gathers what it waits for, lets `enqueue` do it, and takes note of its event or its failure.
+    ///
+    /// # Errors
+    /// The client named a queue or event that does not exist, or `enqueue` ends the session.
+    pub fn enqueue(
+        &mut self,
+        total: usize,
+        command: &Command,
+        enqueue: impl FnOnce(&mut Lane, &Waits<'_>, bool) -> Result<Result<Option<native::Event>, Status>, End>,
+    ) -> Result<(), End> {
+        let lane = self.queues.get_mut(&command.queue).ok_or_else(|| unknown(command.queue))?;
+        let waits = gather(&self.events, &command.waits, self.failures.load(Ordering::Relaxed))?;
+        let outcome = match waits {
+            Ok(waits) => enqueue(lane, &waits, command.event.is_some())?,
+            Err(status) => Err(status),
+        };
+        let queue = &lane.queue;
+        if !queue.dirty.swap(true, Ordering::Relaxed) {
+            self.dirty.push(queue.clone());
+        }
+        match (command.event, outcome) {
+            (Some(id), Ok(event)) => {
+                let cell = Arc::new(Cell::new(Some(id), event, Some(queue.clone()), None));
+                queue.push(cell.clone());
+                claim(total, &mut self.events, id, cell)
+            }
+            (None, Ok(_)) => Ok(()),
+            (event, Err(status)) => {
+                let queue = queue.clone();
+                self.fail(total, event, status, &queue)
+            }
+        }
+    }
+
+    /// Takes note of a command that came to nothing.
+    ///
+    /// # Errors
+    /// As [`Session::claim`].
+    pub fn fail(
+        &mut self,
+        total: usize,
+        event: Option<EventId>,
+        status: Status,
+        queue: &Arc<Queue>,
+    ) -> Result<(), End> {
+        let Some(id) = event else {
+            // An error of what it waited for is told with that.
+            if status != cl::CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST {
+                queue.note_error(status);
+            }
+            return Ok(());
+        };
+        let cell = Arc::new(Cell::failed(id, status, Some(queue.clone())));
+        queue.push(cell.clone());
+        claim(total, &mut self.events, id, cell)
+    }
+
+    /// Lets go of what small writes that have ended still hold, on all queues, once half of the limit is taken: a queue that is used no more would
+    /// keep its part of it otherwise.
+    pub fn reclaim(&mut self, staged: &Budget) {
+        let (taken, half) = (staged.taken(), staged.most() / 2);
+        if taken < half.max(self.reclaim_from) {
+            self.reclaim_from = self.reclaim_from.min(taken + half / 8);
+            return;
+        }
+        for Lane { queue, staging, .. } in self.queues.values_mut() {
+            staging.let_go();
+            if let Ok(native) = &queue.native
+                && staging.retire(native).is_ok_and(|retired| retired)
+                && let Err(status) = native.flush()
+            {
+                queue.note_error(status);
+            }
+        }
+        // What is held by then is likely to have ended.
+        self.reclaim_from = staged.taken() + half / 8;
+    }
+
+    /// A command's lane.
+    ///
+    /// # Errors
+    /// There is none of this name.
+    pub fn lane(&mut self, id: QueueId) -> Result<&mut Lane, End> {
+        self.queues.get_mut(&id).ok_or_else(|| unknown(id))
+    }
+
+    /// Takes note that something was enqueued on `queue`.
+    pub fn touch(&mut self, queue: &Arc<Queue>) {
+        if !queue.dirty.swap(true, Ordering::Relaxed) {
+            self.dirty.push(queue.clone());
+        }
+    }
+
+    /// Whether a user event was ever set to an error.
+    pub fn may_have_failed(&self) -> bool {
+        self.failures.load(Ordering::Relaxed)
+    }
+
+    /// Whether something is to be flushed.
+    pub fn is_dirty(&self) -> bool {
+        !self.dirty.is_empty()
+    }
+
+    /// Hands to the devices what was enqueued, but for `except`, which is about to be finished.
+    pub fn flush(&mut self, except: Option<&Arc<Queue>>) {
+        for queue in self.dirty.drain(..) {
+            queue.dirty.store(false, Ordering::Relaxed);
+            if except.is_none_or(|except| !Arc::ptr_eq(except, &queue))
+                && let Ok(native) = &queue.native
+                && let Err(status) = native.flush()
+            {
+                queue.note_error(status);
+            }
+        }
+    }
+
+    /// The cells of these events.
+    ///
+    /// # Errors
+    /// One of them does not exist.
+    pub fn cells(&self, list: &EventList) -> Result<Cells, End> {
+        list.0.iter().map(|id| self.events.get(id).cloned().ok_or_else(|| unknown(id))).collect()
+    }
+}
+
+/// The native events of a wait list. The inner error is for a list with an event that has no native one, as its command
+/// came to nothing; and, where there can be such (`failures`), for one that has failed: PoCL 3.1 never ends a command that
+/// begins to wait for it then.
+///
+/// # Errors
+/// One of them does not exist.
+pub fn gather<'a>(
+    events: &'a FxHashMap<EventId, Arc<Cell>>,
+    list: &EventList,
+    failures: bool,
+) -> Result<Result<Waits<'a>, Status>, End> {
+    let mut waits = Waits::none();
+    let mut failed = false;
+    for id in &list.0 {
+        let cell = events.get(id).ok_or_else(|| unknown(id))?;
+        match &cell.native {
+            Some(event) if failures && event.status() < 0 => failed = true,
+            Some(event) => waits.push(event),
+            None => failed = true,
+        }
+    }
+    Ok(if failed { Err(cl::CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST) } else { Ok(waits) })
+}

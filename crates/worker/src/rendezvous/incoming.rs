@@ -1,0 +1,59 @@
+//! Transfers from the client whose bytes have not all come.
+
+use std::sync::Arc;
+
+use ropeway_protocol::Tail;
+use ropeway_protocol::ids::{MemoryId, TransferId};
+use rustc_hash::FxHashMap;
+
+use super::transfer::Gate;
+use crate::base::error::{End, unknown};
+use crate::lanes::claim;
+
+/// A transfer from the client that is not over.
+pub struct Incoming {
+    /// Where the bytes go.
+    pub gate: Arc<Gate>,
+    /// The buffer whose first contents they are; no command is about them then.
+    pub initial: Option<MemoryId>,
+    /// How many have come.
+    received: u64,
+}
+
+/// Those of a session.
+#[derive(Default)]
+pub struct Incomings(FxHashMap<TransferId, Incoming>);
+
+impl Incomings {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Expects the bytes of `gate`; `initial` is the object whose first contents they are. The session has `total` objects.
+    ///
+    /// # Errors
+    /// The transfer's name is taken, or the session has too many objects.
+    pub fn expect(&mut self, total: usize, gate: Arc<Gate>, initial: Option<MemoryId>) -> Result<(), End> {
+        // Of those that come to nothing no bytes come, with which they would go.
+        if self.0.len() == self.0.capacity() {
+            self.0.retain(|_, incoming| !incoming.gate.has_failed());
+        }
+        claim(total + self.0.len(), &mut self.0, gate.transfer, Incoming { gate, initial, received: 0 })
+    }
+
+    /// Takes bytes of a transfer; gives the transfer once they were the last.
+    ///
+    /// # Errors
+    /// The transfer does not exist, the bytes are not its next ones, or the link broke.
+    pub fn receive(&mut self, transfer: TransferId, offset: u64, tail: &mut dyn Tail) -> Result<Option<Incoming>, End> {
+        let incoming = self.0.get_mut(&transfer).ok_or_else(|| unknown(transfer))?;
+        let len = tail.remaining() as u64;
+        if offset != incoming.received || len == 0 || len > incoming.gate.size - offset {
+            return Err(End::refused(format_args!("{len} bytes at {offset} are not what comes next of {transfer}")));
+        }
+        incoming.gate.receive(offset, tail)?;
+        incoming.received += len;
+        Ok(if incoming.received < incoming.gate.size { None } else { self.0.remove(&transfer) })
+    }
+}

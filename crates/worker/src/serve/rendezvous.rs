@@ -1,0 +1,113 @@
+//! Large transfers: how they begin, and how their bytes come.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use ropeway_abi as cl;
+use ropeway_protocol::Tail;
+use ropeway_protocol::ids::{MemoryId, TransferId};
+use ropeway_protocol::messages::{TransferData, TransferFailed};
+use ropeway_protocol::types::Command;
+
+use crate::base::error::End;
+use crate::lanes::claim;
+use crate::native::Part;
+use crate::objects::contents::Contents;
+use crate::objects::{Direction, Memory};
+use crate::rendezvous::transfer::Gate;
+use crate::session::job::Job;
+use crate::session::{Deferred, Session};
+
+impl Session {
+    /// Enqueues a gated transfer of part of a memory object, which the caller has found to be in it.
+    ///
+    /// # Errors
+    /// Something named does not exist.
+    pub fn gate(
+        &mut self,
+        command: &Command,
+        transfer: TransferId,
+        direction: Direction,
+        place: (Arc<Memory>, Part),
+    ) -> Result<(), End> {
+        self.gate_of(command, transfer, direction, place, None)
+    }
+
+    /// As [`Session::gate`]; to the client no more goes than `contents` says.
+    ///
+    /// # Errors
+    /// As [`Session::gate`].
+    pub fn gate_of(
+        &mut self,
+        command: &Command,
+        transfer: TransferId,
+        direction: Direction,
+        (memory, part): (Arc<Memory>, Part),
+        contents: Option<Contents>,
+    ) -> Result<(), End> {
+        let total = self.objects();
+        let mut gate = Gate::new(transfer, direction, memory, part);
+        gate.contents = contents;
+        let queue = self.lanes.lane(command.queue)?.queue.clone();
+        let outcome = gate.enqueue(&mut self.lanes, command)?;
+        if let Err(status) = outcome {
+            self.common.client.outgoing.leave(&TransferFailed { transfer, status });
+            return self.lanes.fail(total, command.event, status, &queue);
+        }
+        if let (Some(id), Some(cell)) = (command.event, &gate.cell) {
+            queue.push(cell.clone());
+            claim(total, &mut self.lanes.events, id, cell.clone())?;
+        }
+        self.lanes.touch(&queue);
+        let gate = Arc::new(gate);
+        if direction == Direction::In {
+            self.incoming.expect(total, gate.clone(), None)?;
+        }
+        if gate.may_begin.as_ref().is_none_or(|event| event.ended()) {
+            self.demote(|_| false);
+            self.common.unasked.fetch_add(1, Ordering::AcqRel);
+            self.job = Some(Job::Begin(gate));
+        } else {
+            self.defer(Deferred::Gate(gate));
+        }
+        Ok(())
+    }
+
+    /// Takes the bytes of a transfer that is under way.
+    ///
+    /// # Errors
+    /// The transfer does not exist, the bytes are not its next ones, or the link broke.
+    pub fn transfer_data(&mut self, m: TransferData, tail: &mut dyn Tail) -> Result<(), End> {
+        let Some(incoming) = self.incoming.receive(m.transfer, m.offset, tail)? else { return Ok(()) };
+        match incoming.initial {
+            None => {
+                self.demote(|_| false);
+                self.job = Some(Job::Land(incoming.gate));
+            }
+            Some(id) => {
+                // No event says when the buffer has its first contents: commands that follow must find them there.
+                if let Err(status) = incoming.gate.settle()
+                    && let Some(memory) = self.memory.get_mut(&id)
+                {
+                    let Memory { kind, charged, .. } = **memory;
+                    *memory = Arc::new(Memory { native: Err(status), context: memory.context.clone(), kind, charged });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Prepares for the first contents of a memory object, which are about to come.
+    ///
+    /// # Errors
+    /// The transfer's name is taken.
+    pub fn await_contents(&mut self, id: MemoryId, memory: &Arc<Memory>, transfer: TransferId) -> Result<(), End> {
+        let whole = memory.whole().filter(|whole| whole.size() != 0);
+        let whole = whole.ok_or_else(|| End::refused(cl::CL_INVALID_BUFFER_SIZE))?;
+        let gate = Gate::new(transfer, Direction::In, memory.clone(), whole);
+        if let Err(status) = gate.open() {
+            gate.discard(status);
+        }
+        self.incoming.expect(self.objects(), Arc::new(gate), Some(id))
+    }
+}
