@@ -12,7 +12,7 @@ use ropeway_protocol::ids::{ContextId, EventId};
 use ropeway_protocol::messages::ReleaseEvent;
 use ropeway_protocol::types::Completions;
 use ropeway_protocol::{Call, Post};
-use ropeway_transport::{Endpoint, Link};
+use ropeway_transport::Endpoint;
 use rustc_hash::FxBuildHasher;
 
 use super::channel::Channel;
@@ -93,13 +93,18 @@ impl fmt::Debug for Connection {
 }
 
 impl Connection {
-    /// A session that has begun, over a link whose handshake is done.
+    /// A session that has begun.
     ///
     /// # Errors
     /// Those of the system, where it has not what the connection needs.
-    pub(super) fn new(link: Link, endpoint: Endpoint, name: Option<Endpoint>, welcome: Welcome) -> io::Result<Self> {
+    pub(super) fn new(
+        channel: Channel,
+        endpoint: Endpoint,
+        name: Option<Endpoint>,
+        welcome: Welcome,
+    ) -> io::Result<Self> {
         Ok(Self {
-            channel: Channel::new(link),
+            channel,
             endpoint,
             name,
             welcome,

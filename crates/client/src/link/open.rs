@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use ropeway_transport::{Endpoint, Link};
 
+use super::channel::Channel;
 use super::connection::Connection;
 use super::error::OpenError;
 use super::greet::greet;
@@ -33,7 +34,7 @@ impl Connection {
         // One for the connection itself, one for hello and welcome.
         count(&STATS.round_trips, 2);
         link.set_patience(SILENCE)?;
-        let connection = Arc::new(Self::new(link, endpoint.clone(), name.cloned(), welcome)?);
+        let connection = Arc::new(Self::new(Channel::new(link), endpoint.clone(), name.cloned(), welcome)?);
         background::start(&connection)?;
         deferred_flush::join(&connection);
         Ok(connection)
