@@ -20,6 +20,16 @@ pub fn terminate(pid: u32) {
     let _ = kill_process(pid_of(pid), Signal::TERM);
 }
 
+/// Stops a process until [`resume`], as a debugger or a shell does.
+pub fn stop(pid: u32) {
+    let _ = kill_process(pid_of(pid), Signal::STOP);
+}
+
+/// Lets a stopped process go on.
+pub fn resume(pid: u32) {
+    let _ = kill_process(pid_of(pid), Signal::CONT);
+}
+
 /// Whether there is such a process, not counting one that has ended and was not waited for.
 pub fn is_alive(pid: u32) -> bool {
     test_kill_process(pid_of(pid)).is_ok() && state(pid).is_some_and(|state| state != 'Z')
@@ -38,10 +48,23 @@ fn state(pid: u32) -> Option<char> {
     fields(&stat(pid)?).next()?.chars().next()
 }
 
+/// All processes.
+fn all() -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir("/proc").expect("/proc is there");
+    entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// The processes that run and have an argument that holds `text`.
+pub fn with_argument(text: &str) -> Vec<u32> {
+    let has = |pid: u32| {
+        fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| String::from_utf8_lossy(&line).contains(text))
+    };
+    all().filter(|&pid| has(pid) && is_alive(pid)).collect()
+}
+
 /// The processes that `pid` has started and that run.
 pub fn children(pid: u32) -> Vec<u32> {
-    let entries = fs::read_dir("/proc").expect("/proc is there");
-    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let pids = all();
     let parent = |pid: u32| fields(&stat(pid)?).nth(1)?.parse::<u32>().ok();
     let mut found: Vec<u32> = pids.filter(|&child| parent(child) == Some(pid) && is_alive(child)).collect();
     found.sort_unstable();

@@ -78,6 +78,7 @@ fn the_link_is_cut() {
     let program = Program::remote(c_program("interrupted"), proxy.url()).args(["read"]).run().success();
     assert!(program.stdout.contains("ended with -"), "{}", program.stdout);
     assert!(program.stdout.ends_with("finish 1\nread 1\nat once 1\n"), "{}", program.stdout);
+    assert_eq!(program.stderr.matches("is lost: it closed the connection;").count(), 1, "{}", program.stderr);
 }
 
 #[test]
@@ -89,7 +90,7 @@ fn the_link_garbles() {
     assert!(program.stdout.contains("ended with -"), "{}", program.stdout);
 }
 
-/// Nobody says that the cable was pulled; a server that gives no sign of life for 15 seconds is taken for lost.
+/// Nobody says that the cable was pulled; a server that gives no sign of life for 20 seconds is taken for lost.
 #[test]
 fn the_link_goes_silent() {
     let server = Server::start();
@@ -103,8 +104,8 @@ fn the_link_goes_silent() {
         let ended = program.line();
         assert!(ended.starts_with("ended with -"), "{ended}");
     }
-    assert!(since.elapsed() < Duration::from_secs(20), "only after {:?}", since.elapsed());
-    thread::sleep(Duration::from_secs(18).saturating_sub(since.elapsed()));
+    assert!(since.elapsed() < Duration::from_secs(25), "only after {:?}", since.elapsed());
+    thread::sleep(Duration::from_secs(25).saturating_sub(since.elapsed()));
     assert!(process::is_alive(patient.pid()));
     process::kill(server.worker_of(patient.pid()));
     assert!(patient.line().starts_with("ended with -"));
@@ -132,6 +133,36 @@ fn the_client_is_killed() {
     wait_for("end of the worker", SOON, || (!process::is_alive(worker)).then_some(()));
     server.expect_log("session ends");
     Program::remote(c_program("vector_add"), server.url()).run().success();
+}
+
+/// A child that the program has forked keeps none of its connections, and needs to call nothing for that.
+#[test]
+fn a_client_is_killed_that_has_forked() {
+    let runtime = tempfile::tempdir().expect("a temporary folder can be made");
+    for server in [Some(Server::start()), Some(Server::start_unix()), None] {
+        let url = server.as_ref().map_or("local:", Server::url);
+        let mut program = Program::remote(c_program("fork_stays"), url).env("XDG_RUNTIME_DIR", runtime.path()).start();
+        let child: u32 = program.line().parse().expect("the program says its child's process id");
+        let child = Killed(child);
+        program.say("");
+        assert_eq!(program.line(), "right");
+        let serves = match &server {
+            Some(server) => server.worker_of(program.pid()),
+            None => process::with_argument(&runtime.path().to_string_lossy())[0],
+        };
+        program.kill();
+        wait_for("end of the server's part", SOON, || (!process::is_alive(serves)).then_some(()));
+        assert!(process::is_alive(child.0), "{url}");
+    }
+}
+
+/// A process that ends with the test.
+struct Killed(u32);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        process::kill(self.0);
+    }
 }
 
 #[test]

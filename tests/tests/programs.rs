@@ -101,6 +101,17 @@ fn a_child_after_fork_gets_errors_and_its_parent_is_unharmed() {
     assert_eq!(outcome.stdout, format!("{child}parent: right, child ended with 0\n"), "{}", outcome.stderr);
 }
 
+/// No thread of the library's takes a signal that is meant for the program.
+#[test]
+fn signals_are_the_programs() {
+    let servers = [Server::start(), Server::start()];
+    let urls = format!("{},{}", servers[0].url(), servers[1].url());
+    for peers in ["on", "off"] {
+        let program = Program::remote(c_program("signals"), &urls).env("ROPEWAY_PEERS", peers);
+        assert_eq!(program.run().success().stdout, "right\n");
+    }
+}
+
 #[test]
 fn two_servers_are_listed_side_by_side() {
     let (first, second) = (Server::start(), Server::start_unix());

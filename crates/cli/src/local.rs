@@ -8,6 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use nix::sys::signal::SigSet;
 use ropeway_daemon::options::{ServeOptions, WorkerCommand};
 use ropeway_transport::Endpoint;
 
@@ -34,6 +35,8 @@ fn start() -> io::Result<()> {
     command.arg0("ropeway").arg("local").arg("--serve").arg(&folder);
     // What the program's terminal sends to the program is not meant for it.
     command.process_group(0);
+    // The library's threads block all signals, and this may be a child of one: the server is to be asked to end by one.
+    let _ = SigSet::empty().thread_set_mask();
     match native_vendors() {
         Some(vendors) => command.env(VENDORS, vendors),
         None => command.env_remove(VENDORS),

@@ -16,7 +16,7 @@ use ropeway_protocol::frame::{FrameHeader, REPLY};
 use ropeway_protocol::limits::MAX_EAGER;
 use ropeway_protocol::messages::{Finish, ReadBuffer, ReadData, TransferReady, WaitForEvents, WriteBufferTransfer};
 use ropeway_protocol::types::{Completions, EventDone};
-use ropeway_protocol::{Call, Post, decode};
+use ropeway_protocol::{Call, Post, decode, encode_note};
 
 use stand_in::{ALONE, WITH_EVENT, connect, target, to_bytes};
 
@@ -184,6 +184,32 @@ fn callbacks_come_without_anybody_waiting() {
 }
 
 #[test]
+fn a_server_that_pauses_within_a_frame_is_waited_for_as_between_frames() {
+    const SIZE: usize = 100_000;
+    let (context, queue, server) = connect(|mut peer| {
+        while let Some(frame) = peer.next() {
+            if frame.header.opcode == ReadBuffer::OPCODE {
+                let read: ReadBuffer = decode(&frame.body).unwrap();
+                let mut note = Vec::new();
+                encode_note(&mut note, &ReadData { transfer: read.transfer, offset: 0 }, SIZE);
+                note.resize(note.len() + SIZE, 7);
+                // Longer than a thread waits before it asks for a sign of life.
+                for part in note.chunks(note.len() / 2 + 1) {
+                    peer.0.write_all(part).unwrap();
+                    std::thread::sleep(Duration::from_secs(7));
+                }
+            }
+        }
+    });
+    let buffer = Memory::buffer(&context, 1, SIZE, None, None).unwrap();
+    let (bytes, into) = target(SIZE);
+    queue.enqueue_read(Part::Bytes(&buffer, 0), into, true, ALONE, CL_COMMAND_READ_BUFFER).unwrap();
+    assert_eq!(*bytes.lock().unwrap(), [7; SIZE]);
+    drop((buffer, queue, context));
+    drop(server);
+}
+
+#[test]
 fn a_server_that_gives_no_sign_of_life_is_lost_in_the_end() {
     let (context, queue, server) = connect(|peer| {
         // Alive to TCP, and nothing more.
@@ -206,7 +232,7 @@ fn a_server_that_gives_no_sign_of_life_is_lost_in_the_end() {
         });
         assert_eq!(queue.finish(), Err(SERVER_LOST));
     });
-    assert!(begin.elapsed() < Duration::from_secs(30), "a wait has an end");
+    assert!(begin.elapsed() < Duration::from_secs(35), "a wait has an end");
     drop((queue, context));
     drop(server);
 }

@@ -10,7 +10,8 @@
 //! | `registry` | the platforms and servers of the process |
 //! | `info` | answers to queries |
 //! | `host` | the application's memory |
-//! | `guard` | panics, forks, tracing |
+//! | `guard` | panics, calls in forked children, tracing |
+//! | `fork` | what forked children must not keep |
 //! | `farewell` | what is printed when the process ends |
 //! | `offered` | what of a native device is offered through Ropeway |
 #![allow(non_snake_case)]
@@ -21,6 +22,7 @@ mod compatibility;
 mod dispatch;
 mod exports;
 mod farewell;
+mod fork;
 mod guard;
 mod handle;
 mod host;

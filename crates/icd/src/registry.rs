@@ -8,6 +8,7 @@ use ropeway_client::log::set_level;
 use ropeway_client::servers::System;
 use ropeway_client::{servers, warning};
 
+use crate::fork;
 use crate::guard;
 use crate::handle::Handle;
 use crate::objects::{Device, Platform, Server};
@@ -30,6 +31,7 @@ pub fn system() -> Option<&'static Arc<System>> {
             return None;
         }
         guard::arm();
+        fork::prepare();
         let config = Config::load();
         set_level(config.log);
         for problem in &config.problems {

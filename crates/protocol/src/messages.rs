@@ -317,6 +317,8 @@ macro_rules! client_messages {
     post 194 expect_signal: ExpectSignal { event: EventId, context: ContextId, peer: SessionId };
     /// Signals a peer's event `remote` as soon as `event` has ended.
     post 195 signal_peer: SignalPeer { event: EventId, peer: SessionId, remote: EventId };
+    /// The client has lost this peer: so has this session, whatever it knows of it. What is expected of it fails.
+    post 197 lose_peer: LosePeer { peer: SessionId };
     /// Bytes that this session has received from its client and sent to it, received from its peers and sent to them.
     call 196 traffic: Traffic {} -> [u64; 4];
 

@@ -1,12 +1,16 @@
 //! Byte links between clients and servers: TCP and Unix sockets today. No messages.
 //!
-//! [`Endpoint`] says where a server is, [`Link`] is one connected stream, [`Listener`] waits for links.
-#![forbid(unsafe_code)]
+//! [`Endpoint`] says where a server is, [`Link`] is one connected stream, [`Listener`] waits for links. What children must not keep open is
+//! [`inherited`]; unsafe code is in `kernel` alone.
+#![deny(unsafe_code)]
 
 mod endpoint;
+pub mod inherited;
+#[allow(unsafe_code)]
+mod kernel;
 mod link;
 mod listener;
 
 pub use endpoint::{DEFAULT_PORT, Endpoint, ParseEndpointError};
-pub use link::{Link, Sender};
+pub use link::{GLANCE, Link, Sender};
 pub use listener::Listener;

@@ -4,6 +4,7 @@ use std::io::{self, ErrorKind, IoSlice};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -11,9 +12,29 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, sen
 use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
 
 use crate::Endpoint;
+use crate::inherited::Kept;
+use crate::kernel::{self, TcpState};
 
-/// Without a sign of life from the peer's machine for about this long, a TCP link counts as broken.
-const DEAD_AFTER: Duration = Duration::from_secs(10);
+/// A machine that has answered nothing for so long is gone, or the way to it is.
+const GONE_AFTER: Duration = Duration::from_secs(10);
+
+/// A quiet TCP link is probed after so long without a byte, ...
+const PROBE_AFTER: Duration = Duration::from_secs(4);
+
+/// ... again after so long without an answer, ...
+const PROBE_EACH: Duration = Duration::from_secs(2);
+
+/// ... and so often; then the kernel breaks the link, [`GONE_AFTER`] in all.
+const PROBES: u8 = 3;
+
+/// Before a machine is gone, it was seen twice to leave something unanswered, so long apart.
+const SUSPECTED_FOR: Duration = Duration::from_secs(4);
+
+/// What was sent less long ago than this may still be answered.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(1);
+
+/// How long a thread waits on a link until it looks around: whether the other machine still answers, and whether whoever waits still wants to.
+pub const GLANCE: Duration = Duration::from_secs(2);
 
 /// Waking a thread that sleeps in the kernel costs some 7 us on each end of a round trip, so a reader first looks for so long
 /// whether bytes come: longer than a small command takes on a GPU, and short enough that nobody notices the work. It does so while bytes
@@ -28,9 +49,18 @@ const CORES_TO_SPIN: u32 = 2;
 
 /// A connected stream socket. Reading and writing are independent; several threads may share it, at most one reading
 /// and at most one writing at a time.
+///
+/// Whether the *other machine* is there is decided here, for TCP: it is gone when it has answered nothing for [`GONE_AFTER`]. A machine that answers,
+/// though with "no room" as the program there does not read, is there for as long as it does. Whether the *program* there is alive is for those to
+/// decide who know what it owes them.
 #[derive(Debug)]
 pub struct Link {
+    /// A link that this process has made goes before its descriptor.
+    _kept: Option<Kept>,
     fd: OwnedFd,
+    is_tcp: bool,
+    /// Since when the other machine has been seen to leave something unanswered.
+    suspected: Mutex<Option<Instant>>,
     spins: bool,
     /// Whether the last waits for bytes were short: a bit for each, the last one's the lowest.
     waits: AtomicU8,
@@ -58,8 +88,9 @@ impl Link {
         match endpoint {
             Endpoint::Unix(path) => {
                 let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+                let kept = Kept::from_children(&socket);
                 socket.connect_timeout(&SockAddr::unix(path)?, timeout)?;
-                Self::from_socket(socket)
+                Self::from_socket(socket, Some(kept))
             }
             Endpoint::Local => Err(not_an_address()),
             Endpoint::Tcp { host, port } => {
@@ -70,8 +101,9 @@ impl Link {
                         return Err(ErrorKind::TimedOut.into());
                     }
                     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+                    let kept = Kept::from_children(&socket);
                     match socket.connect_timeout(&address.into(), left) {
-                        Ok(()) => return Self::from_socket(socket),
+                        Ok(()) => return Self::from_socket(socket, Some(kept)),
                         Err(error) => last = error,
                     }
                 }
@@ -85,21 +117,27 @@ impl Link {
     /// # Errors
     /// What setting its options said.
     pub fn from_fd(fd: OwnedFd) -> io::Result<Self> {
-        Self::from_socket(Socket::from(fd))
+        Self::from_socket(Socket::from(fd), None)
     }
 
-    fn from_socket(socket: Socket) -> io::Result<Self> {
+    fn from_socket(socket: Socket, kept: Option<Kept>) -> io::Result<Self> {
         socket.set_nonblocking(false)?;
-        if socket.domain()? != Domain::UNIX {
+        socket.set_read_timeout(Some(GLANCE))?;
+        socket.set_write_timeout(Some(GLANCE))?;
+        let is_tcp = socket.domain()? != Domain::UNIX;
+        if is_tcp {
             socket.set_tcp_nodelay(true)?;
-            // A machine or cable that is gone must not leave anybody waiting.
-            socket.set_tcp_user_timeout(Some(DEAD_AFTER))?;
-            let probe = TcpKeepalive::new().with_time(DEAD_AFTER / 2).with_interval(DEAD_AFTER / 5).with_retries(3);
-            socket.set_tcp_keepalive(&probe)?;
+            // For a link on which nothing is under way. TCP_USER_TIMEOUT is no help for the others: it also breaks a link whose other machine
+            // answers, but has no room.
+            let probe = TcpKeepalive::new().with_time(PROBE_AFTER).with_interval(PROBE_EACH);
+            socket.set_tcp_keepalive(&probe.with_retries(PROBES.into()))?;
         }
         let cores = rustix::thread::sched_getaffinity(None).map_or(1, |cores| cores.count());
         Ok(Self {
+            _kept: kept,
             fd: socket.into(),
+            is_tcp,
+            suspected: Mutex::default(),
             spins: cores >= CORES_TO_SPIN,
             waits: AtomicU8::new(0),
             sent: AtomicU64::new(0),
@@ -126,19 +164,24 @@ impl Link {
         Ok(())
     }
 
-    /// From now on reading waits no longer than `patience` for the next byte, and then fails with [`ErrorKind::WouldBlock`].
-    ///
-    /// # Errors
-    /// What the socket said.
-    pub fn set_patience(&self, patience: Duration) -> io::Result<()> {
-        socket2::SockRef::from(&self.fd).set_read_timeout(Some(patience))
-    }
-
     /// Waits for bytes and reads some into `into`; 0 means that the peer has closed.
     ///
     /// # Errors
-    /// What the socket said.
+    /// What the socket said; [`ErrorKind::TimedOut`] when the other machine is gone.
     pub fn recv(&self, into: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.recv_for_a_glance(into) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.check_machine()?,
+                got => return got,
+            }
+        }
+    }
+
+    /// As [`Link::recv`], but comes back with [`ErrorKind::WouldBlock`] when nothing has come for a [`GLANCE`].
+    ///
+    /// # Errors
+    /// As [`Link::recv`], without looking whether the other machine is gone.
+    pub fn recv_for_a_glance(&self, into: &mut [u8]) -> io::Result<usize> {
         if !self.spins {
             return self.recv_with(into, RecvFlags::empty());
         }
@@ -185,17 +228,57 @@ impl Link {
         }
     }
 
-    /// Fills `into`.
+    /// Fills `into`, however long the peer takes.
     ///
     /// # Errors
-    /// What the socket said; [`ErrorKind::UnexpectedEof`] when the peer closed before it was full; [`ErrorKind::WouldBlock`]
-    /// when nothing came for as long as [`Link::set_patience`] says.
-    pub fn recv_exact(&self, mut into: &mut [u8]) -> io::Result<()> {
+    /// What the socket said; [`ErrorKind::UnexpectedEof`] when the peer closed before it was full; [`ErrorKind::TimedOut`] when the other
+    /// machine is gone.
+    pub fn recv_exact(&self, into: &mut [u8]) -> io::Result<()> {
+        self.recv_exact_while(into, || self.check_machine())
+    }
+
+    /// Fills `into`; asks `goes_on` whenever nothing has come for a [`GLANCE`].
+    ///
+    /// # Errors
+    /// What the socket or `goes_on` said; [`ErrorKind::UnexpectedEof`] when the peer closed before it was full.
+    pub fn recv_exact_while<E: From<io::Error>>(
+        &self,
+        mut into: &mut [u8],
+        mut goes_on: impl FnMut() -> Result<(), E>,
+    ) -> Result<(), E> {
         while !into.is_empty() {
             // MSG_WAITALL saves wake-ups on large pieces; it may still return early.
-            match self.recv_with(into, RecvFlags::WAITALL)? {
-                0 => return Err(ErrorKind::UnexpectedEof.into()),
-                n => into = &mut into[n..],
+            match self.recv_with(into, RecvFlags::WAITALL) {
+                Ok(0) => return Err(io::Error::from(ErrorKind::UnexpectedEof).into()),
+                Ok(n) => into = &mut into[n..],
+                Err(error) if error.kind() == ErrorKind::WouldBlock => goes_on()?,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends all of `parts`, in order; asks `goes_on` whenever the socket has taken nothing for a [`GLANCE`].
+    ///
+    /// # Errors
+    /// What the socket or `goes_on` said; the link is of no more use then.
+    pub fn send_all_while(
+        &self,
+        mut parts: &mut [IoSlice<'_>],
+        mut goes_on: impl FnMut() -> io::Result<()>,
+    ) -> io::Result<()> {
+        while !parts.is_empty() {
+            match sendmsg(&self.fd, parts, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL) {
+                Ok(n) => {
+                    self.sent.fetch_add(n as u64, Ordering::Relaxed);
+                    IoSlice::advance_slices(&mut parts, n);
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                Err(rustix::io::Errno::AGAIN) => goes_on()?,
+                Err(error) => return Err(error.into()),
+            }
+            while parts.first().is_some_and(|p| p.is_empty()) {
+                parts = &mut parts[1..];
             }
         }
         Ok(())
@@ -250,6 +333,34 @@ impl Link {
         (self.sent.load(Ordering::Relaxed), self.received.load(Ordering::Relaxed))
     }
 
+    /// Bytes that the other end has taken: its machine, over TCP; its process, over a Unix socket.
+    ///
+    /// # Errors
+    /// What the socket said.
+    pub fn taken(&self) -> io::Result<u64> {
+        let sent = self.sent.load(Ordering::Relaxed);
+        Ok(sent.saturating_sub(kernel::untaken(self.fd.as_fd())?))
+    }
+
+    /// Looks whether the other machine still answers: asked at each [`GLANCE`] of whoever waits. A Unix socket's is this one.
+    ///
+    /// # Errors
+    /// [`ErrorKind::TimedOut`] when it does not; what the socket said.
+    pub fn check_machine(&self) -> io::Result<()> {
+        if !self.is_tcp {
+            return Ok(());
+        }
+        let state = kernel::tcp_state(self.fd.as_fd())?;
+        let mut suspected = self.suspected.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_gone(&state, &mut suspected, Instant::now()) {
+            return Err(io::Error::new(
+                ErrorKind::TimedOut,
+                format!("its machine has not answered for {} s", state.since_heard.as_secs()),
+            ));
+        }
+        Ok(())
+    }
+
     /// The network address of the peer; none for a process of this machine.
     pub fn peer_address(&self) -> Option<SocketAddr> {
         socket2::SockRef::from(&self.fd).peer_addr().ok()?.as_socket()
@@ -264,32 +375,72 @@ impl Link {
     }
 }
 
+/// Whether the machine at the other end is gone. `suspected` is since when it has been seen to leave something unanswered.
+///
+/// How often something was sent again does not say that alone: a machine whose program reads nothing answers each time that it has no room, and is asked
+/// ever more rarely.
+fn is_gone(state: &TcpState, suspected: &mut Option<Instant>, now: Instant) -> bool {
+    let is_unanswered = state.since_sent < state.since_heard;
+    if state.probes == 0 && (state.retransmits == 0 || !is_unanswered) {
+        *suspected = None;
+        return false;
+    }
+    let since = *suspected.get_or_insert(now);
+    let was_asked_enough =
+        state.probes >= PROBES || state.retransmits > 0 && is_unanswered && state.since_sent >= ANSWERED_WITHIN;
+    was_asked_enough && state.since_heard >= GONE_AFTER && now.saturating_duration_since(since) >= SUSPECTED_FOR
+}
+
 /// Whoever uses `local:` starts that server first, and then knows where it listens.
 pub(crate) fn not_an_address() -> io::Error {
     io::Error::new(ErrorKind::Unsupported, "local: names a server that is started when it is needed, not an address")
 }
 
 impl Sender for Link {
-    fn send_all(&self, mut parts: &mut [IoSlice<'_>]) -> io::Result<()> {
-        while !parts.is_empty() {
-            match sendmsg(&self.fd, parts, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL) {
-                Ok(n) => {
-                    self.sent.fetch_add(n as u64, Ordering::Relaxed);
-                    IoSlice::advance_slices(&mut parts, n);
-                }
-                Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-            while parts.first().is_some_and(|p| p.is_empty()) {
-                parts = &mut parts[1..];
-            }
-        }
-        Ok(())
+    fn send_all(&self, parts: &mut [IoSlice<'_>]) -> io::Result<()> {
+        self.send_all_while(parts, || self.check_machine())
     }
 }
 
 impl AsFd for Link {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(retransmits: u8, probes: u8, since_sent: u64, since_heard: u64) -> TcpState {
+        let [since_sent, since_heard] = [since_sent, since_heard].map(Duration::from_secs);
+        TcpState { retransmits, probes, since_sent, since_heard }
+    }
+
+    /// What is found of each state, looked at every [`GLANCE`].
+    fn looks(states: &[TcpState]) -> Vec<bool> {
+        let (mut suspected, begin) = (None, Instant::now());
+        (0..).zip(states).map(|(number, state)| is_gone(state, &mut suspected, begin + GLANCE * number)).collect()
+    }
+
+    #[test]
+    fn a_machine_that_leaves_all_unanswered_is_gone() {
+        let sent_again = [(1, 1, 3), (3, 2, 5), (4, 1, 7), (5, 1, 9), (5, 3, 11)];
+        let sent_again = sent_again.map(|(retransmits, sent, heard)| state(retransmits, 0, sent, heard));
+        assert_eq!(looks(&sent_again), [false, false, false, false, true]);
+        let probed = [(0, 3), (1, 5), (2, 7), (3, 9), (3, 11)].map(|(probes, heard)| state(0, probes, 60, heard));
+        assert_eq!(looks(&probed), [false, false, false, false, true]);
+    }
+
+    #[test]
+    fn a_machine_that_answers_that_it_has_no_room_is_there() {
+        // It is asked every 50 s; the answer to the last probe is under way, or has been lost.
+        let probed = [(0, 48), (1, 50), (0, 1), (0, 49), (1, 51), (1, 53), (1, 55)];
+        assert!(!looks(&probed.map(|(probes, heard)| state(0, probes, 60, heard))).contains(&true));
+        // It answers what is sent again with what it has had before.
+        let sent_again = [(24, 24), (0, 26), (1, 1), (3, 3), (24, 24), (0, 26)];
+        assert!(!looks(&sent_again.map(|(sent, heard)| state(9, 0, sent, heard))).contains(&true));
+        // A quiet link, and one on which something was just sent.
+        assert!(!looks(&[state(0, 0, 3600, 3600), state(0, 0, 0, 3600), state(1, 0, 0, 3600)]).contains(&true));
     }
 }

@@ -6,6 +6,8 @@
 use std::sync::OnceLock;
 use std::sync::mpsc::{Sender, channel};
 
+use crate::base::threads;
+
 type Job = Box<dyn FnOnce() + Send>;
 
 /// Runs `job` soon, after those given before it.
@@ -14,11 +16,12 @@ pub(crate) fn run_later(job: impl FnOnce() + Send + 'static) {
     let jobs = JOBS.get_or_init(|| {
         let (sender, jobs) = channel::<Job>();
         let thread = std::thread::Builder::new().name("ropeway-callback".into());
-        let started = thread.spawn(move || {
+        let run = move || {
             for job in jobs {
                 job();
             }
-        });
+        };
+        let started = threads::start(|| thread.spawn(run));
         match started {
             Ok(_) => Some(sender),
             Err(error) => {

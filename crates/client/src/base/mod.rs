@@ -8,3 +8,4 @@ pub mod region;
 pub mod stats;
 pub(crate) mod status;
 pub(crate) mod sync;
+pub mod threads;

@@ -12,6 +12,7 @@ use crate::base::host::HostRange;
 use crate::base::region::Region;
 use crate::base::status::{Result, Status};
 use crate::base::sync::lock;
+use crate::base::threads;
 use crate::commands::command::{Enqueued, Order};
 use crate::objects::event::Event;
 use crate::objects::memory::Memory;
@@ -50,11 +51,12 @@ impl Pending {
         // Not on the thread of callbacks, which it may wait for.
         let gate = Arc::clone(&self.gate);
         let thread = std::thread::Builder::new().name("ropeway-native".into());
-        let started = thread.spawn(move || {
+        let work = move || {
             run();
             // A lost server has ended it already.
             let _ = gate.set_status(CL_COMPLETE);
-        });
+        };
+        let started = threads::start(|| thread.spawn(work));
         if started.is_err() {
             let _ = self.gate.set_status(CL_OUT_OF_HOST_MEMORY);
         }

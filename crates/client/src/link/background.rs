@@ -6,15 +6,21 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
+use ropeway_transport::GLANCE;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::connection::Connection;
-use super::waiting::SILENCE;
+use super::deferred_flush;
+use crate::base::threads;
 
 /// Nothing stays unsent longer than this.
 const TICK: Duration = Duration::from_micros(250);
+
+/// How often the link is looked at while a thread waits for room to send.
+const HELD_UP: Duration = Duration::from_millis(20);
 
 /// Ticks without anything to do after which the link counts as quiet: of a single server. With more, all of them together look about as often.
 const QUIET_AFTER: usize = 40;
@@ -28,17 +34,30 @@ static HELPERS: AtomicUsize = AtomicUsize::new(0);
 /// Starts the thread; it lives as long as the connection is not lost.
 pub(super) fn start(connection: &Arc<Connection>) -> std::io::Result<()> {
     let connection = Arc::clone(connection);
-    std::thread::Builder::new().name("ropeway-helper".into()).stack_size(256 << 10).spawn(move || run(&connection))?;
+    let thread = thread::Builder::new().name("ropeway-helper".into()).stack_size(256 << 10);
+    threads::start(|| thread.spawn(move || run(&connection)))?;
     Ok(())
 }
 
 fn run(connection: &Connection) {
     let helper = &connection.helper;
     let mut idle = 0;
-    // When something came last, or nothing was expected.
-    let mut heard = Instant::now();
+    helper.begin();
+    // When something came last, nothing was expected, or it was looked whether the server lives.
+    let mut looked = Instant::now();
     HELPERS.fetch_add(1, Ordering::Relaxed);
     while !connection.is_lost() {
+        if connection.channel.is_held_up() {
+            // A thread that sends waits for the socket, and does not read: others may be waiting for it.
+            thread::sleep(HELD_UP);
+            connection.read_arrived();
+            let _ = connection.flush_what_fits();
+            if looked.elapsed() >= GLANCE {
+                connection.drain_and_look();
+                looked = Instant::now();
+            }
+            continue;
+        }
         // Threads that wait read and send by themselves; two at it would only be in each other's way.
         let is_left_alone = connection.waiting.load(Ordering::SeqCst) == 0;
         let expecting = is_left_alone && helper.is_expecting();
@@ -47,7 +66,7 @@ fn run(connection: &Connection) {
             if expecting {
                 connection.channel.wait_readable(Some(TICK)).unwrap_or(true)
             } else {
-                std::thread::sleep(TICK);
+                thread::sleep(TICK);
                 false
             }
         } else {
@@ -60,9 +79,10 @@ fn run(connection: &Connection) {
             connection.read_arrived();
         }
         if readable || !expecting {
-            heard = Instant::now();
-        } else if heard.elapsed() >= SILENCE {
-            connection.look_for_life();
+            looked = Instant::now();
+        } else if looked.elapsed() >= GLANCE {
+            connection.drain_and_look();
+            looked = Instant::now();
         }
         while connection.waiting.load(Ordering::SeqCst) == 0 && connection.send_chunk() {
             busy = true;
@@ -75,6 +95,8 @@ fn run(connection: &Connection) {
         idle = if busy || !helper.is_quiet() && idle >= quiet_after { 0 } else { idle + 1 };
     }
     HELPERS.fetch_sub(1, Ordering::Relaxed);
+    // Here, as whoever has lost the server may hold what this needs.
+    deferred_flush::tell_others_of_loss(connection, connection.session());
 }
 
 /// Sleeps until the link is used again or, when something is expected, until something arrives (then true), or should have.
@@ -83,8 +105,8 @@ fn sleep_until_roused(connection: &Connection, expecting: bool) -> bool {
     let mut fds = [PollFd::from_borrowed_fd(wake, PollFlags::IN), PollFd::new(&connection.channel, PollFlags::IN)];
     let watched = if expecting { &mut fds[..] } else { &mut fds[..1] };
     // An interrupted poll is as good as a wake-up.
-    let silence = Timespec { tv_sec: SILENCE.as_secs().cast_signed(), tv_nsec: 0 };
-    let _ = poll(watched, expecting.then_some(&silence));
+    let glance = Timespec { tv_sec: GLANCE.as_secs().cast_signed(), tv_nsec: 0 };
+    let _ = poll(watched, expecting.then_some(&glance));
     let mut counter = [0; 8];
     let _ = rustix::io::read(wake, &mut counter);
     expecting && !fds[1].revents().is_empty()

@@ -8,6 +8,7 @@ use ropeway_protocol::limits::CHUNK;
 use ropeway_protocol::messages::TransferData;
 
 use super::connection::Connection;
+use super::outbox::Pushed;
 use super::transfers::{Incoming, Outgoing, Ticket, Transfers};
 use crate::base::host::{HostSource, gather, scatter};
 use crate::base::status::{Result, SERVER_LOST, Status};
@@ -35,7 +36,7 @@ impl Connection {
         self.transfers.asked_for(id);
     }
 
-    /// Sends one chunk of what the server asked for. False: there was nothing to send.
+    /// Sends one chunk of what the server asked for. False: there was nothing to send, or, for the background thread, another one is sending.
     pub(crate) fn send_chunk(&self) -> bool {
         let Some((id, mut outgoing, using)) = self.transfers.take_ready() else { return false };
         let chunk = gather(&*outgoing.source, outgoing.sent, CHUNK);
@@ -44,6 +45,10 @@ impl Connection {
         let sent = outgoing.sent + chunk.len();
         // What may lose the server comes after this.
         drop((chunk, using));
+        if matches!(posted, Ok(Pushed::Busy)) {
+            self.transfers.put_ready(id, outgoing);
+            return false;
+        }
         outgoing.sent = sent;
         let is_last = sent == outgoing.source.size();
         match self.was_posted(posted).and_then(|()| if is_last { self.flush() } else { Ok(()) }) {

@@ -12,7 +12,8 @@ use ropeway_protocol::{Call, Post, encode_call, encode_post};
 use ropeway_transport::Link;
 
 use super::inbox::{Deliver, Inbox, ReadError, Role};
-use super::outbox::Outbox;
+use super::liveness::Traffic;
+use super::outbox::{GoesOn, Outbox, Pushed};
 
 /// One server's link, with what waits to be sent over it and what has arrived of a frame.
 #[derive(Debug)]
@@ -28,28 +29,37 @@ impl Channel {
         Self { link, outbox: Outbox::default(), inbox: Inbox::default() }
     }
 
-    /// Appends a message without an answer to the pending batch. Returns whether the batch is full.
+    /// Appends a message without an answer to the pending batch. `waits`: for another thread that is sending, where a long tail makes it necessary
+    /// to send.
     ///
     /// # Errors
-    /// The socket's, where a long tail made it necessary to send.
-    pub(super) fn post<P: Post>(&self, post: &P, tail: &[u8]) -> io::Result<bool> {
-        self.outbox.push(&self.link, tail, |out| encode_post(out, post, tail.len()))
+    /// The socket's or `goes_on`'s, where a long tail made it necessary to send.
+    pub(super) fn post<P: Post>(&self, post: &P, tail: &[u8], waits: bool, goes_on: GoesOn<'_>) -> io::Result<Pushed> {
+        self.outbox.push(&self.link, tail, |out| encode_post(out, post, tail.len()), waits, goes_on)
     }
 
     /// As [`Self::post`], for a message whose answer will bear `number`.
     ///
     /// # Errors
     /// As [`Self::post`].
-    pub(super) fn call<C: Call>(&self, number: u32, call: &C, tail: &[u8]) -> io::Result<bool> {
-        self.outbox.push(&self.link, tail, |out| encode_call(out, number, call, tail.len()))
+    pub(super) fn call<C: Call>(&self, number: u32, call: &C, tail: &[u8], goes_on: GoesOn<'_>) -> io::Result<Pushed> {
+        self.outbox.push(&self.link, tail, |out| encode_call(out, number, call, tail.len()), true, goes_on)
     }
 
-    /// Sends what is pending.
+    /// Sends what is pending, or leaves it to the thread that is sending.
     ///
     /// # Errors
-    /// The socket's.
-    pub(super) fn flush(&self) -> io::Result<()> {
-        self.outbox.flush(&self.link)
+    /// The socket's or `goes_on`'s.
+    pub(super) fn flush(&self, goes_on: GoesOn<'_>) -> io::Result<()> {
+        self.outbox.flush(&self.link, goes_on)
+    }
+
+    /// Sends what is pending, once the thread that is sending has done so.
+    ///
+    /// # Errors
+    /// The socket's or `goes_on`'s.
+    pub(super) fn flush_behind(&self, goes_on: GoesOn<'_>) -> io::Result<()> {
+        self.outbox.flush_behind(&self.link, goes_on)
     }
 
     /// Sends what is pending, as far as the socket takes it at once. Returns whether it took all.
@@ -63,6 +73,26 @@ impl Channel {
     /// Whether nothing waits to be sent.
     pub(super) fn is_flushed(&self) -> bool {
         self.outbox.is_empty()
+    }
+
+    /// Whoever sends has been waiting for the socket for a while, until which it is so.
+    pub(super) fn note_held_up(&self) {
+        self.outbox.note_held_up();
+    }
+
+    /// Whether whoever sends has been waiting for the socket for a while.
+    pub(super) fn is_held_up(&self) -> bool {
+        self.outbox.is_held_up()
+    }
+
+    /// How much has gone to the server and come from it, after a look at whether its machine is there.
+    ///
+    /// # Errors
+    /// The socket's, or that the machine is gone.
+    pub(super) fn look(&self) -> io::Result<Traffic> {
+        self.link.check_machine()?;
+        let (sent, received) = self.link.traffic();
+        Ok(Traffic { received, sent, taken: self.link.taken()?, is_idle: self.outbox.is_idle() })
     }
 
     /// Takes the reader role if nobody has it.

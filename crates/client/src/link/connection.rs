@@ -5,22 +5,25 @@ use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
 
 use ropeway_protocol::handshake::Welcome;
-use ropeway_protocol::ids::{ContextId, EventId};
-use ropeway_protocol::messages::ReleaseEvent;
+use ropeway_protocol::ids::{ContextId, EventId, SessionId};
+use ropeway_protocol::messages::{LosePeer, ReleaseEvent};
 use ropeway_protocol::types::Completions;
 use ropeway_protocol::{Call, Post};
 use ropeway_transport::Endpoint;
 use rustc_hash::FxBuildHasher;
 
+use super::calls::Calls;
 use super::channel::Channel;
 use super::completion::Completion;
 use super::completions::Live;
 use super::deferred_flush::{Deferred, Visited};
 use super::helper::Helper;
 use super::in_flight::InFlight;
+use super::inbox::{self, ReadError};
+use super::liveness::{Liveness, Verdict};
+use super::outbox::Pushed;
 use super::sessions::Sessions;
 use super::transfers::Transfers;
 use crate::base::status::{Result, SERVER_LOST, Status};
@@ -35,21 +38,19 @@ pub struct Connection {
     welcome: Welcome,
     pub(super) helper: Helper,
     /// Pending replies, by the numbers of their calls.
-    pub(super) calls: Mutex<HashMap<u32, Slot, FxBuildHasher>>,
+    pub(super) calls: Calls,
     events: Live,
     /// Shared with writes over other links, which wait for reads over this one into the same memory.
     pub(super) transfers: Arc<Transfers>,
     pub(super) in_flight: InFlight,
     pub(super) contexts: Mutex<HashMap<ContextId, ContextListener, FxBuildHasher>>,
-    next_call: AtomicU32,
     /// User events whose status is not set: while there are any, memory must not be read ahead of a command's turn.
     unset_user_events: AtomicUsize,
     /// Threads that wait for the server: they read and send what is to be read and sent.
     pub(super) waiting: AtomicUsize,
     /// How often a reader looked around since the last byte.
     pub(super) looks: AtomicU32,
-    /// When a sign of life was asked for, since the last byte.
-    pub(super) asked_at: Mutex<Option<Instant>>,
+    pub(super) liveness: Liveness,
     /// Somebody has found the server lost, and sees to what follows.
     losing: AtomicBool,
     /// All may know of it: nobody uses the application's memory any more.
@@ -68,20 +69,26 @@ pub(crate) type ContextListener = Arc<dyn Fn(&str) + Send + Sync>;
 /// Done when a server is lost, or closed.
 pub(crate) type OnLoss = Box<dyn FnOnce() + Send>;
 
-/// The place for a call's answer.
-#[derive(Debug)]
-pub(super) enum Slot {
-    /// It has not come. Whether it tells of the ends of commands: then it is a [`ropeway_protocol::types::Waited`].
-    Waiting { tells_ends: bool },
-    /// It has come; the ends that it told of are taken in.
-    Answered(Vec<u8>),
-}
-
 impl Visited for Connection {
     fn be_visited(&self) {
-        // What the socket does not take at once is the helper's.
-        if self.deferred.take_posted() && !self.check(self.channel.try_flush()).unwrap_or(true) {
-            self.helper.note_activity();
+        if self.deferred.take_posted() {
+            // A lost server is noticed by those who wait for it.
+            let _ = self.flush_what_fits();
+        }
+    }
+
+    fn is_shared(&self) -> bool {
+        self.deferred.is_shared() && !self.is_lost()
+    }
+
+    fn look_whether_it_lives(&self) {
+        self.drain_and_look();
+    }
+
+    fn lose_peer(&self, peer: SessionId) {
+        // One that is lost, too, needs not be told.
+        if lock(&self.sessions.0).has_secret {
+            let _ = self.post(&LosePeer { peer }).and_then(|()| self.flush());
         }
     }
 }
@@ -109,16 +116,15 @@ impl Connection {
             name,
             welcome,
             helper: Helper::new()?,
-            calls: Mutex::default(),
+            calls: Calls::default(),
             events: Live::default(),
             transfers: Arc::default(),
             in_flight: InFlight::default(),
             contexts: Mutex::default(),
-            next_call: AtomicU32::new(1),
             unset_user_events: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
             looks: AtomicU32::new(0),
-            asked_at: Mutex::default(),
+            liveness: Liveness::default(),
             losing: AtomicBool::new(false),
             lost: AtomicBool::new(false),
             sessions: Sessions::default(),
@@ -183,17 +189,18 @@ impl Connection {
     }
 
     /// Adds a message to the batch, which may be sent with it. What comes of that is for [`Self::was_posted`].
-    pub(super) fn post_bytes<P: Post>(&self, post: &P, tail: &[u8]) -> io::Result<bool> {
-        self.channel.post(post, tail)
+    pub(super) fn post_bytes<P: Post>(&self, post: &P, tail: &[u8]) -> io::Result<Pushed> {
+        // The background thread has to read while another one sends.
+        self.channel.post(post, tail, !self.helper.is_this_thread(), &|| self.held_up())
     }
 
     /// A message was posted, or the link has failed.
     ///
     /// # Errors
     /// [`SERVER_LOST`].
-    pub(super) fn was_posted(&self, posted: io::Result<bool>) -> Result<()> {
-        let full = self.check(posted)?;
-        self.sent_soon(full)
+    pub(super) fn was_posted(&self, posted: io::Result<Pushed>) -> Result<()> {
+        let pushed = self.check(posted)?;
+        self.sent_soon(pushed)
     }
 
     /// Sends a message whose answer will bear `number`, in the next batch.
@@ -204,18 +211,34 @@ impl Connection {
         if self.is_lost() {
             return Err(SERVER_LOST);
         }
-        let full = self.check(self.channel.call(number, call, tail))?;
-        self.sent_soon(full)
+        let pushed = self.check(self.channel.call(number, call, tail, &|| self.held_up()))?;
+        self.sent_soon(pushed)
     }
 
-    /// A message was added to the batch, which is `full` or not: sees that it is sent before long.
-    fn sent_soon(&self, full: bool) -> Result<()> {
-        if !full && self.helper.is_quiet() && self.deferred.leave() {
+    /// A message was added to the batch: sees that it is sent before long.
+    fn sent_soon(&self, pushed: Pushed) -> Result<()> {
+        let is_full = pushed.is_full();
+        if !is_full && self.helper.is_quiet() && self.deferred.leave() {
             return Ok(());
         }
         // A quiet link carries the first message at once; those right behind it gather.
         let was_quiet = self.helper.note_activity();
-        if full || was_quiet { self.flush() } else { Ok(()) }
+        if inbox::is_reader() {
+            // Others wait for what this thread reads.
+            return if is_full || was_quiet { self.flush_what_fits() } else { Ok(()) };
+        }
+        if pushed.is_too_much() && !self.helper.is_this_thread() {
+            return self.check(self.channel.flush_behind(&|| self.held_up()));
+        }
+        if is_full || was_quiet { self.flush() } else { Ok(()) }
+    }
+
+    /// Sends what the socket takes at once; the rest is the background thread's.
+    pub(super) fn flush_what_fits(&self) -> Result<()> {
+        if !self.check(self.channel.try_flush())? {
+            self.helper.note_activity();
+        }
+        Ok(())
     }
 
     /// Has posts wait for the next round as long as a context with several homes has one here (with false: no longer has).
@@ -223,16 +246,33 @@ impl Connection {
         self.deferred.count_context(made);
     }
 
-    /// Sends all that waits to be sent.
+    /// Sends all that waits to be sent, or leaves it to the thread that is sending.
     ///
     /// # Errors
     /// [`SERVER_LOST`].
     pub fn flush(&self) -> Result<()> {
-        self.check(self.channel.flush())
+        self.check(self.channel.flush(&|| self.held_up()))
     }
 
-    pub(super) fn next_call_number(&self) -> u32 {
-        self.next_call.fetch_add(1, Ordering::Relaxed).max(1)
+    /// The socket has taken nothing for a while, and this thread holds up all others that have something to send. A server that takes nothing may yet
+    /// say that it lives: the background thread reads meanwhile. This thread reads nothing, as it may be using the application's memory, or hold what
+    /// is needed to hand out what was read.
+    ///
+    /// # Errors
+    /// The server does not live, or has been lost meanwhile; [`io::ErrorKind::WouldBlock`] for the background thread itself, which does not wait.
+    fn held_up(&self) -> io::Result<()> {
+        if self.is_lost() {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        if self.helper.is_this_thread() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        self.channel.note_held_up();
+        self.helper.rouse();
+        match self.liveness.look(self.channel.look()?, false) {
+            Verdict::Waits | Verdict::Ask => Ok(()),
+            Verdict::Silent => Err(io::Error::new(io::ErrorKind::TimedOut, ReadError::Silent.to_string())),
+        }
     }
 
     /// Marks the server as gone: all that waits for it ends with [`SERVER_LOST`]. Said once.

@@ -10,7 +10,10 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
+use ropeway_protocol::ids::SessionId;
+
 use crate::base::sync::lock;
+use crate::base::threads;
 
 /// Nothing stays unsent longer than this.
 const TICK: Duration = Duration::from_millis(1);
@@ -28,6 +31,15 @@ pub(super) struct Deferred {
 pub(super) trait Visited: Send + Sync {
     /// Sends what has been posted, as far as the socket takes it at once.
     fn be_visited(&self);
+
+    /// Whether its server is there and has a context in common with others.
+    fn is_shared(&self) -> bool;
+
+    /// Takes in what has come, and loses a server that does not live.
+    fn look_whether_it_lives(&self);
+
+    /// Tells its server that the client has lost another one's session.
+    fn lose_peer(&self, peer: SessionId);
 }
 
 /// All links.
@@ -62,16 +74,21 @@ impl Deferred {
 
     /// Leaves what was just posted to the next round, if the link is one of several servers.
     pub(super) fn leave(&self) -> bool {
-        if self.contexts.load(Ordering::Relaxed) == 0 {
+        if !self.is_shared() {
             return false;
         }
-        let start =
-            || Some(thread::Builder::new().name("ropeway-rounds".into()).spawn(make_rounds).ok()?.thread().clone());
+        let new = || thread::Builder::new().name("ropeway-rounds".into());
+        let start = || Some(threads::start(|| new().spawn(make_rounds)).ok()?.thread().clone());
         let Some(thread) = THREAD.get_or_init(start) else { return false };
         if !self.posted.swap(true, Ordering::SeqCst) && !DUE.swap(true, Ordering::SeqCst) {
             thread.unpark();
         }
         true
+    }
+
+    /// Whether there are contexts that have other servers, too.
+    pub(super) fn is_shared(&self) -> bool {
+        self.contexts.load(Ordering::Relaxed) > 0
     }
 
     /// Whether anything was posted since the last round.
@@ -87,6 +104,24 @@ pub(super) fn hurry() {
         DUE.store(true, Ordering::SeqCst);
         thread.unpark();
     }
+}
+
+/// A thread waits for `one` in vain so far, and perhaps for what another server should have sent to it: looks whether those live with which it has a
+/// context in common.
+pub(super) fn look_at_others(one: &dyn Visited) {
+    others(one).iter().for_each(|link| link.look_whether_it_lives());
+}
+
+/// The session `peer` over `one` is lost. Those with which it has a context in common may not notice: its machine may be there, and only its program not
+/// go on.
+pub(super) fn tell_others_of_loss(one: &dyn Visited, peer: SessionId) {
+    others(one).iter().for_each(|link| link.lose_peer(peer));
+}
+
+/// The links, but for one, to servers that have a context in common with others.
+fn others(one: &dyn Visited) -> Vec<Arc<dyn Visited>> {
+    let links: Vec<_> = lock(&LINKS).iter().filter_map(Weak::upgrade).collect();
+    links.into_iter().filter(|link| link.is_shared() && !std::ptr::addr_eq(Arc::as_ptr(link), one)).collect()
 }
 
 fn make_rounds() {

@@ -1,7 +1,9 @@
 //! What a connection's background thread is to do, and when it sleeps.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::{self, ThreadId};
 
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -14,12 +16,13 @@ pub(super) struct Helper {
     wake: OwnedFd,
     /// Things that will come over the link and that nobody may be waiting for.
     outstanding: AtomicUsize,
+    thread: OnceLock<ThreadId>,
 }
 
 impl Helper {
     pub(super) fn new() -> std::io::Result<Self> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self { quiet: AtomicBool::new(true), wake, outstanding: AtomicUsize::new(0) })
+        Ok(Self { quiet: AtomicBool::new(true), wake, outstanding: AtomicUsize::new(0), thread: OnceLock::new() })
     }
 
     /// Something is about to be sent. Returns whether the link was quiet until now.
@@ -54,6 +57,16 @@ impl Helper {
         if self.outstanding.load(Ordering::SeqCst) > 0 && self.quiet.load(Ordering::SeqCst) {
             self.rouse();
         }
+    }
+
+    /// The calling thread is the background thread.
+    pub(super) fn begin(&self) {
+        let _ = self.thread.set(thread::current().id());
+    }
+
+    /// Whether the calling thread is the background thread.
+    pub(super) fn is_this_thread(&self) -> bool {
+        self.thread.get() == Some(&thread::current().id())
     }
 
     pub(super) fn rouse(&self) {

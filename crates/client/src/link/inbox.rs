@@ -4,6 +4,8 @@
 //! leaves; a thread that finds it taken sleeps until the reader has made progress or left. There is no
 //! reading thread, so that an answer reaches the thread that waits for it without a handover.
 
+use std::cell::Cell;
+use std::fmt;
 use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -32,6 +34,19 @@ const RECHECK: Duration = Duration::from_millis(100);
 pub(super) trait Deliver {
     /// One frame. What it leaves of `tail` is skipped.
     fn deliver(&self, header: FrameHeader, body: &[u8], tail: &mut dyn Tail) -> Result<(), DecodeError>;
+
+    /// Asked within a frame when nothing has come for a while: an error if the rest never will.
+    fn goes_on(&self) -> Result<(), ReadError>;
+}
+
+thread_local! {
+    /// This thread reads: others may wait for it.
+    static IS_READER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether the calling thread has been handed what it does by a link that it reads.
+pub(super) fn is_reader() -> bool {
+    IS_READER.get()
 }
 
 /// Why reading stopped.
@@ -48,6 +63,19 @@ pub(super) enum ReadError {
 impl From<io::Error> for ReadError {
     fn from(error: io::Error) -> Self {
         Self::Link(error)
+    }
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Link(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                f.write_str("it closed the connection")
+            }
+            Self::Link(error) => error.fmt(f),
+            Self::Silent => f.write_str("it gives no sign of life"),
+            Self::Protocol(error) => write!(f, "it sent what is not the protocol: {error}"),
+        }
     }
 }
 
@@ -130,7 +158,12 @@ impl Role<'_> {
     /// Reads once (waiting for bytes if `wait`) and hands out all frames that are whole. Returns whether there were any.
     pub(super) fn read(&mut self, link: &Link, wait: bool, to: &dyn Deliver) -> Result<bool, ReadError> {
         let Some(reader) = self.reader.as_deref_mut() else { return Ok(false) };
-        let any = reader.fill(link, wait)? && reader.hand_out(link, to)?;
+        let any = reader.fill(link, wait)? && {
+            let outer = IS_READER.replace(true);
+            let any = reader.hand_out(link, to);
+            IS_READER.set(outer);
+            any?
+        };
         if any {
             self.inbox.wake();
         }
@@ -146,7 +179,7 @@ impl Drop for Role<'_> {
 }
 
 impl Reader {
-    /// Receives some bytes. False: there were none, and waiting was not asked for.
+    /// Receives some bytes. False: there were none, at once or, if waiting was asked for, for a while.
     fn fill(&mut self, link: &Link, wait: bool) -> io::Result<bool> {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
@@ -168,7 +201,7 @@ impl Reader {
         };
         let most = most.min(READ).min(self.buffer.len() - self.end);
         let room = &mut self.buffer[self.end..self.end + most];
-        let got = if wait { link.recv(room) } else { link.try_recv(room) };
+        let got = if wait { link.recv_for_a_glance(room) } else { link.try_recv(room) };
         match got {
             Ok(0) => Err(ErrorKind::UnexpectedEof.into()),
             Ok(n) => {
@@ -185,13 +218,13 @@ impl Reader {
     /// Hands out whole frames; a frame counts as whole when its body is there, its tail is received as it is read.
     fn hand_out(&mut self, link: &Link, to: &dyn Deliver) -> Result<bool, ReadError> {
         let mut any = false;
-        while let Some(header) = self.next_frame(link)? {
+        while let Some(header) = self.next_frame(link, to)? {
             let body_start = self.start + FRAME_HEADER_LEN;
             let (body, rest) = self.buffer[body_start..self.end].split_at(header.body as usize);
             let here = &rest[..rest.len().min(header.tail as usize)];
             let coming = header.tail as usize - here.len();
             let taken = FRAME_HEADER_LEN + body.len() + here.len();
-            let mut tail = LinkTail { link, here, coming, broken: None };
+            let mut tail = LinkTail { link, to, here, coming, broken: None };
             count(&STATS.messages_received, 1);
             to.deliver(header, body, &mut tail).map_err(ReadError::Protocol)?;
             tail.skip()?;
@@ -209,7 +242,7 @@ impl Reader {
     }
 
     /// The header of the next frame, if its body is here too.
-    fn next_frame(&mut self, link: &Link) -> Result<Option<FrameHeader>, ReadError> {
+    fn next_frame(&mut self, link: &Link, to: &dyn Deliver) -> Result<Option<FrameHeader>, ReadError> {
         let Some(header) = self.buffer[self.start..self.end].first_chunk() else { return Ok(None) };
         let header = FrameHeader::from_bytes(header, MAX_BODY_TO_CLIENT).map_err(ReadError::Protocol)?;
         let body_end = self.start + FRAME_HEADER_LEN + header.body as usize;
@@ -221,7 +254,7 @@ impl Reader {
         }
         // A long answer: nothing else can come before it anyway.
         self.buffer.resize(self.buffer.len().max(body_end), 0);
-        link.recv_exact(&mut self.buffer[self.end..body_end])?;
+        link.recv_exact_while(&mut self.buffer[self.end..body_end], || to.goes_on())?;
         count(&STATS.bytes_received, body_end - self.end);
         self.end = body_end;
         Ok(Some(header))
@@ -231,9 +264,10 @@ impl Reader {
 /// The tail of the frame that is being handed out: what has been received with it, then what is still to come.
 struct LinkTail<'a> {
     link: &'a Link,
+    to: &'a dyn Deliver,
     here: &'a [u8],
     coming: usize,
-    broken: Option<io::Error>,
+    broken: Option<ReadError>,
 }
 
 impl Tail for LinkTail<'_> {
@@ -250,7 +284,7 @@ impl Tail for LinkTail<'_> {
         first.copy_from_slice(copied);
         self.here = here;
         if !rest.is_empty() {
-            if let Err(error) = self.link.recv_exact(rest) {
+            if let Err(error) = self.link.recv_exact_while(rest, || self.to.goes_on()) {
                 self.broken = Some(error);
                 return Err(TailError);
             }
@@ -263,7 +297,7 @@ impl Tail for LinkTail<'_> {
 
 impl LinkTail<'_> {
     /// Takes what nobody wanted off the link.
-    fn skip(mut self) -> io::Result<()> {
+    fn skip(mut self) -> Result<(), ReadError> {
         let mut nowhere = [0; 4096];
         while self.broken.is_none() && self.remaining() > 0 {
             let n = self.remaining().min(nowhere.len());

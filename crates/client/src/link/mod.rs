@@ -3,8 +3,8 @@
 //! From the lowest on:
 //!
 //! - [`channel`]: messages become bytes and bytes become frames, with [`outbox`] and [`inbox`];
-//! - what a connection keeps: [`completions`] for those who are told ([`completion`]), [`transfers`] and who is [using](in_use) their memory, writes [`in_flight`], other [`sessions`], what its
-//!   [`helper`] and the [`deferred_flush`] are to do;
+//! - what a connection keeps: [`completions`] for those who are told ([`completion`]), [`transfers`] and who is [using](in_use) their memory, pending
+//!   [`calls`], writes [`in_flight`], the server's [`liveness`], other [`sessions`], what its [`helper`] and the [`deferred_flush`] are to do;
 //! - [`connection`]: one link to one server, and posts;
 //! - what happens over one: [`bulk`] data, [`waiting`], calls and their [`replies`], the [`ordering`] of commands behind writes in flight, ways to
 //!   [`peers`], messages that [`receive`] takes;
@@ -12,6 +12,7 @@
 
 mod background;
 mod bulk;
+mod calls;
 mod channel;
 pub(crate) mod completion;
 mod completions;
@@ -23,6 +24,7 @@ mod helper;
 pub(crate) mod in_flight;
 mod in_use;
 mod inbox;
+mod liveness;
 mod open;
 pub(crate) mod ordering;
 mod outbox;

@@ -9,7 +9,6 @@ use super::channel::Channel;
 use super::connection::Connection;
 use super::error::OpenError;
 use super::greet::greet;
-use super::waiting::SILENCE;
 use super::{background, deferred_flush};
 use crate::base::stats::{STATS, count};
 
@@ -33,7 +32,6 @@ impl Connection {
         let welcome = greet(&link, &name.unwrap_or(endpoint).to_string(), deadline)?;
         // One for the connection itself, one for hello and welcome.
         count(&STATS.round_trips, 2);
-        link.set_patience(SILENCE)?;
         let connection = Arc::new(Self::new(Channel::new(link), endpoint.clone(), name.cloned(), welcome)?);
         background::start(&connection)?;
         deferred_flush::join(&connection);

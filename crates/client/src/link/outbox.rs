@@ -7,11 +7,13 @@
 //! - at the helper thread's next tick at the latest.
 
 use std::io::{self, IoSlice};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::{Mutex, MutexGuard, TryLockError};
 
-use ropeway_transport::{Link, Sender};
+use ropeway_transport::Link;
 
 use crate::base::stats::{STATS, count};
+use crate::base::sync::lock;
 
 /// A batch of this many bytes goes out without waiting for more.
 const BATCH: usize = 16 << 10;
@@ -19,12 +21,19 @@ const BATCH: usize = 16 << 10;
 /// Tails of at most this many bytes are copied into the batch; longer ones are sent from where they are.
 const COPY: usize = 16 << 10;
 
+/// With so many bytes pending behind a thread that sends, others wait for it before they add more.
+const MOST: usize = 1 << 20;
+
 #[derive(Default, Debug)]
 pub(super) struct Outbox {
     /// Encoded messages not yet handed to the socket.
     pending: Mutex<Pending>,
     /// Held while writing to the socket, together with the buffer that was written last (kept for its memory).
     sending: Mutex<Vec<u8>>,
+    /// Somebody who did not wait for `sending` has left something: whoever has it sends that, too.
+    is_left: AtomicBool,
+    /// Whoever has `sending` has been waiting for a while for the socket to take something.
+    is_held_up: AtomicBool,
 }
 
 #[derive(Default, Debug)]
@@ -33,47 +42,111 @@ struct Pending {
     messages: usize,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing that holds these locks can leave them half changed.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+/// What is asked, whenever the socket has taken nothing for a while, whether to go on. [`io::ErrorKind::WouldBlock`]: not this thread; what is left is kept,
+/// to be sent later.
+pub(super) type GoesOn<'a> = &'a dyn Fn() -> io::Result<()>;
+
+/// What became of a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Pushed {
+    /// It is sent.
+    Sent,
+    /// It is pending; so many bytes are.
+    Pending(usize),
+    /// Nothing: another thread is sending, and this one was not to wait for it.
+    Busy,
+}
+
+impl Pushed {
+    /// Whether the batch is full.
+    pub(super) fn is_full(self) -> bool {
+        matches!(self, Self::Pending(bytes) if bytes >= BATCH)
+    }
+
+    /// Whether so much is pending that whoever posts should wait for what is being sent.
+    pub(super) fn is_too_much(self) -> bool {
+        matches!(self, Self::Pending(bytes) if bytes >= MOST)
+    }
 }
 
 impl Outbox {
-    /// Appends one message, which `encode` writes, with its tail. Returns whether the batch is full.
+    /// Appends one message, which `encode` writes, with its tail; a long tail is sent at once, from where it is. `waits`: for another thread that is
+    /// sending, if that is so.
     ///
     /// # Errors
-    /// What the socket said, where a long tail made it necessary to send.
-    pub(super) fn push(&self, link: &Link, tail: &[u8], encode: impl FnOnce(&mut Vec<u8>)) -> io::Result<bool> {
+    /// What the socket or `goes_on` said, where a long tail made it necessary to send.
+    pub(super) fn push(
+        &self,
+        link: &Link,
+        tail: &[u8],
+        encode: impl FnOnce(&mut Vec<u8>),
+        waits: bool,
+        goes_on: GoesOn<'_>,
+    ) -> io::Result<Pushed> {
         if tail.len() > COPY {
             // The lock on sending comes first, so that what is pushed meanwhile cannot overtake this.
-            let mut sending = lock(&self.sending);
+            let Some(mut sending) = (if waits { Some(lock(&self.sending)) } else { self.try_sending() }) else {
+                return Ok(Pushed::Busy);
+            };
             let mut pending = lock(&self.pending);
             encode(&mut pending.bytes);
             pending.messages += 1;
-            Self::send(link, &mut sending, pending, tail)?;
-            return Ok(false);
+            self.send(link, &mut sending, pending, tail, goes_on)?;
+            drop(sending);
+            self.send_left(link, goes_on)?;
+            return Ok(Pushed::Sent);
         }
         let mut pending = lock(&self.pending);
         encode(&mut pending.bytes);
         pending.bytes.extend_from_slice(tail);
         pending.messages += 1;
-        Ok(pending.bytes.len() >= BATCH)
+        Ok(Pushed::Pending(pending.bytes.len()))
     }
 
-    /// Sends what is pending.
+    /// Sends what is pending, or leaves it to whoever is sending.
     ///
     /// # Errors
-    /// What the socket said.
-    pub(super) fn flush(&self, link: &Link) -> io::Result<()> {
+    /// What the socket or `goes_on` said.
+    pub(super) fn flush(&self, link: &Link, goes_on: GoesOn<'_>) -> io::Result<()> {
         if self.is_empty() {
             return Ok(());
         }
-        let mut sending = lock(&self.sending);
-        let pending = lock(&self.pending);
-        if pending.bytes.is_empty() {
-            return Ok(());
+        self.is_left.store(true, Ordering::SeqCst);
+        self.send_left(link, goes_on)
+    }
+
+    /// Sends what is pending, once whoever is sending has done so.
+    ///
+    /// # Errors
+    /// What the socket or `goes_on` said.
+    pub(super) fn flush_behind(&self, link: &Link, goes_on: GoesOn<'_>) -> io::Result<()> {
+        drop(lock(&self.sending));
+        self.flush(link, goes_on)
+    }
+
+    /// Sends what was left by those who did not wait, unless somebody else sends.
+    fn send_left(&self, link: &Link, goes_on: GoesOn<'_>) -> io::Result<()> {
+        loop {
+            // Either this sees what another thread has left, or that one sees that nobody is sending any more.
+            fence(Ordering::SeqCst);
+            if !self.is_left.load(Ordering::SeqCst) {
+                return Ok(());
+            }
+            let Some(mut sending) = self.try_sending() else { return Ok(()) };
+            self.is_left.store(false, Ordering::SeqCst);
+            let pending = lock(&self.pending);
+            if !pending.bytes.is_empty() && !self.send(link, &mut sending, pending, &[], goes_on)? {
+                return Ok(());
+            }
         }
-        Self::send(link, &mut sending, pending, &[])
+    }
+
+    fn try_sending(&self) -> Option<MutexGuard<'_, Vec<u8>>> {
+        match self.sending.try_lock() {
+            Ok(sending) => Some(sending),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// Sends what is pending, as far as the socket takes it at once. Returns whether it took all.
@@ -85,23 +158,36 @@ impl Outbox {
             return Ok(true);
         }
         // Who is sending may not be done for long.
-        let mut sending = match self.sending.try_lock() {
-            Ok(sending) => sending,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return Ok(false),
-        };
+        let Some(mut sending) = self.try_sending() else { return Ok(false) };
+        self.is_left.store(false, Ordering::SeqCst);
         Self::take(&mut sending, lock(&self.pending));
         let sent = link.try_send(&sending)?;
         count(&STATS.bytes_sent, sent);
-        if sent == sending.len() {
-            return Ok(true);
+        if sent < sending.len() {
+            self.keep(&mut sending, sent);
+            return Ok(false);
         }
-        // What has been posted meanwhile comes behind it.
-        let mut pending = lock(&self.pending);
-        sending.drain(..sent);
-        sending.append(&mut pending.bytes);
-        std::mem::swap(&mut *sending, &mut pending.bytes);
-        Ok(false)
+        drop(sending);
+        if self.is_held_up() {
+            self.is_held_up.store(false, Ordering::Release);
+        }
+        fence(Ordering::SeqCst);
+        Ok(!self.is_left.load(Ordering::SeqCst))
+    }
+
+    /// Whoever sends has been waiting for the socket for a while, until which it is so.
+    pub(super) fn note_held_up(&self) {
+        self.is_held_up.store(true, Ordering::Release);
+    }
+
+    /// Whether whoever sends has been waiting for the socket for a while.
+    pub(super) fn is_held_up(&self) -> bool {
+        self.is_held_up.load(Ordering::Acquire)
+    }
+
+    /// Whether all has been handed to the socket.
+    pub(super) fn is_idle(&self) -> bool {
+        self.try_sending().is_some() && self.is_empty()
     }
 
     /// Whether nothing waits to be sent.
@@ -109,10 +195,43 @@ impl Outbox {
         lock(&self.pending).bytes.is_empty()
     }
 
-    fn send(link: &Link, sending: &mut Vec<u8>, pending: MutexGuard<'_, Pending>, tail: &[u8]) -> io::Result<()> {
+    /// Sends what is pending and `tail`. Returns whether that was all: what `goes_on` did not let this thread wait for is pending again.
+    fn send(
+        &self,
+        link: &Link,
+        sending: &mut Vec<u8>,
+        pending: MutexGuard<'_, Pending>,
+        tail: &[u8],
+        goes_on: GoesOn<'_>,
+    ) -> io::Result<bool> {
         Self::take(sending, pending);
         count(&STATS.bytes_sent, sending.len() + tail.len());
-        link.send_all(&mut [IoSlice::new(sending), IoSlice::new(tail)])
+        let (before, _) = link.traffic();
+        match link.send_all_while(&mut [IoSlice::new(sending), IoSlice::new(tail)], goes_on) {
+            Ok(()) => {
+                if self.is_held_up() {
+                    self.is_held_up.store(false, Ordering::Release);
+                }
+                Ok(true)
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                // Nobody else has sent in the meantime.
+                let sent = (link.traffic().0 - before) as usize;
+                sending.extend_from_slice(tail);
+                self.keep(sending, sent);
+                self.note_held_up();
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// All but the first `sent` bytes of what was to be sent are pending again. What has been posted meanwhile comes behind them.
+    fn keep(&self, sending: &mut Vec<u8>, sent: usize) {
+        let mut pending = lock(&self.pending);
+        sending.drain(..sent);
+        sending.append(&mut pending.bytes);
+        std::mem::swap(sending, &mut pending.bytes);
     }
 
     /// Takes what is pending, to be sent.
@@ -128,31 +247,98 @@ impl Outbox {
 mod tests {
     use std::io::Read;
     use std::os::unix::net::UnixStream;
+    use std::sync::atomic::AtomicUsize;
 
     use super::*;
 
-    #[test]
-    fn what_the_socket_does_not_take_at_once_is_sent_later_and_in_order() {
-        let (near, mut far) = UnixStream::pair().unwrap();
+    /// One that goes on, however long it takes.
+    fn patiently() -> io::Result<()> {
+        Ok(())
+    }
+
+    /// A link whose other end has not read anything, and an outbox with more than any socket holds: pieces that can be told from each other.
+    fn full() -> (Link, UnixStream, Outbox, Vec<u8>) {
+        let (near, far) = UnixStream::pair().unwrap();
         let link = Link::from_fd(near.into()).unwrap();
         let outbox = Outbox::default();
         let mut posted = Vec::new();
-        // More than any socket holds, in pieces that can be told from each other.
         for piece in 0..1000_u32 {
             let bytes = piece.to_le_bytes().repeat(1024);
-            outbox.push(&link, &[], |out| out.extend_from_slice(&bytes)).unwrap();
+            outbox.push(&link, &[], |out| out.extend_from_slice(&bytes), true, &patiently).unwrap();
             posted.extend_from_slice(&bytes);
         }
-        assert!(!outbox.try_flush(&link).unwrap());
-        outbox.push(&link, b"last", |_| {}).unwrap();
-        posted.extend_from_slice(b"last");
-        let expected = posted.len();
-        let reader = std::thread::spawn(move || {
+        (link, far, outbox, posted)
+    }
+
+    fn read(mut far: UnixStream, expected: usize) -> std::thread::JoinHandle<Vec<u8>> {
+        std::thread::spawn(move || {
             let mut read = vec![0; expected];
             far.read_exact(&mut read).map(|()| read).unwrap()
-        });
-        outbox.flush(&link).unwrap();
+        })
+    }
+
+    #[test]
+    fn what_the_socket_does_not_take_at_once_is_sent_later_and_in_order() {
+        let (link, far, outbox, mut posted) = full();
+        assert!(!outbox.try_flush(&link).unwrap());
+        outbox.push(&link, b"last", |_| {}, true, &patiently).unwrap();
+        posted.extend_from_slice(b"last");
+        let reader = read(far, posted.len());
+        outbox.flush(&link, &patiently).unwrap();
         assert!(outbox.is_empty() && outbox.try_flush(&link).unwrap());
         assert!(reader.join().unwrap() == posted);
+    }
+
+    #[test]
+    fn nobody_waits_for_a_thread_that_the_socket_holds_up_and_what_is_left_to_it_is_sent() {
+        let (link, far, outbox, mut posted) = full();
+        let held_up = || {
+            outbox.note_held_up();
+            Ok(())
+        };
+        std::thread::scope(|scope| {
+            let sender = scope.spawn(|| outbox.flush(&link, &held_up));
+            while !outbox.is_held_up() {
+                std::thread::yield_now();
+            }
+            // With the other end not reading, any of these would wait for ever if it waited at all.
+            outbox.push(&link, b"left", |_| {}, true, &patiently).unwrap();
+            outbox.flush(&link, &patiently).unwrap();
+            assert!(!outbox.try_flush(&link).unwrap() && !outbox.is_idle());
+            let long = [7; COPY + 1];
+            assert_eq!(outbox.push(&link, &long, |_| {}, false, &patiently).unwrap(), Pushed::Busy);
+            posted.extend_from_slice(b"left");
+            let reader = read(far, posted.len());
+            sender.join().unwrap().unwrap();
+            assert!(reader.join().unwrap() == posted);
+        });
+        assert!(outbox.is_idle() && !outbox.is_held_up());
+    }
+
+    #[test]
+    fn a_thread_that_the_socket_holds_up_is_asked_whether_to_go_on() {
+        let (link, _far, outbox, _) = full();
+        let asked = AtomicUsize::new(0);
+        let goes_on = || match asked.fetch_add(1, Ordering::Relaxed) {
+            0 => Ok(()),
+            _ => Err(io::ErrorKind::TimedOut.into()),
+        };
+        assert_eq!(outbox.flush(&link, &goes_on).unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert_eq!(asked.into_inner(), 2);
+    }
+
+    #[test]
+    fn what_a_thread_does_not_wait_for_is_kept_and_sent_in_order() {
+        let (link, far, outbox, mut posted) = full();
+        let not_this = || Err(io::ErrorKind::WouldBlock.into());
+        let long = [7; COPY + 1];
+        assert_eq!(outbox.push(&link, &long, |_| {}, true, &not_this).unwrap(), Pushed::Sent);
+        assert!(outbox.is_held_up() && !outbox.is_empty());
+        outbox.push(&link, b"last", |_| {}, true, &not_this).unwrap();
+        posted.extend(long.iter().chain(b"last"));
+        let reader = read(far, posted.len());
+        outbox.flush(&link, &patiently).unwrap();
+        assert!(reader.join().unwrap() == posted);
+        assert!(outbox.is_idle() && !outbox.is_held_up());
     }
 }

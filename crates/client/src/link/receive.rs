@@ -11,8 +11,8 @@ use ropeway_protocol::messages::{
 use ropeway_protocol::types::{OutputStream, Status, Waited};
 use ropeway_protocol::{DecodeError, Tail, decode, encode_body, receive};
 
-use super::connection::{Connection, ContextListener, Slot};
-use super::inbox::Deliver;
+use super::connection::{Connection, ContextListener};
+use super::inbox::{Deliver, ReadError};
 use crate::base::callbacks::run_later;
 use crate::base::sync::lock;
 
@@ -21,16 +21,15 @@ impl Deliver for Connection {
         if header.opcode != REPLY {
             return receive(&mut Receiver(self), header, body, tail);
         }
-        // Nobody waits any more for an answer that is not in the table.
-        let tells_ends = match lock(&self.calls).get(&header.call) {
-            Some(Slot::Waiting { tells_ends }) => *tells_ends,
-            _ => return Ok(()),
-        };
+        // Nobody waits any more for an answer that is not expected.
+        let Some(tells_ends) = self.calls.is_expected(header.call) else { return Ok(()) };
         let answer = if tells_ends { self.take_in_ends(body)? } else { body.to_vec() };
-        if let Some(slot) = lock(&self.calls).get_mut(&header.call) {
-            *slot = Slot::Answered(answer);
-        }
+        self.calls.answer(header.call, answer);
         Ok(())
+    }
+
+    fn goes_on(&self) -> Result<(), ReadError> {
+        self.look_for_life()
     }
 }
 

@@ -5,15 +5,15 @@ use std::time::{Duration, Instant};
 
 use ropeway_protocol::messages::{Finish, WaitForEvents};
 use ropeway_protocol::{Call, decode};
+use ropeway_transport::GLANCE;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::de::DeserializeOwned;
 
-use super::connection::{Connection, Slot};
+use super::calls::Slot;
+use super::connection::Connection;
 use super::deferred_flush;
-use super::waiting::SILENCE;
 use crate::base::stats::{STATS, count};
 use crate::base::status::{Result, SERVER_LOST, Status};
-use crate::base::sync::lock;
 
 /// While several are waited for, another thread may read what one of them answers: it is looked for after so long, and ever more
 /// slowly after that.
@@ -63,9 +63,8 @@ impl Connection {
     /// # Errors
     /// [`SERVER_LOST`].
     fn ask_with_tail<C: Call>(&self, call: &C, tail: &[u8]) -> Result<Asked<'_, C::Reply>> {
-        let number = self.next_call_number();
         let tells_ends = matches!(C::OPCODE, Finish::OPCODE | WaitForEvents::OPCODE);
-        lock(&self.calls).insert(number, Slot::Waiting { tells_ends });
+        let number = self.calls.add(Slot::Waiting { tells_ends });
         let asked = Asked { connection: self, number, name: C::NAME, reply: PhantomData };
         self.post_call(number, call, tail)?;
         Ok(asked)
@@ -91,10 +90,7 @@ impl<R: DeserializeOwned> Asked<'_, R> {
     }
 
     fn take(&self) -> Option<Vec<u8>> {
-        match lock(&self.connection.calls).get_mut(&self.number) {
-            Some(Slot::Answered(body)) => Some(std::mem::take(body)),
-            _ => None,
-        }
+        self.connection.calls.take(self.number)
     }
 
     fn read(&self, answer: &[u8]) -> Result<R> {
@@ -107,7 +103,7 @@ impl<R: DeserializeOwned> Asked<'_, R> {
 
 impl<R> Drop for Asked<'_, R> {
     fn drop(&mut self) {
-        lock(&self.connection.calls).remove(&self.number);
+        self.connection.calls.remove(self.number);
     }
 }
 
@@ -123,8 +119,8 @@ pub(crate) struct Answers<'a, T, R> {
 struct Open<'a, T, R> {
     of: T,
     asked: Asked<'a, R>,
-    /// When there last was a sign of life.
-    heard: Instant,
+    /// When something came last, or it was looked whether the server lives.
+    looked: Instant,
 }
 
 impl<T, R> Default for Answers<'_, T, R> {
@@ -138,7 +134,7 @@ impl<'a, T: Copy, R: DeserializeOwned> Answers<'a, T, R> {
     pub(crate) fn expect(&mut self, of: T, asked: Result<Asked<'a, R>>) {
         match asked {
             Ok(asked) => {
-                self.open.push(Open { of, asked, heard: Instant::now() });
+                self.open.push(Open { of, asked, looked: Instant::now() });
                 self.unsent = true;
             }
             Err(status) => self.come.push((of, Err(status))),
@@ -201,9 +197,10 @@ impl<'a, T: Copy, R: DeserializeOwned> Answers<'a, T, R> {
             let connection = one.asked.connection;
             if readable {
                 connection.drain();
-                one.heard = Instant::now();
-            } else if one.heard.elapsed() >= SILENCE {
-                connection.look_for_life();
+                one.looked = Instant::now();
+            } else if one.looked.elapsed() >= GLANCE {
+                connection.drain_and_look();
+                one.looked = Instant::now();
             }
         }
     }

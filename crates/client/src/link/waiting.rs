@@ -1,26 +1,22 @@
 //! Waiting for the server, by whichever thread has to; and whether it is still there.
 
-use std::fmt;
 use std::io;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ropeway_protocol::messages::Ping;
+use ropeway_transport::GLANCE;
 
+use super::calls::Slot;
 use super::connection::Connection;
+use super::deferred_flush;
 use super::inbox::{ReadError, Role};
+use super::liveness::Verdict;
 use crate::base::stats::{STATS, count};
 use crate::base::status::{Result, SERVER_LOST};
-use crate::base::sync::lock;
 
 /// How long a reader waits for bytes while something else can end its wait.
 const LOOK_AROUND: Duration = Duration::from_micros(500);
-
-/// A thread that waits for the server asks for a sign of life after so long without a byte from it.
-pub(super) const SILENCE: Duration = Duration::from_secs(5);
-
-/// A server that gives none for so long is lost.
-const ANSWER: Duration = Duration::from_secs(10);
 
 impl Connection {
     /// Whether the server is gone, also where nobody has used the link since.
@@ -93,50 +89,49 @@ impl Connection {
         // Another thread may send the last chunk that this one waits for, and no answer comes of that.
         if self.transfers.any_unsent() && !self.channel.wait_readable(Some(LOOK_AROUND))? {
             let looks = self.looks.fetch_add(1, Ordering::Relaxed) + 1;
-            if u128::from(looks) * LOOK_AROUND.as_nanos() < SILENCE.as_nanos() {
+            if u128::from(looks) * LOOK_AROUND.as_nanos() < GLANCE.as_nanos() {
                 return Ok(());
             }
             self.looks.store(0, Ordering::Relaxed);
-            return self.ask_for_a_sign_of_life();
+            return self.look_around();
         }
         self.looks.store(0, Ordering::Relaxed);
-        if self.channel.read(role, true, self)? {
-            self.heard();
-            return Ok(());
-        }
-        self.ask_for_a_sign_of_life()
+        if self.channel.read(role, true, self)? { Ok(()) } else { self.look_around() }
     }
 
-    /// The server has given a sign of life.
-    fn heard(&self) {
-        *lock(&self.asked_at) = None;
+    /// Nothing has come for a [`GLANCE`] to a thread that reads. What it waits for may be held up by another server.
+    fn look_around(&self) -> std::result::Result<(), ReadError> {
+        self.look_for_life()?;
+        deferred_flush::look_at_others(self);
+        Ok(())
     }
 
-    /// Nothing has come for a while of what is expected, and no thread waits for it: the server may be gone, and others wait for what it
-    /// holds up.
-    pub(super) fn look_for_life(&self) {
-        // This process itself may have been stopped for a while.
-        self.drain();
-        if let Err(error) = self.ask_for_a_sign_of_life() {
-            self.lose(error.to_string());
-        }
-    }
-
-    /// Nothing has come for a while. A command may take that long; a server that is alive still answers a ping.
-    fn ask_for_a_sign_of_life(&self) -> std::result::Result<(), ReadError> {
-        let mut asked_at = lock(&self.asked_at);
-        match *asked_at {
-            Some(at) if at.elapsed() < ANSWER => Ok(()),
-            Some(_) => Err(ReadError::Silent),
-            None => {
-                *asked_at = Some(Instant::now());
-                // Who reads the answer says so at once.
-                drop(asked_at);
-                let number = self.next_call_number();
-                // Nobody waits for this very answer: any bytes will do. A failure marks the connection as lost.
-                let _ = self.post_call(number, &Ping { answer: 0 }, &[]).and_then(|()| self.flush());
+    /// Looks whether the server lives, for whoever waits for it and has seen nothing come for a [`GLANCE`]; asks it for a sign of life where it is
+    /// time.
+    ///
+    /// # Errors
+    /// It does not.
+    pub(super) fn look_for_life(&self) -> std::result::Result<(), ReadError> {
+        match self.liveness.look(self.channel.look()?, true) {
+            Verdict::Waits => Ok(()),
+            Verdict::Silent => Err(ReadError::Silent),
+            Verdict::Ask => {
+                let number = self.calls.add(Slot::Unawaited);
+                // Others may wait for what this thread reads, so it does not wait for room to send.
+                self.channel.call(number, &Ping { answer: 0 }, &[], &|| Err(io::ErrorKind::WouldBlock.into()))?;
+                let _ = self.flush_what_fits();
                 Ok(())
             }
+        }
+    }
+
+    /// The same for whoever does not read: takes in first what has come, and loses a server that does not live.
+    pub(super) fn drain_and_look(&self) {
+        self.drain();
+        if !self.is_lost()
+            && let Err(error) = self.look_for_life()
+        {
+            self.lose(error.to_string());
         }
     }
 
@@ -159,24 +154,11 @@ impl Connection {
         if let Some(mut role) = self.channel.try_read() {
             loop {
                 match self.channel.read(&mut role, false, self) {
-                    Ok(true) => self.heard(),
+                    Ok(true) => {}
                     Ok(false) => return,
                     Err(error) => return self.lose(error.to_string()),
                 }
             }
-        }
-    }
-}
-
-impl fmt::Display for ReadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Link(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                f.write_str("it closed the connection")
-            }
-            Self::Link(error) => error.fmt(f),
-            Self::Silent => f.write_str("it gives no sign of life"),
-            Self::Protocol(error) => write!(f, "it sent what is not the protocol: {error}"),
         }
     }
 }

@@ -18,6 +18,7 @@ use smallvec::SmallVec;
 use crate::base::ids::new_id;
 use crate::base::status::Result;
 use crate::base::sync::lock;
+use crate::base::threads;
 use crate::link::connection::Connection;
 use crate::objects::device::Device;
 
@@ -205,7 +206,7 @@ pub(crate) fn in_each<'a, H: AsRef<[&'a Home]>, R: Send>(homes: H, work: impl Fn
             .iter()
             .map(|&home| {
                 let thread = std::thread::Builder::new().name("ropeway-home".into());
-                (home, thread.spawn_scoped(scope, move || work(home)))
+                (home, threads::start(|| thread.spawn_scoped(scope, move || work(home))))
             })
             .collect();
         let mut results = vec![work(first)];

@@ -5,12 +5,15 @@
 //! program has.
 
 use std::io::{self, ErrorKind, Read};
+use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use ropeway_transport::Endpoint;
+use ropeway_transport::inherited::Kept;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::pipe::PipeFlags;
 
 use crate::servers::binary;
 
@@ -24,7 +27,10 @@ const MAX_ANSWER: usize = 4096;
 #[derive(Debug)]
 pub struct LocalServer {
     endpoint: Endpoint,
-    _alive: ChildStdin,
+    /// Goes before the descriptor.
+    _kept: Kept,
+    /// The end of the pipe that only this process has.
+    _alive: OwnedFd,
 }
 
 impl LocalServer {
@@ -40,23 +46,22 @@ impl LocalServer {
         let mut command = Command::new(&binary);
         // Its log would be in the way of what the program prints, unless somebody wants to see it.
         let log = if std::env::var_os("ROPEWAY_LOG").is_some() { Stdio::inherit() } else { Stdio::null() };
-        command.arg("local").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
+        let (far, alive) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+        let kept = Kept::from_children(&alive);
+        command.arg("local").stdin(Stdio::from(far)).stdout(Stdio::piped()).stderr(log);
         let mut child = command
             .spawn()
             .map_err(|error| io::Error::new(error.kind(), format!("cannot start {}: {error}", binary.display())))?;
+        // The child has its own, and the pipe must be at an end when this process's other end is gone.
+        drop(command);
         let listening = listening(&mut child);
-        let alive = child.stdin.take();
         if listening.is_err() {
             // It has no more to say; with the pipe the server goes, too.
             let _ = child.kill();
         }
         // It ends as soon as it has started the server. The program may have it waited for in its own way.
         let _ = child.wait();
-        match (listening, alive) {
-            (Ok(endpoint), Some(alive)) => Ok(Self { endpoint, _alive: alive }),
-            (Err(error), _) => Err(error),
-            (_, None) => Err(ErrorKind::BrokenPipe.into()),
-        }
+        Ok(Self { endpoint: listening?, _kept: kept, _alive: alive })
     }
 
     /// Where it listens.

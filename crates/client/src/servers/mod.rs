@@ -21,6 +21,7 @@ pub use server::{Change, Server, State};
 
 use crate::base::callbacks::run_later;
 use crate::base::sync::lock;
+use crate::base::threads;
 use crate::link::connection::Connection;
 use crate::link::error::OpenError;
 use crate::objects::device::{NativePlatform, Platform};
@@ -68,8 +69,9 @@ impl System {
             lock(&system.lists).platforms.push(Platform::new(None));
         }
         std::thread::scope(|scope| {
-            let looking =
-                config.discover.then(|| scope.spawn(|| open_all(&system.look_around(), config.connect_timeout)));
+            let looking = config
+                .discover
+                .then(|| threads::start(|| scope.spawn(|| open_all(&system.look_around(), config.connect_timeout))));
             let configured = open_all(&config.servers, config.connect_timeout);
             let found = looking.and_then(|thread| thread.join().ok()).unwrap_or_default();
             for opened in configured.into_iter().chain(found) {
@@ -209,7 +211,8 @@ fn open_all(addresses: &[Endpoint], timeout: Duration) -> Vec<Opened> {
         // A thread costs more than a local handshake.
         [only] => open(only).into_iter().collect(),
         all => std::thread::scope(|scope| {
-            let opening: Vec<_> = all.iter().map(|address| scope.spawn(move || open(address))).collect();
+            let opening: Vec<_> =
+                all.iter().map(|address| threads::start(|| scope.spawn(move || open(address)))).collect();
             opening.into_iter().filter_map(|thread| thread.join().ok().flatten()).collect()
         }),
     }

@@ -12,6 +12,7 @@ use super::System;
 use super::server::{Change, State};
 use super::watch::{Listener, Wanted};
 use crate::base::sync::lock;
+use crate::base::threads;
 
 /// How long after a server was lost its address is tried; then twice as long each time, up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
@@ -54,7 +55,7 @@ impl System {
         }
         let Some(system) = self.this() else { return };
         let thread = std::thread::Builder::new().name("ropeway-seeker".into()).stack_size(256 << 10);
-        match thread.spawn(move || system.seek_until_found()) {
+        match threads::start(|| thread.spawn(move || system.seek_until_found())) {
             Ok(_) => wanted.seeking = true,
             Err(error) => crate::error!("no thread to look for lost servers: {error}; none will be found"),
         }

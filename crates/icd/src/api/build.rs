@@ -60,7 +60,8 @@ fn carry_out(program: &Handle<Program>, pending: Pending, listener: Listener) ->
             unsafe { notify(kept.raw(), user_data) };
         });
     };
-    match std::thread::Builder::new().name("ropeway-build".into()).spawn(build) {
+    let thread = std::thread::Builder::new().name("ropeway-build".into());
+    match ropeway_client::threads::start(|| thread.spawn(build)) {
         Ok(_) => Ok(CL_SUCCESS),
         // The build was dropped with its thread, and so has failed.
         Err(_) => Err(ropeway_abi::CL_OUT_OF_HOST_MEMORY),

@@ -34,6 +34,8 @@ struct LinkTail<'a> {
     buffered: &'a [u8],
     unread: usize,
     link: &'a Link,
+    /// How the link broke, if it did.
+    broken: Option<io::Error>,
 }
 
 impl Tail for LinkTail<'_> {
@@ -47,7 +49,13 @@ impl Tail for LinkTail<'_> {
         near.copy_from_slice(head);
         self.buffered = rest;
         self.unread = self.unread.checked_sub(far.len()).ok_or(TailError)?;
-        if far.is_empty() { Ok(()) } else { self.link.recv_exact(far).map_err(|_| TailError) }
+        if far.is_empty() {
+            return Ok(());
+        }
+        self.link.recv_exact(far).map_err(|error| {
+            self.broken = Some(error);
+            TailError
+        })
     }
 }
 
@@ -103,9 +111,14 @@ impl Input {
         let tail_end = (body_end + tail).min(self.end);
         let body = &self.buffer[self.start + FRAME_HEADER_LEN..body_end];
         let buffered = &self.buffer[body_end..tail_end];
-        let mut tail_reader = LinkTail { buffered, unread: tail - buffered.len(), link: &self.link };
-        hand_out(header, body, &mut tail_reader)?;
-        tail_reader.skip()?;
+        let mut tail_reader = LinkTail { buffered, unread: tail - buffered.len(), link: &self.link, broken: None };
+        let handed_out = hand_out(header, body, &mut tail_reader);
+        let taken = handed_out.and_then(|()| Ok(tail_reader.skip()?));
+        if let Some(error) = tail_reader.broken {
+            // Whatever the handler made of it.
+            return Err(error.into());
+        }
+        taken?;
         self.start = tail_end;
         self.bulk = (tail >= BULK).then_some(FRAME_HEADER_LEN + header.body as usize);
         Ok(true)

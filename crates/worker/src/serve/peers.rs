@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use ropeway_protocol::CallId;
 use ropeway_protocol::ids::{ContextId, EventId, MemoryId, QueueId};
-use ropeway_protocol::messages::{ConnectPeer, Expect, ExpectSignal, OpenPeers, Push, Signal, SignalPeer, Traffic};
+use ropeway_protocol::messages::{
+    ConnectPeer, Expect, ExpectSignal, LosePeer, OpenPeers, Push, Signal, SignalPeer, Traffic,
+};
 use ropeway_protocol::types::{EventList, Moved, Status};
 
 use crate::base::error::End;
@@ -26,6 +28,13 @@ impl Session {
 
     pub(super) fn connect_peer(&mut self, m: ConnectPeer) -> Result<(), End> {
         peers::connect(&self.common.peers, m.peer, m.addresses)
+    }
+
+    pub(super) fn lose_peer(&mut self, m: LosePeer) -> Result<(), End> {
+        let peer = self.common.peers.peer(m.peer)?;
+        // What fails with it is told to the client, which may not be reading.
+        self.common.peers.services.in_a_mover(move |services| peer.lose(services, None, "the client has lost it"));
+        Ok(())
     }
 
     pub(super) fn push(&mut self, m: Push) -> Result<(), End> {

@@ -13,6 +13,7 @@ use super::Relay;
 use super::passing::{PIECE, Passing};
 use crate::base::status::{Result, SERVER_LOST};
 use crate::base::sync::lock;
+use crate::base::threads;
 use crate::link::connection::Connection;
 
 /// Most bytes that are held for all servers together, as long as each can have a piece.
@@ -43,7 +44,7 @@ pub(super) fn start(connection: &Arc<Connection>) -> Result<()> {
     }
     let (sender, relays) = channel();
     let thread = std::thread::Builder::new().name("ropeway-relay".into()).stack_size(256 << 10);
-    let started = thread.spawn(move || run(&relays));
+    let started = threads::start(|| thread.spawn(move || run(&relays)));
     started
         .inspect_err(|error| crate::error!("no thread for what goes between servers: {error}"))
         .map_err(|_| SERVER_LOST)?;

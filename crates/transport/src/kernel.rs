@@ -1,0 +1,94 @@
+//! What the kernel knows of a socket and neither the standard library nor the socket crates ask it for.
+
+use std::io;
+use std::mem::{MaybeUninit, size_of};
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::Duration;
+
+/// How a TCP connection stands (`TCP_INFO`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TcpState {
+    /// How often in a row the oldest unacknowledged bytes were sent again.
+    pub retransmits: u8,
+    /// Keep-alive and window probes that the other machine has not answered; its next packet sets this to 0.
+    pub probes: u8,
+    /// Since bytes were sent last, those sent again included.
+    pub since_sent: Duration,
+    /// Since anything came from the other machine.
+    pub since_heard: Duration,
+}
+
+/// The state of a TCP socket.
+///
+/// # Errors
+/// What the kernel said, as for a socket that is not a TCP one.
+pub fn tcp_state(socket: BorrowedFd<'_>) -> io::Result<TcpState> {
+    let mut info = MaybeUninit::<libc::tcp_info>::zeroed();
+    let mut len = size_of::<libc::tcp_info>() as libc::socklen_t;
+    // SAFETY: the descriptor is open while it is borrowed; the kernel writes at most `len` bytes to `info`, which has as many.
+    let outcome = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            info.as_mut_ptr().cast(),
+            std::ptr::from_mut(&mut len),
+        )
+    };
+    if outcome != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: all fields are integers, for which zero is a value, and bytes that the kernel did not write are zero.
+    let info = unsafe { info.assume_init() };
+    let millis = |value: u32| Duration::from_millis(u64::from(value));
+    Ok(TcpState {
+        retransmits: info.tcpi_retransmits,
+        probes: info.tcpi_probes,
+        since_sent: millis(info.tcpi_last_data_sent),
+        since_heard: millis(info.tcpi_last_ack_recv),
+    })
+}
+
+/// Bytes that were sent and that the other end has not taken: of a TCP socket those that its machine has not acknowledged, of a
+/// Unix socket those that are not read (`SIOCOUTQ`).
+///
+/// # Errors
+/// What the kernel said.
+pub fn untaken(socket: BorrowedFd<'_>) -> io::Result<u64> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the descriptor is open while it is borrowed, and for this request the kernel writes one int to `bytes`.
+    let outcome = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, std::ptr::from_mut(&mut bytes)) };
+    if outcome != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(u64::try_from(bytes).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn what_is_taken_is_told_of_both_kinds_of_sockets() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut far, _) = listener.accept().unwrap();
+        near.write_all(b"0123").unwrap();
+        far.read_exact(&mut [0; 4]).unwrap();
+        assert_eq!(untaken(near.as_fd()).unwrap(), 0, "a machine acknowledges at the latest what is read");
+        let state = tcp_state(near.as_fd()).unwrap();
+        assert_eq!((state.retransmits, state.probes), (0, 0));
+
+        let (mut near, mut far) = UnixStream::pair().unwrap();
+        near.write_all(b"0123").unwrap();
+        assert!(untaken(near.as_fd()).unwrap() > 0);
+        far.read_exact(&mut [0; 4]).unwrap();
+        assert_eq!(untaken(near.as_fd()).unwrap(), 0);
+        assert!(tcp_state(near.as_fd()).is_err());
+    }
+}
