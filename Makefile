@@ -9,7 +9,7 @@ DEMO_PACKAGES := gcc libc6-dev ocl-icd-libopencl1 pocl-opencl-icd clinfo python3
 # Headers for the C test programs; programs of others that must run unmodified.
 TEST_PACKAGES := $(DEMO_PACKAGES) iproute2 ocl-icd-opencl-dev opencl-c-headers clpeak hashcat ffmpeg clblast-tests clfft-client
 
-.PHONY: help demo test build check unit e2e random fuzz bench golden deb packages conformance
+.PHONY: help demo test build check unit e2e natives random fuzz bench golden deb packages conformance
 
 help:
 	@echo 'make demo     install what is missing, build, and run OpenCL programs through a server on this machine'
@@ -18,6 +18,7 @@ help:
 	@echo 'make check    format, lints, imports between layers, licences (part of test)'
 	@echo 'make unit     unit tests (part of test)'
 	@echo 'make e2e      end-to-end tests with real servers and programs (part of test)'
+	@echo 'make natives  the tests that run on each native OpenCL, on PoCL, Intel'\''s runtime and rusticl (e2e: the first two)'
 	@echo 'make random SEEDS=1000   commands at random over several servers, for so many seeds (a few are part of e2e)'
 	@echo 'make fuzz     a brief run of the fuzz targets (part of test)'
 	@echo 'make bench    figures beside native OpenCL and the raw link'
@@ -38,6 +39,7 @@ build:
 packages:
 	scripts/packages.sh $(TEST_PACKAGES)
 	scripts/python.sh --tests
+	scripts/natives.sh intel
 
 test:
 	scripts/test.sh
@@ -52,7 +54,12 @@ unit:
 	$(CARGO) test --workspace --exclude ropeway-tests --locked --no-fail-fast
 
 e2e: packages build
-	$(CARGO) test -p ropeway-tests --locked
+	scripts/e2e.sh
+
+# The tests that run on each native implementation, on all that can be installed.
+natives: packages build
+	scripts/natives.sh intel rusticl
+	ROPEWAY_NATIVES=pocl,intel,rusticl scripts/e2e.sh natives random errors pyopencl
 
 SEEDS ?= 1000
 random: packages build

@@ -21,7 +21,7 @@ step "packages" make --no-print-directory packages
 step "format, lints, layers, licences" make --no-print-directory check
 step "build" make --no-print-directory build
 step "unit tests" make --no-print-directory unit
-step "end-to-end tests" cargo test -p ropeway-tests --locked --no-fail-fast
+step "end-to-end tests" scripts/e2e.sh
 step "fuzzing, briefly" make --no-print-directory fuzz
 
 printf '\nmake test: %d steps passed, %d failed' ${#passed[@]} ${#failed[@]}

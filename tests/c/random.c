@@ -32,7 +32,7 @@ static const struct {
     {"write", write_buffer, 12},  {"read", read_buffer, 14},    {"rects", read_rect, 4},     {"rects", write_rect, 4},
     {"rects", copy_rect, 4},      {"map", map_buffer, 14},      {"unmap", unmap_some, 4},    {"migrate", migrate_buffer, 8},
     {"size", resize, 4},          {"marker", synchronize, 3},   {"replace", replace, 2},     {"settle", settle_some, 4},
-    {"images", any_image, 30},    {"images", migrate_image, 2},
+    {"images", any_image, 26},    {"image-maps", map_image, 4}, {"images", migrate_image, 2},
 };
 enum { KINDS = sizeof OPERATIONS / sizeof OPERATIONS[0] };
 
@@ -56,14 +56,19 @@ static int have_images(void)
 }
 
 /* All devices of the platform, or the parts of its only one where it has several. */
-static void find_devices(void)
+static void find_devices(int may_have_parts)
 {
     cl_uint units;
+    cl_device_partition_property ways[8] = {0};
     CHECK(clGetPlatformIDs(1, &platform, NULL));
     CHECK(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, MOST_DEVICES, devices, &device_count));
     device_count = device_count > MOST_DEVICES ? MOST_DEVICES : device_count;
     CHECK(clGetDeviceInfo(devices[0], CL_DEVICE_MAX_COMPUTE_UNITS, sizeof units, &units, NULL));
-    if (device_count == 1 && units > 1) {
+    CHECK(clGetDeviceInfo(devices[0], CL_DEVICE_PARTITION_PROPERTIES, sizeof ways, ways, NULL));
+    int has_parts = 0;
+    for (int i = 0; i < 8; i++)
+        has_parts = has_parts || ways[i] == CL_DEVICE_PARTITION_EQUALLY;
+    if (device_count == 1 && units > 1 && has_parts && may_have_parts) {
         cl_device_partition_property equally[] = {CL_DEVICE_PARTITION_EQUALLY, units > 3 ? units / 3 : 1, 0};
         cl_device_id parts[MOST_DEVICES];
         cl_uint count = 0;
@@ -150,7 +155,7 @@ static void look_at_all(Object *object, int is_image)
 /* Whether the arguments say that there are to be no such operations. */
 static int is_left_out(int argc, char **argv, const char *name)
 {
-    if ((!with_images && strcmp(name, "images") == 0) || (!with_sizes && strcmp(name, "size") == 0))
+    if ((!with_images && strncmp(name, "image", 5) == 0) || (!with_sizes && strcmp(name, "size") == 0))
         return 1;
     REQUIRE(argc < 5 || strcmp(argv[4], "without") == 0);
     for (int i = 5; i < argc; i++)
@@ -226,7 +231,7 @@ int main(int argc, char **argv)
     REQUIRE(argc > 3);
     uint64_t last = strtoull(argv[2], NULL, 10);
     traced = getenv("RANDOM_TRACE") != NULL;
-    find_devices();
+    find_devices(!is_left_out(argc, argv, "parts"));
     with_images = have_images() && !is_left_out(argc, argv, "images");
     with_sizes = has_content_size() && !is_left_out(argc, argv, "size");
     with_part_rects = !is_left_out(argc, argv, "part-rects");

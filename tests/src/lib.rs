@@ -7,7 +7,9 @@
 pub mod cluster;
 pub mod compare;
 pub mod fake;
+pub mod natives;
 pub mod net;
+pub mod notes;
 pub mod peering;
 pub mod places;
 pub mod process;

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use crate::process;
+use crate::{notes, process};
 
 /// What the names of all namespaces begin with; the id of the process that made them follows.
 const PREFIX: &str = "rwproof";
@@ -141,17 +141,17 @@ impl Net {
         shell(&script).unwrap_or_else(|why| panic!("no inner network: {why}"));
     }
 
-    /// Makes them, or says on standard error that the test is skipped.
+    /// Makes them, or notes that the test is skipped.
     ///
     /// # Panics
-    /// Where they cannot be made although the user is root: there it must work.
+    /// Where they cannot be made although the user is root, or under CI: there it must work.
     pub fn or_skip(hosts: u8) -> Option<Self> {
         match Self::new(hosts) {
             Ok(net) => Some(net),
             Err(why) => {
                 let may = rustix::process::geteuid().is_root() && !why.contains("not permitted");
                 assert!(!may, "no network namespaces: {why}");
-                eprintln!("SKIPPED: no network namespaces can be made here: {why}");
+                notes::skipped(&format!("no network namespaces can be made here: {why}"));
                 None
             }
         }

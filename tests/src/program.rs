@@ -3,22 +3,30 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use tempfile::TempDir;
 
+use crate::natives::Native;
 use crate::net::Host;
-use crate::{places, process, wait_for};
+use crate::{notes, places, process, wait_for};
+
+/// How often a program may crash natively before that is taken for the test's failure.
+const NATIVE_ATTEMPTS: u32 = 3;
 
 /// A program to be run with a home of its own.
 pub struct Program {
     command: Command,
     limit: Duration,
     home: TempDir,
+    /// It runs without Ropeway, and a crash is not ours.
+    is_native: bool,
 }
 
 /// What a program did.
@@ -37,6 +45,12 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// The signal of its own doing that it died of, if it has.
+    fn crash(&self) -> Option<i32> {
+        let own = [Signal::SEGV, Signal::ABORT, Signal::BUS, Signal::ILL, Signal::FPE];
+        self.status.signal().filter(|signal| own.iter().any(|own| own.as_raw() == *signal))
+    }
+
     /// The outcome, if the program says that it succeeded.
     ///
     /// # Panics
@@ -57,16 +71,22 @@ impl Outcome {
 }
 
 impl Program {
-    /// `program` with only this machine's own OpenCL.
+    /// `program` with only this machine's PoCL.
     pub fn native(program: impl AsRef<OsStr>) -> Self {
-        let mut command = Command::new(program);
+        Self::on_native(&Native::pocl(), program)
+    }
+
+    /// `program` with only this native implementation.
+    pub fn on_native(native: &Native, program: impl AsRef<OsStr>) -> Self {
+        let mut command = Command::new(&program);
+        let is_native = Path::new(&program).file_name().is_none_or(|name| name != "ropeway");
         let home = tempfile::Builder::new().prefix("ropeway-").tempdir().expect("a temporary folder can be made");
         let names = std::env::vars_os().map(|(name, _)| name);
         for name in names.filter(|name| name.to_string_lossy().starts_with("ROPEWAY_")) {
             command.env_remove(name);
         }
         command
-            .env_remove("OCL_ICD_VENDORS")
+            .envs(native.env())
             .env("HOME", home.path())
             .env("XDG_CACHE_HOME", home.path().join("cache"))
             .env("XDG_CONFIG_HOME", home.path().join("config"))
@@ -75,7 +95,7 @@ impl Program {
         for folder in ["cache", "config", "data"] {
             fs::create_dir(home.path().join(folder)).expect("a folder can be made");
         }
-        Self { command, limit: Duration::from_secs(120), home }
+        Self { command, limit: Duration::from_secs(120), home, is_native }
     }
 
     /// `program` with the home of whoever runs the tests, for tools that live there.
@@ -105,8 +125,9 @@ impl Program {
         fs::create_dir(&vendors).expect("a folder can be made");
         fs::write(vendors.join("ropeway.icd"), format!("{}\n", places::library().display()))
             .expect("a file can be made");
-        fs::copy("/etc/OpenCL/vendors/pocl.icd", vendors.join("pocl.icd")).expect("PoCL is installed");
+        fs::copy(Native::pocl().vendors().join("native.icd"), vendors.join("pocl.icd")).expect("a file can be copied");
         this.command.env("OCL_ICD_VENDORS", vendors).env("ROPEWAY_SERVERS", servers);
+        this.is_native = false;
         this
     }
 
@@ -127,6 +148,8 @@ impl Program {
 
     /// Sets a variable.
     pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
+        // Who names servers runs it through Ropeway.
+        self.is_native &= name != "ROPEWAY_SERVERS";
         self.command.env(name, value);
         self
     }
@@ -134,16 +157,7 @@ impl Program {
     /// Runs it on a machine of a test's network.
     pub fn on(mut self, host: &Host) -> Self {
         let mut command = host.command(self.command.get_program());
-        command.args(self.command.get_args());
-        for (name, value) in self.command.get_envs() {
-            match value {
-                Some(value) => command.env(name, value),
-                None => command.env_remove(name),
-            };
-        }
-        if let Some(folder) = self.command.get_current_dir() {
-            command.current_dir(folder);
-        }
+        copy_settings(&self.command, &mut command);
         self.command = command;
         self
     }
@@ -166,12 +180,33 @@ impl Program {
         self
     }
 
-    /// Runs it to its end.
+    /// That it crashes natively is what is looked at, and no accident.
+    pub fn may_crash(mut self) -> Self {
+        self.is_native = false;
+        self
+    }
+
+    /// Runs it to its end. A crash without Ropeway is the native implementation's doing: it is noted for the summary, and the program is run
+    /// again.
     ///
     /// # Panics
-    /// When it takes longer than it may.
-    pub fn run(self) -> Outcome {
-        self.start().finish()
+    /// When it takes longer than it may, or crashes natively each time.
+    pub fn run(mut self) -> Outcome {
+        let attempts = if self.is_native { NATIVE_ATTEMPTS } else { 1 };
+        for _ in 1..attempts {
+            let mut again = Command::new(self.command.get_program());
+            copy_settings(&self.command, &mut again);
+            let limit = self.limit;
+            let outcome = self.start().finish();
+            let Some(signal) = outcome.crash() else { return outcome };
+            let program = again.get_program().to_string_lossy().into_owned();
+            notes::native_crash(&format!("{program} {:?}: signal {signal}", again.get_args().collect::<Vec<_>>()));
+            self = Self { command: again, limit, home: outcome.home, is_native: true };
+        }
+        let is_native = self.is_native;
+        let outcome = self.start().finish();
+        assert!(!is_native || outcome.crash().is_none(), "it crashes natively, {attempts} times: {outcome:?}");
+        outcome
     }
 
     /// Starts it, to talk with it while it runs.
@@ -267,6 +302,20 @@ impl Drop for Running {
             process::kill(self.pid());
             let _ = self.child.wait();
         }
+    }
+}
+
+/// Gives a command the arguments, variables and folder of another one.
+fn copy_settings(from: &Command, to: &mut Command) {
+    to.args(from.get_args());
+    for (name, value) in from.get_envs() {
+        match value {
+            Some(value) => to.env(name, value),
+            None => to.env_remove(name),
+        };
+    }
+    if let Some(folder) = from.get_current_dir() {
+        to.current_dir(folder);
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
+use crate::natives::Native;
 use crate::net::Host;
 use crate::{places, process, wait_for};
 
@@ -23,6 +24,11 @@ impl Server {
     /// Starts one on a free loopback port.
     pub fn start() -> Self {
         Self::start_with(&["--listen", "tcp://127.0.0.1:0"], &[])
+    }
+
+    /// Starts one on a free loopback port, with the devices of this native implementation.
+    pub fn start_on_native(native: &Native) -> Self {
+        Self::start_with(&["--listen", "tcp://127.0.0.1:0"], &native.env())
     }
 
     /// Starts one on a Unix socket in its own folder.
@@ -56,7 +62,7 @@ impl Server {
 
     fn start_command(mut command: Command, home: TempDir, args: &[&str], env: &[(&str, &str)]) -> Self {
         command.arg("serve").args(args);
-        for name in ["OCL_ICD_VENDORS", "ROPEWAY_SERVERS", "ROPEWAY_HOSTFILE", "ROPEWAY_LOG", "CACHE_DIRECTORY"] {
+        for name in ["ROPEWAY_SERVERS", "ROPEWAY_HOSTFILE", "ROPEWAY_LOG", "CACHE_DIRECTORY"] {
             command.env_remove(name);
         }
         command
@@ -64,6 +70,7 @@ impl Server {
             .env("XDG_CACHE_HOME", home.path().join("cache"))
             .env("XDG_CONFIG_HOME", home.path().join("config"))
             .env("POCL_CACHE_DIR", places::pocl_cache())
+            .envs(Native::pocl().env())
             .envs(env.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

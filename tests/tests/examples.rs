@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use ropeway_tests::net::Net;
 use ropeway_tests::program::Program;
 use ropeway_tests::server::Server;
-use ropeway_tests::{places, python};
+use ropeway_tests::{notes, places, python};
 
 /// The folder of the C examples, built.
 fn built() -> &'static Path {
@@ -75,7 +75,7 @@ fn tomography_over_three_servers() {
 fn mandelbrot_with_mpi() {
     let program = built().join("mandelbrot_mpi");
     if !program.exists() {
-        eprintln!("SKIPPED: there is no MPI compiler; openmpi-bin and libopenmpi-dev have one");
+        notes::skipped("there is no MPI compiler; openmpi-bin and libopenmpi-dev have one");
         return;
     }
     let draw = |command: Program, name: &str, before: &[&str]| {

@@ -1,12 +1,15 @@
 //! Commands at random over all devices of one context, ordered by events alone (`tests/c/random.c`): natively, and over servers.
 //!
-//! `make random SEEDS=1000` runs so many seeds instead of the few of `make test`.
+//! `make random SEEDS=1000` runs so many seeds instead of the few of `make test`. `tests/c/random.departures` lists the operations that native
+//! implementations get wrong, and has no line too many.
 
 use std::fmt::Write as _;
+use std::fs;
 use std::time::Duration;
 
-use ropeway_tests::places::c_program;
-use ropeway_tests::program::Program;
+use ropeway_tests::natives::Native;
+use ropeway_tests::places::{c_program, root};
+use ropeway_tests::program::{Outcome, Program};
 use ropeway_tests::server::Server;
 
 /// Commands of each seed.
@@ -14,15 +17,6 @@ const STEPS: &str = "600";
 
 /// Seeds that one process runs, one after the other, if none fails.
 const AT_ONCE: u64 = 5;
-
-/// PoCL 3.1 crashes in these natively, and so does a worker on it.
-const LEFT_OUT: &[&str] = &[
-    // clEnqueueCopyBufferRect of a sub-buffer dereferences the sub-buffer's own memory, which it has not.
-    "part-rects",
-];
-
-/// Natively it crashes in these besides: copies from a buffer whose size of contents is not on the same device.
-const LEFT_OUT_NATIVELY: &[&str] = &["size"];
 
 /// The first and the last seed: those of the environment, as "1000" or "17-40", or so many.
 fn seeds(count: u64) -> (u64, u64) {
@@ -33,30 +27,59 @@ fn seeds(count: u64) -> (u64, u64) {
     given.split_once('-').map_or_else(|| (1, number(&given)), |(first, last)| (number(first), number(last)))
 }
 
-/// Runs the seeds and goes on after those that fail.
-///
-/// # Panics
-/// When some have failed, with what the program said of each.
-fn run(count: u64, left_out: &[&str], program: impl Fn() -> Program) {
-    let (mut first, last) = seeds(count);
-    let mut failed = String::new();
-    let mut failures = 0;
-    while first <= last {
+/// The failed ones of these seeds, and what the program said of each. It goes on after those that fail, or not.
+fn failures(
+    (mut first, last): (u64, u64),
+    goes_on: bool,
+    left_out: &[String],
+    run: impl Fn(&dyn Fn(Program) -> Program) -> Outcome,
+) -> Vec<String> {
+    let mut failed = Vec::new();
+    while first <= last && (goes_on || failed.is_empty()) {
         let end = last.min(first + AT_ONCE - 1);
-        let args = [&first.to_string(), &end.to_string(), STEPS, "without"];
-        let outcome = program().args(args).args(left_out).limit(Duration::from_secs(60 * (end - first + 1))).run();
+        let outcome = run(&|program: Program| {
+            let args = [&first.to_string(), &end.to_string(), STEPS, "without"];
+            program.args(args).args(left_out).limit(Duration::from_secs(60 * (end - first + 1)))
+        });
         let right = outcome.stdout.lines().filter(|line| line.ends_with(": all right")).count() as u64;
         if outcome.status.success() {
             assert_eq!(right, end - first + 1, "{}{}", outcome.stdout, outcome.stderr);
             first = end + 1;
         } else {
             let said = outcome.stdout.lines().last().filter(|line| !line.ends_with(": all right")).unwrap_or_default();
-            let _ = writeln!(failed, "seed {}: {}: {said}\n{}", first + right, outcome.status, outcome.stderr);
-            failures += 1;
+            failed.push(format!("seed {}: {}: {said}\n{}", first + right, outcome.status, outcome.stderr));
             first += right + 1;
         }
     }
-    assert!(failures == 0, "{failures} of the seeds up to {last} failed:\n{failed}");
+    failed
+}
+
+/// Runs the seeds.
+///
+/// # Panics
+/// When some fail, with what the program said of each.
+fn run(count: u64, left_out: &[String], program: impl Fn() -> Program) {
+    let seeds = seeds(count);
+    let failed = failures(seeds, true, left_out, |with| with(program()).run());
+    assert!(failed.is_empty(), "{} of the seeds up to {} failed:\n{}", failed.len(), seeds.1, failed.join("\n"));
+}
+
+/// What this implementation gets wrong, as a program's own or as a server's.
+fn departures(native: &Native, as_server: bool) -> Vec<String> {
+    let list = fs::read_to_string(root().join("tests/c/random.departures")).expect("the list is there");
+    let rows = list.lines().filter(|line| !line.starts_with('#')).map(|line| {
+        let [name, place, operation, _] = line.splitn(4, " | ").collect::<Vec<_>>()[..] else {
+            panic!("not a row: '{line}'")
+        };
+        (name.to_owned(), place.to_owned(), operation.to_owned())
+    });
+    let here = rows.filter(|(name, place, _)| *name == native.name && (!as_server || place == "both"));
+    here.map(|(.., operation)| operation).collect()
+}
+
+/// The program, natively on three devices where the implementation can have so many, or on the parts of its one.
+fn natively(native: &Native) -> Program {
+    Program::on_native(native, c_program("random")).env("POCL_DEVICES", "pthread pthread pthread")
 }
 
 fn start(count: usize, args: &[&str]) -> Vec<Server> {
@@ -69,39 +92,68 @@ fn over(servers: &[Server]) -> Program {
     Program::remote(c_program("random"), &urls.join(","))
 }
 
-const THREE_DEVICES: (&str, &str) = ("POCL_DEVICES", "pthread pthread pthread");
-
+/// A part of the departures is needed only if a seed fails with it.
 #[test]
-fn natively_on_three_devices() {
-    let left_out = [LEFT_OUT, LEFT_OUT_NATIVELY].concat();
-    let (name, value) = THREE_DEVICES;
-    run(10, &left_out, || Program::native(c_program("random")).env(name, value));
+fn natively_on_each_implementation() {
+    let mut needless = String::new();
+    for native in Native::chosen() {
+        let left_out = departures(&native, false);
+        let wrong = failures((1, 8), true, &left_out, |with| with(natively(&native)).run());
+        assert!(wrong.is_empty(), "on {}:\n{}", native.name, wrong.join("\n"));
+        for operation in &left_out {
+            let others: Vec<_> = left_out.iter().filter(|other| *other != operation).cloned().collect();
+            if failures((1, 60), false, &others, |with| with(natively(&native)).may_crash().run()).is_empty() {
+                let _ = writeln!(needless, "{} | ... | {operation}", native.name);
+            }
+        }
+    }
+    assert!(needless.is_empty(), "tests/c/random.departures does not need\n{needless}");
 }
 
 #[test]
 fn on_three_servers() {
     let servers = start(3, &[]);
-    run(25, LEFT_OUT, || over(&servers));
+    run(25, &departures(&Native::pocl(), true), || over(&servers));
 }
 
 #[test]
 fn on_three_servers_through_pinned_memory() {
     let servers = start(3, &["--force-pinned"]);
-    run(5, LEFT_OUT, || over(&servers));
+    run(5, &departures(&Native::pocl(), true), || over(&servers));
 }
 
 #[test]
 fn on_three_servers_through_the_client() {
     let servers = start(3, &[]);
-    run(5, LEFT_OUT, || over(&servers).env("ROPEWAY_PEERS", "off"));
+    run(5, &departures(&Native::pocl(), true), || over(&servers).env("ROPEWAY_PEERS", "off"));
 }
 
-/// One server with three devices, and one of them beside another server.
+/// One server with three devices, and then beside another server. What the implementation gets wrong with devices of its own, it does here.
 #[test]
 fn on_several_devices_of_a_server() {
-    let three = Server::start_with(&["--listen", "tcp://127.0.0.1:0"], &[THREE_DEVICES]);
-    let left_out = [LEFT_OUT, LEFT_OUT_NATIVELY].concat();
+    let env = [("POCL_DEVICES", "pthread pthread pthread")];
+    let three = Server::start_with(&["--listen", "tcp://127.0.0.1:0"], &env);
+    let left_out = departures(&Native::pocl(), false);
     run(5, &left_out, || over(std::slice::from_ref(&three)));
     let servers = [three, Server::start()];
     run(5, &left_out, || over(&servers));
+}
+
+#[test]
+fn on_three_servers_of_each_other_implementation() {
+    for native in Native::others() {
+        let servers: Vec<_> = (0..3).map(|_| Server::start_on_native(&native)).collect();
+        run(8, &departures(&native, true), || over(&servers));
+    }
+}
+
+#[test]
+fn on_servers_of_different_implementations() {
+    let natives = Native::chosen();
+    if natives.len() == 1 {
+        return ropeway_tests::notes::skipped("one implementation alone is no mixture: ROPEWAY_NATIVES names no other");
+    }
+    let servers: Vec<_> = natives.iter().map(Server::start_on_native).collect();
+    let left_out: Vec<_> = natives.iter().flat_map(|native| departures(native, true)).collect();
+    run(10, &left_out, || over(&servers));
 }

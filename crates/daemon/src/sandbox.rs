@@ -202,7 +202,8 @@ mod tests {
         let status = fs::read_to_string("/proc/thread-self/status").unwrap();
         assert!(status.contains("NoNewPrivs:\t1"), "{status}");
         if restrict(&["/".into()], &["/".into()]).is_ok_and(|status| status == RulesetStatus::NotEnforced) {
-            eprintln!("this kernel has no Landlock");
+            assert!(std::env::var_os("CI").is_none(), "skipped under CI: this kernel has no Landlock");
+            eprintln!("skipped: this kernel has no Landlock");
             return;
         }
         assert!(fs::read(root.join("secret")).is_err(), "a home folder can be read");
