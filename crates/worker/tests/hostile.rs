@@ -215,3 +215,19 @@ fn a_frame_that_never_ends() {
     drop(client);
     assert!(worker.ended_within(Duration::from_secs(2)));
 }
+
+#[test]
+fn a_client_that_reads_nothing_is_told_only_so_much() {
+    let mut worker = Worker::start("quota");
+    let mut client = worker.connect();
+    // It is over the quota, so that each read of it fails at once, which the client would be told.
+    client.begin(0).buffer(1, 65 << 20);
+    for transfer in 1..400_000 {
+        let (command, transfer) = (on(1), TransferId(transfer));
+        client.post(&ReadBuffer { command, buffer: MemoryId(1), offset: 0, size: 8, transfer });
+    }
+    std::thread::scope(|scope| {
+        scope.spawn(|| client.send());
+        assert!(worker.ended_within(Duration::from_secs(100)), "it goes on");
+    });
+}

@@ -5,7 +5,7 @@
 
 use std::io::{self, IoSlice};
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ropeway_protocol::types::Status;
@@ -16,12 +16,16 @@ use serde::Serialize;
 /// A tail below this size is copied behind its frame rather than given to the socket as a piece of its own.
 const COPIED: usize = 16 << 10;
 
+/// Most bytes of notes that are left: some hundred thousand commands that failed, while the client read nothing.
+const MAX_LEFT: usize = 4 << 20;
+
 /// The sending side of the connection.
 pub struct Outgoing {
     link: Arc<Link>,
     batch: Mutex<Vec<u8>>,
     left: Mutex<Vec<u8>>,
-    any_left: AtomicBool,
+    /// How many bytes that is.
+    left_bytes: AtomicUsize,
 }
 
 /// The right to send. Frames are gathered, and sent by [`Sending::send`].
@@ -33,14 +37,14 @@ pub struct Sending<'a> {
 impl Outgoing {
     /// Sends on `link`.
     pub fn new(link: Arc<Link>) -> Self {
-        Self { link, batch: Mutex::default(), left: Mutex::default(), any_left: AtomicBool::new(false) }
+        Self { link, batch: Mutex::default(), left: Mutex::default(), left_bytes: AtomicUsize::new(0) }
     }
 
     /// Waits for the right to send. What was left comes first.
     pub fn lock(&self) -> Sending<'_> {
         let mut batch = self.batch.lock().unwrap_or_else(PoisonError::into_inner);
         batch.clear();
-        if self.any_left.swap(false, Ordering::AcqRel) {
+        if self.left_bytes.swap(0, Ordering::AcqRel) > 0 {
             batch.append(&mut self.left.lock().unwrap_or_else(PoisonError::into_inner));
         }
         Sending { link: &self.link, batch }
@@ -48,8 +52,9 @@ impl Outgoing {
 
     /// Leaves a note for the next who sends.
     pub fn leave<N: Note>(&self, note: &N) {
-        encode_note(&mut self.left.lock().unwrap_or_else(PoisonError::into_inner), note, 0);
-        self.any_left.store(true, Ordering::Release);
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        encode_note(&mut left, note, 0);
+        self.left_bytes.store(left.len(), Ordering::Release);
     }
 
     /// Bytes sent to the client and received from it.
@@ -59,7 +64,12 @@ impl Outgoing {
 
     /// Whether notes were left.
     pub fn any_left(&self) -> bool {
-        self.any_left.load(Ordering::Acquire)
+        self.left_bytes.load(Ordering::Acquire) > 0
+    }
+
+    /// Whether more is left than a client that reads ever lets gather.
+    pub fn is_too_much_left(&self) -> bool {
+        self.left_bytes.load(Ordering::Relaxed) > MAX_LEFT
     }
 
     /// Ends the connection so that the client can still read what was sent: closing a socket with unread bytes in it would

@@ -43,13 +43,14 @@ impl Notifier {
 
     /// Passes `news` on once `event` has ended; at once without an event. `turn` is the place of its command, where it has one.
     pub fn watch(&self, event: Option<Event>, turn: Option<Turn>, news: News) {
-        let Some(event) = event else { return self.post.tell(news) };
+        self.post.count();
+        let Some(event) = event else { return self.post.forward(news) };
         let Err((event, news)) = self.waiters.wait_in_a_thread(event, turn, news) else { return };
         let watched = Arc::new(Watched::new(event, news));
         let (called, post) = (watched.clone(), self.post.clone());
         let asked = watched.event().on_end(move || {
             if let Some(news) = called.take() {
-                post.tell(news);
+                post.forward(news);
             }
         });
         // Where no callback can be had, looking does as well.
@@ -98,6 +99,7 @@ impl Notifier {
             return self.watch(Some(event), turn, late);
         }
         // What ends with an error may not be called back for.
+        self.post.count();
         self.look_at(Arc::new(Watched::new(event, late)));
     }
 
@@ -127,17 +129,23 @@ impl Notifier {
                 letterbox.recv_timeout(LOOK)
             };
             match one {
-                Ok(news) => news()?,
+                Ok(news) => self.pass_on(news)?,
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
             if looked.elapsed() >= LOOK {
                 looked = Instant::now();
                 for news in self.look() {
-                    news()?;
+                    self.pass_on(news)?;
                 }
             }
         }
+    }
+
+    fn pass_on(&self, news: News) -> Result<(), End> {
+        let outcome = news();
+        self.post.done();
+        outcome
     }
 
     /// The news of events that ended without a callback; forgets those that had one.
@@ -154,5 +162,41 @@ impl Notifier {
             !ended
         });
         found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::super::news::post;
+    use super::*;
+
+    #[test]
+    fn what_is_to_be_done_later_is_counted_until_it_is_done() {
+        const MOST: usize = 1 << 20;
+        let (post, letterbox) = post();
+        let notifier = Notifier::new(post.clone());
+        let done = Arc::new(AtomicUsize::new(0));
+        let later = |notifier: &Notifier| {
+            let done = done.clone();
+            notifier.watch(
+                None,
+                None,
+                Box::new(move || {
+                    done.fetch_add(1, Ordering::Relaxed);
+                    Ok(())
+                }),
+            );
+        };
+        (0..MOST).for_each(|_| later(&notifier));
+        assert!(!post.is_overrun());
+        later(&notifier);
+        assert!(post.is_overrun());
+        post.end(End::Gone);
+        assert!(matches!(notifier.pass_on_forever(&letterbox), Err(End::Gone)));
+        assert_eq!(done.load(Ordering::Relaxed), MOST + 1);
+        (0..MOST).for_each(|_| later(&notifier));
+        assert!(!post.is_overrun(), "what is done counts no more");
     }
 }

@@ -181,5 +181,6 @@ impl Waiters {
         if let Err(end) = news() {
             self.post.end(end);
         }
+        self.post.done();
     }
 }

@@ -58,7 +58,11 @@ impl Services {
     /// Does something that may take as long as moving bytes does.
     pub fn in_a_mover(self: &Arc<Self>, work: impl FnOnce(&Arc<Self>) + Send + 'static) {
         let services = self.clone();
-        self.movers.run(Box::new(move || work(&services)));
+        self.notifier.post.count();
+        self.movers.run(Box::new(move || {
+            work(&services);
+            services.notifier.post.done();
+        }));
     }
 
     /// Does something that takes no time once `event` has ended; see [`Notifier::when_ended`].

@@ -175,6 +175,20 @@ impl Session {
         self.contexts.get(&id).ok_or_else(|| unknown(id))
     }
 
+    /// Holds what the client has had the worker do later, and what it has not read, against their bounds.
+    ///
+    /// # Errors
+    /// It is more than that: the session ends before it takes all of the machine's memory.
+    pub fn check_bounds(&self) -> Result<(), End> {
+        if self.common.client.outgoing.is_too_much_left() {
+            return Err(End::refused("more commands that fail, while it reads nothing, than is kept for it"));
+        }
+        if self.common.notifier.post.is_overrun() {
+            return Err(End::refused("more events at the same time whose ends it wants to be told or passed on"));
+        }
+        Ok(())
+    }
+
     /// Whether there is something that somebody may be waiting for, to be done when no command is left to read.
     pub fn owes_anything(&self) -> bool {
         !self.deferred.is_empty() || self.common.client.outgoing.any_left()

@@ -49,6 +49,7 @@ impl Reader {
         loop {
             let busy = common.leading.busy();
             while input.dispatch(&mut Handlers(session))? {
+                session.check_bounds()?;
                 if let Some(job) = session.job.take() {
                     let finished = if let Job::Finish(asked, _) = &job { Some(&asked.queue) } else { None };
                     session.lanes.flush(finished);
