@@ -4,7 +4,8 @@
  * Buffers are real: what is written can be read, copied, mapped. Kernels are known by name (kernels.c); all others do
  * nothing. The environment says how fast the device is: STUB_GFLOPS holds kernels with a known amount of work to a rate
  * without using a processor meanwhile; STUB_LAG, for how many microseconds an event that nobody waits for by name is still said to be
- * submitted when it is complete; STUB_MOVES, if it is there, has each mapping be memory of its own. Images, samplers and pipes there are
+ * submitted when it is complete; STUB_MOVES, if it is there, has each mapping be memory of its own; STUB_LIES, if it is
+ * there, has the first mapping to be read be at an address where nothing is. Images, samplers and pipes there are
  * none. */
 #ifndef STUB_H
 #define STUB_H

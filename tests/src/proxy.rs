@@ -11,7 +11,7 @@ use std::time::Duration;
 use ropeway_protocol::handshake::{PREAMBLE_LEN, Preamble};
 use ropeway_protocol::{FRAME_HEADER_LEN, FrameHeader, Post, limits};
 
-/// What the link does to the bytes from the server to the client.
+/// What the link does to the bytes from the server to the client, if nothing else is said.
 #[derive(Clone, Copy, Debug)]
 pub enum Fault {
     /// Nothing.
@@ -22,6 +22,8 @@ pub enum Fault {
     CutAfter(u64),
     /// From this byte on, all are wrong.
     GarbleFrom(u64),
+    /// So many bytes a second pass from the client to the server.
+    RateUp(u64),
 }
 
 /// A listening proxy.
@@ -48,7 +50,11 @@ impl Proxy {
                 }
                 let up = (client.try_clone(), server.try_clone());
                 let (Ok(from), Ok(to)) = up else { continue };
-                let up = if let Fault::Delay(_) = fault { fault } else { Fault::None };
+                let (up, fault) = match fault {
+                    Fault::Delay(_) => (fault, fault),
+                    Fault::RateUp(_) => (fault, Fault::None),
+                    _ => (Fault::None, fault),
+                };
                 let (stop_up, stop_down) = (Arc::clone(&stop), Arc::clone(&stop));
                 let mut frames = Frames::new(Arc::clone(&counts));
                 thread::spawn(move || pump(from, to, up, &stop_up, |bytes| frames.feed(bytes)));
@@ -132,6 +138,7 @@ fn pump(mut from: TcpStream, mut to: TcpStream, fault: Fault, frozen: &AtomicBoo
         match fault {
             Fault::None => {}
             Fault::Delay(time) => thread::sleep(time),
+            Fault::RateUp(rate) => thread::sleep(Duration::from_nanos(1_000_000_000 * n as u64 / rate)),
             Fault::CutAfter(limit) => {
                 let rest = usize::try_from(limit.saturating_sub(before)).unwrap_or(usize::MAX);
                 let len = bytes.len().min(rest);

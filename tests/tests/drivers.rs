@@ -2,7 +2,7 @@
 
 use ropeway_protocol::types::Moved;
 use ropeway_tests::fake;
-use ropeway_tests::peering::{Pair, push};
+use ropeway_tests::peering::{Pair, push, whole};
 use ropeway_tests::places::{c_program, stub_vendors};
 use ropeway_tests::program::Program;
 use ropeway_tests::server::Server;
@@ -53,4 +53,32 @@ fn a_finished_queue_has_delivered_its_reads_whatever_is_said_of_them() {
 fn what_is_mapped_elsewhere_each_time_arrives() {
     let mut pair = stubs("STUB_MOVES", "1");
     ranges_arrive(&mut pair, 300_000, &[(0, 70_000), (100_000, 100_000), (299_999, 1)]);
+}
+
+#[test]
+fn a_connection_that_breaks_for_a_reason_of_this_machine_costs_what_was_on_it_and_is_made_again() {
+    // So few that the client reads them without a mapping.
+    const SIZE: usize = 200_000;
+    // Sending from where nothing is.
+    let mut pair = stubs("STUB_LIES", "1");
+    let Pair { a, b, servers } = &mut pair;
+    let contents = fake::noise(SIZE, 1);
+    a.buffer(1, &contents);
+    b.buffer(1, &vec![0; SIZE]);
+    push(a, b, 1, &whole(SIZE), &[], 1, 2);
+    // CL_OUT_OF_RESOURCES: that of the push, and of nothing else.
+    assert_eq!(b.end_of(2), -5);
+    a.until("word of it", |notes| {
+        notes.peers.iter().any(|state| state.connected && state.text.contains("os error 14"))
+    });
+    assert!(b.notes.peers.is_empty(), "for the other, nothing has happened: {:?}", b.notes.peers);
+    servers[0].expect_log("what was being sent over it failed");
+    servers[0].expect_log("is made again\n");
+    // As before, both ways, and what is larger by the connection that is made again.
+    push(a, b, 1, &whole(SIZE), &[], 2, 3);
+    assert_eq!(b.end_of(3), 0);
+    assert!(b.read(1, SIZE, &[]) == contents);
+    push(b, a, 1, &whole(100), &[], 3, 4);
+    assert_eq!(a.end_of(4), 0);
+    assert!(!a.notes.peers.iter().any(|state| !state.connected), "{:?}", a.notes.peers);
 }

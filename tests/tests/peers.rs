@@ -13,6 +13,7 @@ use ropeway_protocol::types::{EventList, InitialContents, Moved};
 use ropeway_protocol::{FRAME_HEADER_LEN, FrameHeader, Post as _, decode};
 use ropeway_tests::fake;
 use ropeway_tests::peering::{Pair, SECRET, connect, data, push, whole};
+use ropeway_tests::proxy::{Fault, Proxy};
 use ropeway_tests::raw::{Client, PATIENCE, command, frame, join, knock};
 use ropeway_tests::server::Server;
 
@@ -418,12 +419,75 @@ fn a_push_that_ends_where_it_may_not_ends_the_session() {
 }
 
 #[test]
-fn a_push_twice_or_for_nothing_ends_the_session() {
-    // The second is for something that is not expected any more.
-    let reason = ends_over(expect_bytes, &[data(9, 0, 1000), data(9, 0, 1000)]);
-    assert!(reason.contains("expects nothing of"), "{reason}");
-    let reason = ends_over(|_| {}, &[data(77, 0, CHUNK)]);
-    assert!(reason.contains("expects nothing of"), "{reason}");
+fn a_push_of_nothing_ends_the_session() {
+    let reason = ends_over(expect_bytes, &[data(9, 0, 0)]);
+    assert!(reason.contains("no bytes of"), "{reason}");
+}
+
+#[test]
+fn what_nobody_expects_is_not_read_beyond_its_bound_and_harms_nobody() {
+    let server = Server::start();
+    let mut client = Client::connect(server.address());
+    client.begin().post(&OpenPeers { secret: SECRET }).buffer(1, &[0; 1000]).buffer(2, &[0; CHUNK]);
+    let mut peer = intruder(&client, &SECRET).unwrap();
+    expect_bytes(&mut client);
+    client.call(&Traffic {}).unwrap();
+    // The second is for something that is not expected any more; the third is more than is kept, and what is behind it is not read.
+    for bytes in [data(9, 0, 1000), data(9, 0, 1000), data(77, 0, CHUNK), data(78, 0, 100)] {
+        peer.write_all(&bytes).unwrap();
+    }
+    assert_eq!(client.end_of(9), 0);
+    assert_eq!(client.read(1, 1000, &[]), [1; 1000]);
+    // Whenever the client comes to expect it, it is there.
+    let mut expect = |memory, size, transfer| {
+        let (memory, what, event) = (MemoryId(memory), whole(size), EventId(transfer));
+        let transfer = TransferId(transfer);
+        client.post(&Expect { memory, what, event, peer: SessionId(666), transfer, queue: None });
+        client.end_of(event.0)
+    };
+    assert_eq!((expect(2, CHUNK, 77), expect(1, 100, 78)), (0, 0));
+    assert!(client.read(2, CHUNK, &[]) == vec![1; CHUNK]);
+}
+
+#[test]
+fn what_the_client_says_late_on_a_slow_link_is_waited_for() {
+    const BULK: usize = 5 << 20;
+    let server = Server::start();
+    // 3 Mbit/s: the client's word comes 14 seconds later than the peer's.
+    let proxy = Proxy::to(server.address(), Fault::RateUp(375_000));
+    let mut client = Client::connect(proxy.url().trim_start_matches("tcp://"));
+    let context = ContextId(1);
+    client.begin().post(&OpenPeers { secret: SECRET }).buffer(1, &[0; 1000]).buffer(3, &[0; 4]);
+    let initial = InitialContents::Undefined;
+    client.post(&CreateBuffer { buffer: MemoryId(2), context, flags: 1, size: BULK as u64, initial });
+    client.call(&Traffic {}).unwrap();
+    let mut peer = join(server.address(), (SessionId(666), client.id()), &SECRET, 0).unwrap();
+    peer.write_all(&frame(&Signal { event: EventId(5), status: 0 }, &[])).unwrap();
+    peer.write_all(&data(9, 0, 1000)).unwrap();
+    let begin = Instant::now();
+    for offset in (0..BULK).step_by(limits::MAX_EAGER) {
+        let write = WriteBuffer { command: command(1, &[], None), buffer: MemoryId(2), offset: offset as u64 };
+        client.post_tail(&write, &vec![3; limits::MAX_EAGER]);
+    }
+    expect_bytes(&mut client);
+    client.post(&ExpectSignal { event: EventId(5), context, peer: SessionId(666) });
+    assert_eq!((client.end_of(9), client.end_of(5)), (0, 0));
+    assert!(begin.elapsed() > Duration::from_secs(11), "the link is slow: {:?}", begin.elapsed());
+    assert_eq!(client.read(1, 1000, &[]), [1; 1000]);
+}
+
+#[test]
+fn pushes_that_are_not_sent_have_a_bound() {
+    let server = Server::start();
+    let mut client = Client::connect(server.address());
+    client.begin().post(&OpenPeers { secret: SECRET }).buffer(1, &[0; 4]);
+    // To a peer that is not there yet.
+    for transfer in 0..=1 << 18 {
+        let (after, transfer) = (EventList::default(), TransferId(transfer));
+        client.post(&Push { memory: MemoryId(1), what: whole(4), after, event: None, peer: SessionId(666), transfer });
+    }
+    let reason = client.until_closed().expect("it says why");
+    assert!(reason.contains("more than 262144 pushes and signals that are not sent yet"), "{reason}");
 }
 
 #[test]

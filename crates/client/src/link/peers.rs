@@ -65,11 +65,16 @@ pub(crate) fn way(from: &Arc<Connection>, to: &Arc<Connection>) -> Way {
     if lock(&first.sessions.0).said.insert(second.session()) {
         let why = first.sessions.why_not(second.session());
         let why = why.or_else(|| second.sessions.why_not(first.session())).unwrap_or_default();
-        crate::warning!(
-            "{} and {} do not reach each other ({why}): what goes from one to the other goes through this machine; see --peer-address",
-            first.endpoint(),
-            second.endpoint()
-        );
+        let (one, other) = (first.endpoint(), second.endpoint());
+        if were_parted(first, second) {
+            crate::warning!(
+                "the connection between {one} and {other} is lost ({why}): from now on what goes from one to the other goes through this machine"
+            );
+        } else {
+            crate::warning!(
+                "{one} and {other} do not reach each other ({why}): what goes from one to the other goes through this machine; see --peer-address"
+            );
+        }
     }
     Way::Relay
 }
@@ -157,6 +162,9 @@ impl Connection {
 
     /// The server says whether a peer is connected.
     pub(crate) fn peer_state(&self, peer: SessionId, connected: bool, text: String) {
+        if connected && !text.is_empty() {
+            crate::warning!("{}: {text}", self.endpoint());
+        }
         let peers = &mut lock(&self.sessions.0).peers;
         let state = match peers.get(&peer) {
             _ if connected => State::Connected,

@@ -14,6 +14,9 @@ const KNOCKING: Duration = Duration::from_secs(10);
 /// How long an attempt to connect may take in all: several addresses that do not answer, or a name that is looked up for long.
 const DIALLING: Duration = Duration::from_secs(30);
 
+/// How often a connection is made again in vain.
+const MOST_FAILURES: u8 = 3;
+
 /// A connection of what says to be a peer.
 pub struct Knock {
     pub link: Link,
@@ -48,6 +51,37 @@ pub struct Attempt {
     /// How many are on their way.
     pub missing: usize,
     pub since: Instant,
+}
+
+/// Connections for bulk data that are to be made again.
+#[derive(Default)]
+pub struct Again {
+    /// Where the peer is; nothing where it was the peer that connected.
+    pub addresses: Vec<String>,
+    /// Which are to be made.
+    pub wanted: Vec<u8>,
+    /// Which the daemon is asked for.
+    pub asked: Vec<u8>,
+    /// How often in a row that came to nothing.
+    pub failures: u8,
+}
+
+impl Again {
+    /// Those that are to be asked for now. Without them, what they would carry goes by the others.
+    pub fn ask(&mut self) -> Vec<u8> {
+        let wanted = std::mem::take(&mut self.wanted);
+        if self.addresses.is_empty() || self.failures >= MOST_FAILURES {
+            return Vec::new();
+        }
+        self.asked.extend(&wanted);
+        wanted
+    }
+
+    /// Whether one was asked for, and is not any more.
+    pub fn was_asked(&mut self, number: u8) -> bool {
+        let at = self.asked.iter().position(|asked| *asked == number);
+        at.map(|at| self.asked.swap_remove(at)).is_some()
+    }
 }
 
 impl Attempt {

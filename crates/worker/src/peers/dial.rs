@@ -10,7 +10,7 @@ use ropeway_protocol::ids::SessionId;
 use ropeway_protocol::messages::PeerState;
 use ropeway_transport::{Link, Sender};
 
-use super::desk::{Attempt, Knock};
+use super::desk::{Again, Attempt, Knock};
 use super::group::Peers;
 use super::links::{CONTROL, bulk_links};
 use super::peer::Peer;
@@ -38,10 +38,7 @@ pub fn open(peers: &Arc<Peers>, secret: [u8; 32]) -> Result<(), End> {
         admit(peers, knock);
     }
     let peers = peers.clone();
-    let spawned = std::thread::Builder::new().name("peers".into()).spawn(move || {
-        let end = peers.look_after();
-        peers.services.end(end);
-    });
+    let spawned = std::thread::Builder::new().name("peers".into()).spawn(move || peers.look_after());
     spawned.map(drop).map_err(End::Broken)
 }
 
@@ -101,7 +98,7 @@ pub fn listen(peers: &Peers) -> Option<End> {
 
 impl Peers {
     /// Asks the daemon for connections, as many at a time as it makes.
-    fn ask_for(&self, wanted: impl Iterator<Item = (SessionId, u8)>) {
+    pub(super) fn ask_for(&self, wanted: impl Iterator<Item = (SessionId, u8)>) {
         lock(&self.state).desk.waiting.extend(wanted);
         loop {
             let mut state = lock(&self.state);
@@ -114,8 +111,11 @@ impl Peers {
             state.desk.asked.insert(ticket, (id, number));
             let peer = state.peers.get(&id).cloned();
             drop(state);
-            let addresses =
-                peer.and_then(|peer| peer.with_attempt(|attempt| Some(attempt.as_ref()?.addresses.clone())));
+            let addresses = peer.and_then(|peer| {
+                let first = peer.with_attempt(|attempt| attempt.as_ref().map(|attempt| attempt.addresses.clone()));
+                let again = |again: &mut Again| again.asked.contains(&number).then(|| again.addresses.clone());
+                first.or_else(|| peer.with_again(again))
+            });
             let Some(addresses) = addresses else {
                 lock(&self.state).desk.asked.remove(&ticket);
                 continue;
@@ -140,6 +140,9 @@ impl Peers {
             let expected = peer_proof(&secret, id, self.services.own, number);
             if proofs_equal(&proof, &expected) { Ok(link) } else { Err("it does not know the secret".to_owned()) }
         });
+        if peer.with_again(|again| again.was_asked(number)) {
+            return self.made_again(&peer, number, outcome);
+        }
         let next = peer.with_attempt(|place| {
             let attempt = place.as_mut()?;
             let link = match outcome {
@@ -159,18 +162,50 @@ impl Peers {
                 attempt.missing = 1;
                 return Some(Ok(None));
             }
-            place.take().map(|attempt| Ok(Some(attempt.made)))
+            place.take().map(|attempt| Ok(Some((attempt.addresses, attempt.made))))
         });
         match next {
             None => {}
             Some(Ok(None)) => lock(&self.state).desk.waiting.push_back((id, CONTROL)),
-            Some(Ok(Some(made))) => {
+            Some(Ok(Some((addresses, made)))) => {
+                peer.with_again(|again| again.addresses = addresses);
                 for (number, link) in made {
                     peer.add(&self.services, number, link);
                 }
                 self.services.tell_client(PeerState { peer: id, connected: true, text: String::new() });
             }
             Some(Err(why)) => give_up(&self.services, &peer, &why),
+        }
+    }
+}
+
+impl Peers {
+    /// Takes what came of a connection that was to be made again.
+    fn made_again(&self, peer: &Arc<Peer>, number: u8, outcome: Result<Link, String>) {
+        let own = self.services.own.0;
+        match outcome {
+            Ok(link) => {
+                peer.with_again(|again| again.failures = 0);
+                if peer.is_connected() {
+                    self.services.log.line(&format!(
+                        "session {own:016x}: connection {number} to peer {:016x} is made again",
+                        peer.id.0
+                    ));
+                    peer.add(&self.services, number, link);
+                }
+            }
+            Err(why) => {
+                let line = format!(
+                    "session {own:016x}: connection {number} to peer {:016x} cannot be made again: {why}",
+                    peer.id.0
+                );
+                self.services.log.line(&line);
+                peer.with_again(|again| {
+                    again.failures += 1;
+                    again.wanted.push(number);
+                });
+                self.services.stir();
+            }
         }
     }
 }

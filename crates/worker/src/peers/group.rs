@@ -8,7 +8,7 @@ use ropeway_protocol::ids::{EventId, SessionId};
 use ropeway_protocol::types::Status;
 use rustc_hash::FxHashMap;
 
-use super::desk::Desk;
+use super::desk::{Again, Desk};
 use super::peer::Peer;
 use super::services::Services;
 use crate::base::error::End;
@@ -71,15 +71,16 @@ impl Peers {
         }
     }
 
-    /// Sees that nothing waits for ever; ends with the session.
-    pub(super) fn look_after(&self) -> End {
+    /// Sees that nothing waits for ever.
+    pub(super) fn look_after(&self) -> ! {
         loop {
             let peers: Vec<_> = lock(&self.state).peers.values().cloned().collect();
             let mut next: Option<Instant> = None;
             for peer in peers {
-                match peer.look(&self.services, Instant::now()) {
-                    Ok(deadline) => next = next.into_iter().chain(deadline).min(),
-                    Err(end) => return end,
+                next = next.into_iter().chain(peer.look(&self.services, Instant::now())).min();
+                let again = peer.with_again(Again::ask);
+                if !again.is_empty() {
+                    self.ask_for(again.into_iter().map(|number| (peer.id, number)));
                 }
             }
             self.services.await_stir(next);

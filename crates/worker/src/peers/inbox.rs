@@ -1,10 +1,10 @@
 //! What a peer has sent and the client has not yet announced, and the other way round.
 //!
-//! Both come by connections of their own, so either may be first. What is early is kept within bounds; what is beyond them is not read.
+//! Both come by connections of their own, so either may be first, and by any time: the client's word may be behind much else that it sends over a
+//! slow link. What is early is kept within bounds for as long as it takes; what is beyond them is not read.
 
 use std::collections::VecDeque;
 use std::hash::Hash;
-use std::time::{Duration, Instant};
 
 use ropeway_protocol::ids::{EventId, TransferId};
 use ropeway_protocol::types::Status;
@@ -13,11 +13,14 @@ use rustc_hash::{FxHashMap, FxHashSet};
 /// Most bytes of pushes that are kept before they are expected.
 pub const MAX_EARLY: usize = 256 << 10;
 
+/// What a piece of a push counts for at least: it takes memory of its own.
+const MIN_EARLY: usize = 64;
+
+/// Most pushes of which something is kept before they are expected.
+const MAX_EARLY_PUSHES: usize = 4096;
+
 /// Most signals that are kept before they are expected.
 pub const MAX_EARLY_SIGNALS: usize = 4096;
-
-/// How long something may be early.
-pub const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How many failed pushes are remembered, whose last bytes may still be on their way.
 const MAX_FAILED: usize = 4096;
@@ -28,13 +31,13 @@ pub struct Inbox<A, S> {
     signals: FxHashMap<EventId, S>,
     early: FxHashMap<TransferId, Early>,
     early_bytes: usize,
-    early_signals: FxHashMap<EventId, (Status, Instant)>,
+    early_signals: FxHashMap<EventId, Status>,
     failed: FxHashSet<TransferId>,
     failed_in_order: VecDeque<TransferId>,
 }
 
 /// What has come of a push that is not expected yet.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct Early {
     /// Offset and bytes of each piece.
     pub pieces: Vec<(u64, Vec<u8>)>,
@@ -42,8 +45,11 @@ pub struct Early {
     pub failed: Option<Status>,
     /// Where it ends.
     pub ends: Option<u64>,
-    since: Instant,
 }
+
+/// There is no room to keep what is early: it is to be tried again when something is expected.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Full;
 
 /// What to do with bytes of a push.
 #[derive(Debug, PartialEq, Eq)]
@@ -82,7 +88,7 @@ impl<A: Clone, S> Inbox<A, S> {
     pub fn expect(&mut self, transfer: TransferId, taker: A) -> Option<Early> {
         match self.early.remove(&transfer) {
             Some(early) => {
-                self.early_bytes -= early.pieces.iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
+                self.early_bytes -= early.pieces.iter().map(|(_, bytes)| charge(bytes.len())).sum::<usize>();
                 Some(early)
             }
             None => {
@@ -98,8 +104,8 @@ impl<A: Clone, S> Inbox<A, S> {
             Place::Expected(taker.clone())
         } else if self.failed.contains(&transfer) {
             Place::Nowhere
-        } else if self.early_bytes + len <= MAX_EARLY {
-            self.early_bytes += len;
+        } else if self.has_room(transfer) && self.early_bytes + charge(len) <= MAX_EARLY {
+            self.early_bytes += charge(len);
             Place::Keep
         } else {
             Place::Wait
@@ -107,18 +113,18 @@ impl<A: Clone, S> Inbox<A, S> {
     }
 
     /// Keeps bytes that [`Inbox::place`] had room for. Gives them back with what takes them, if they have come to be expected.
-    pub fn keep(&mut self, transfer: TransferId, offset: u64, bytes: Vec<u8>, now: Instant) -> Option<(A, Vec<u8>)> {
+    pub fn keep(&mut self, transfer: TransferId, offset: u64, bytes: Vec<u8>) -> Option<(A, Vec<u8>)> {
         if let Some(taker) = self.expected.get(&transfer) {
-            self.early_bytes -= bytes.len();
+            self.early_bytes -= charge(bytes.len());
             return Some((taker.clone(), bytes));
         }
-        self.early_entry(transfer, now).pieces.push((offset, bytes));
+        self.early.entry(transfer).or_default().pieces.push((offset, bytes));
         None
     }
 
     /// Gives up the room of bytes that did not come.
     pub fn forgo(&mut self, len: usize) {
-        self.early_bytes -= len;
+        self.early_bytes -= charge(len);
     }
 
     /// All of a push has come, or will not come.
@@ -127,19 +133,31 @@ impl<A: Clone, S> Inbox<A, S> {
     }
 
     /// A push ends after so many bytes; gives what takes it, if it is expected.
-    pub fn end(&mut self, transfer: TransferId, size: u64, now: Instant) -> Option<A> {
+    ///
+    /// # Errors
+    /// There is no room to keep that.
+    pub fn end(&mut self, transfer: TransferId, size: u64) -> Result<Option<A>, Full> {
         let taker = self.expected.get(&transfer).cloned();
         if taker.is_none() && !self.failed.contains(&transfer) {
-            self.early_entry(transfer, now).ends = Some(size);
+            if !self.has_room(transfer) {
+                return Err(Full);
+            }
+            self.early.entry(transfer).or_default().ends = Some(size);
         }
-        taker
+        Ok(taker)
     }
 
     /// A push has failed; gives what would have taken it, if it is expected.
-    pub fn fail(&mut self, transfer: TransferId, status: Status, now: Instant) -> Option<A> {
+    ///
+    /// # Errors
+    /// There is no room to keep that.
+    pub fn fail(&mut self, transfer: TransferId, status: Status) -> Result<Option<A>, Full> {
         let taker = self.expected.remove(&transfer);
         if taker.is_none() {
-            self.early_entry(transfer, now).failed = Some(status);
+            if !self.has_room(transfer) {
+                return Err(Full);
+            }
+            self.early.entry(transfer).or_default().failed = Some(status);
         }
         if self.failed.insert(transfer) {
             self.failed_in_order.push_back(transfer);
@@ -149,17 +167,18 @@ impl<A: Clone, S> Inbox<A, S> {
         {
             self.failed.remove(&oldest);
         }
-        taker
+        Ok(taker)
     }
 
-    fn early_entry(&mut self, transfer: TransferId, now: Instant) -> &mut Early {
-        self.early.entry(transfer).or_insert(Early { pieces: Vec::new(), failed: None, ends: None, since: now })
+    /// Whether something more of a push may be kept, as far as the number of pushes goes.
+    fn has_room(&self, transfer: TransferId) -> bool {
+        self.early.len() < MAX_EARLY_PUSHES || self.early.contains_key(&transfer)
     }
 
     /// Lets `taker` have a signal, or gives it back with the status of one that has come already.
     pub fn expect_signal(&mut self, event: EventId, taker: S) -> Option<(S, Status)> {
         match take(&mut self.early_signals, event) {
-            Some((status, _)) => Some((taker, status)),
+            Some(status) => Some((taker, status)),
             None => {
                 self.signals.insert(event, taker);
                 None
@@ -170,18 +189,18 @@ impl<A: Clone, S> Inbox<A, S> {
     /// A signal has come: gives what takes it, if it is expected.
     ///
     /// # Errors
-    /// The same has come before. `Ok(Err(()))` when there is no room to keep it, so that it should be tried again.
-    pub fn signal(&mut self, event: EventId, status: Status, now: Instant) -> Result<Result<Option<S>, ()>, ()> {
+    /// There is no room to keep it. `Ok(Err(()))` when the same has come before.
+    pub fn signal(&mut self, event: EventId, status: Status) -> Result<Result<Option<S>, ()>, Full> {
         if let Some(taker) = self.signals.remove(&event) {
             return Ok(Ok(Some(taker)));
         }
         if self.early_signals.contains_key(&event) {
-            return Err(());
-        }
-        if self.early_signals.len() >= MAX_EARLY_SIGNALS {
             return Ok(Err(()));
         }
-        self.early_signals.insert(event, (status, now));
+        if self.early_signals.len() >= MAX_EARLY_SIGNALS {
+            return Err(Full);
+        }
+        self.early_signals.insert(event, status);
         Ok(Ok(None))
     }
 
@@ -200,13 +219,11 @@ impl<A: Clone, S> Inbox<A, S> {
     pub fn is_waiting(&self) -> bool {
         !self.expected.is_empty() || !self.signals.is_empty()
     }
+}
 
-    /// When what is early has been so for too long.
-    pub fn deadline(&self) -> Option<Instant> {
-        let pushes = self.early.values().map(|early| early.since);
-        let signals = self.early_signals.values().map(|(_, since)| *since);
-        pushes.chain(signals).min().map(|since| since + PATIENCE)
-    }
+/// What a piece of so many bytes counts for.
+fn charge(len: usize) -> usize {
+    len.max(MIN_EARLY)
 }
 
 fn take<K: Eq + Hash, V>(map: &mut FxHashMap<K, V>, key: K) -> Option<V> {
@@ -223,13 +240,12 @@ mod tests {
 
     #[test]
     fn what_is_early_is_found_when_it_is_expected() {
-        let (mut inbox, now) = (Inbox::<&str, &str>::default(), Instant::now());
+        let mut inbox = Inbox::<&str, &str>::default();
         assert_eq!(inbox.place(T, 5), Place::Keep);
-        assert_eq!(inbox.keep(T, 0, vec![1; 5], now), None);
-        assert_eq!(inbox.deadline(), Some(now + PATIENCE));
+        assert_eq!(inbox.keep(T, 0, vec![1; 5]), None);
         let early = inbox.expect(T, "taker").unwrap();
         assert_eq!((early.pieces, early.failed), (vec![(0, vec![1; 5])], None));
-        assert_eq!((inbox.expect(T, "taker"), inbox.deadline()), (None, None));
+        assert_eq!(inbox.expect(T, "taker"), None);
         assert_eq!(inbox.place(T, 1 << 20), Place::Expected("taker"));
         assert_eq!(inbox.done(T), Some("taker"));
         assert_eq!(inbox.early_bytes, 0);
@@ -240,33 +256,52 @@ mod tests {
         let mut inbox = Inbox::<&str, &str>::default();
         assert_eq!(inbox.place(T, 5), Place::Keep);
         assert_eq!(inbox.expect(T, "taker"), None);
-        assert_eq!(inbox.keep(T, 7, vec![1; 5], Instant::now()), Some(("taker", vec![1; 5])));
+        assert_eq!(inbox.keep(T, 7, vec![1; 5]), Some(("taker", vec![1; 5])));
         assert_eq!(inbox.early_bytes, 0);
     }
 
     #[test]
     fn what_is_early_has_bounds() {
-        let (mut inbox, now) = (Inbox::<&str, &str>::default(), Instant::now());
+        let mut inbox = Inbox::<&str, &str>::default();
         assert_eq!(inbox.place(T, MAX_EARLY + 1), Place::Wait);
         assert_eq!(inbox.place(T, MAX_EARLY), Place::Keep);
         assert_eq!(inbox.place(TransferId(2), 1), Place::Wait);
         inbox.forgo(MAX_EARLY);
         assert_eq!(inbox.place(TransferId(2), 1), Place::Keep);
         for event in 0..MAX_EARLY_SIGNALS as u64 {
-            assert_eq!(inbox.signal(EventId(event), 0, now), Ok(Ok(None)));
+            assert_eq!(inbox.signal(EventId(event), 0), Ok(Ok(None)));
         }
-        assert_eq!(inbox.signal(EventId(1), 0, now), Err(()), "twice");
-        assert_eq!(inbox.signal(EventId(1 << 40), 0, now), Ok(Err(())), "too many");
+        assert_eq!(inbox.signal(EventId(1), 0), Ok(Err(())), "twice");
+        assert_eq!(inbox.signal(EventId(1 << 40), 0), Err(Full), "too many");
         assert_eq!(inbox.expect_signal(E, "taker"), Some(("taker", 0)));
-        assert_eq!(inbox.signal(EventId(1 << 40), 0, now), Ok(Ok(None)));
+        assert_eq!(inbox.signal(EventId(1 << 40), 0), Ok(Ok(None)));
+    }
+
+    #[test]
+    fn small_pieces_and_ends_have_bounds_too() {
+        let mut inbox = Inbox::<&str, &str>::default();
+        let kept = (0..MAX_EARLY).take_while(|at| {
+            let fits = inbox.place(T, 1) == Place::Keep;
+            fits && inbox.keep(T, *at as u64, vec![1]).is_none()
+        });
+        assert_eq!(kept.count(), MAX_EARLY / MIN_EARLY);
+        for transfer in 1..MAX_EARLY_PUSHES as u64 {
+            assert_eq!(inbox.end(TransferId(10 + transfer), 5), Ok(None));
+        }
+        assert_eq!(inbox.end(TransferId(5), 5), Err(Full));
+        assert_eq!(inbox.fail(TransferId(5), -5), Err(Full));
+        assert_eq!(inbox.place(TransferId(5), 1), Place::Wait);
+        assert_eq!(inbox.end(TransferId(11), 6), Ok(None), "of one of which something is kept");
+        inbox.expect(T, "taker");
+        assert_eq!(inbox.fail(TransferId(5), -5), Ok(None));
     }
 
     #[test]
     fn signals_go_to_who_expects_them() {
-        let (mut inbox, now) = (Inbox::<&str, &str>::default(), Instant::now());
+        let mut inbox = Inbox::<&str, &str>::default();
         assert_eq!(inbox.expect_signal(E, "taker"), None);
         assert!(inbox.is_waiting());
-        assert_eq!(inbox.signal(E, -5, now), Ok(Ok(Some("taker"))));
+        assert_eq!(inbox.signal(E, -5), Ok(Ok(Some("taker"))));
         assert!(!inbox.is_waiting());
         inbox.expect_signal(E, "again");
         assert_eq!(inbox.take_signal(E), Some("again"));
@@ -274,15 +309,15 @@ mod tests {
 
     #[test]
     fn the_rest_of_a_failed_push_goes_nowhere() {
-        let (mut inbox, now) = (Inbox::<&str, &str>::default(), Instant::now());
+        let mut inbox = Inbox::<&str, &str>::default();
         inbox.expect(T, "taker");
-        assert_eq!(inbox.fail(T, -5, now), Some("taker"));
+        assert_eq!(inbox.fail(T, -5), Ok(Some("taker")));
         assert_eq!(inbox.place(T, 1), Place::Nowhere);
-        assert_eq!(inbox.fail(TransferId(2), -5, now), None);
+        assert_eq!(inbox.fail(TransferId(2), -5), Ok(None));
         assert_eq!(inbox.expect(TransferId(2), "late").unwrap().failed, Some(-5));
         for transfer in 10..10 + MAX_FAILED as u64 {
             inbox.expect(TransferId(transfer), "taker");
-            inbox.fail(TransferId(transfer), -5, now);
+            assert_eq!(inbox.fail(TransferId(transfer), -5), Ok(Some("taker")));
         }
         assert_eq!(inbox.failed.len(), MAX_FAILED);
         assert_eq!(inbox.place(T, 1), Place::Keep, "forgotten");

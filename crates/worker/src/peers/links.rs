@@ -52,6 +52,22 @@ impl PeerLink {
     }
 }
 
+/// Whether sending failed for a reason of this machine's, and not because the other end, or what is between, is gone.
+pub fn is_local(error: &io::Error) -> bool {
+    use io::ErrorKind as Kind;
+    let gone = [
+        Kind::BrokenPipe,
+        Kind::ConnectionReset,
+        Kind::ConnectionAborted,
+        Kind::NotConnected,
+        Kind::TimedOut,
+        Kind::HostUnreachable,
+        Kind::NetworkUnreachable,
+        Kind::NetworkDown,
+    ];
+    !gone.contains(&error.kind())
+}
+
 /// All connections to a peer, as it is connected now.
 #[derive(Clone, Debug, Default)]
 pub struct Links {
@@ -64,6 +80,18 @@ impl Links {
     /// Adds one.
     pub fn add(&mut self, number: u8, link: Arc<PeerLink>) {
         self.all.push((number, link));
+    }
+
+    /// Forgets one that is there; false if it is not.
+    pub fn remove(&mut self, link: &Arc<PeerLink>) -> bool {
+        let before = self.all.len();
+        self.all.retain(|(_, other)| !Arc::ptr_eq(other, link));
+        self.all.len() < before
+    }
+
+    /// The number of one of them.
+    pub fn number(&self, link: &Arc<PeerLink>) -> Option<u8> {
+        self.all.iter().find(|(_, other)| Arc::ptr_eq(other, link)).map(|(number, _)| *number)
     }
 
     /// All of them.

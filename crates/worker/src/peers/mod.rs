@@ -15,6 +15,7 @@ mod links;
 mod movers;
 mod peer;
 mod push;
+mod sending;
 mod services;
 
 pub use arrival::{Arrival, Part};

@@ -1,7 +1,8 @@
 //! One peer: whether it is connected, what is expected of it, and what is to be sent to it.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Instant;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use ropeway_protocol::ServePeer;
 use ropeway_protocol::Tail;
@@ -10,14 +11,17 @@ use ropeway_protocol::messages::{PeerState, PushData, PushEnds, PushFailed, Sign
 use ropeway_protocol::types::Status;
 
 use super::arrival::{Arrival, Fault};
-use super::desk::Attempt;
-use super::inbox::{Early, Inbox, PATIENCE, Place};
-use super::links::{CONTROL, Links, PeerLink};
+use super::desk::{Again, Attempt};
+use super::inbox::{Early, Full, Inbox, Place};
+use super::links::{CONTROL, Links, PeerLink, is_local};
 use super::services::{PEER_LOST, Services};
 use crate::base::error::End;
 use crate::base::lock::lock;
 use crate::link::input::Input;
 use crate::native::UserEvent;
+
+/// How long a peer may be waited for that nobody connects.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Most connections to one peer: both sides may make some.
 const MAX_LINKS: usize = 8;
@@ -61,14 +65,16 @@ struct State {
     inbox: Inbox<Arc<Arrival>, UserEvent>,
     /// The connections that are being made to it.
     dialling: Option<Attempt>,
+    /// Those that are to be made again.
+    again: Again,
 }
 
 impl Peer {
     /// One that is not connected yet, unless it is the session itself.
     pub fn new(id: SessionId, own: bool) -> Self {
         let condition = if own { Condition::Connected } else { Condition::Awaited(Instant::now()) };
-        let (links, waiting) = Default::default();
-        let state = State { condition, links, waiting, inbox: Inbox::default(), dialling: None };
+        let (links, waiting, again) = Default::default();
+        let state = State { condition, links, waiting, inbox: Inbox::default(), dialling: None, again };
         Self { id, state: Mutex::new(state), changed: Condvar::new() }
     }
 
@@ -97,6 +103,53 @@ impl Peer {
     /// Does something with the attempt to connect to it.
     pub fn with_attempt<R>(&self, work: impl FnOnce(&mut Option<Attempt>) -> R) -> R {
         work(&mut lock(&self.state).dialling)
+    }
+
+    /// Does something with the connections that are to be made again.
+    pub fn with_again<R>(&self, work: impl FnOnce(&mut Again) -> R) -> R {
+        work(&mut lock(&self.state).again)
+    }
+
+    /// Forgets a connection for bulk data that broke here, while the peer is there; true if that is all that is the matter. What had been sent by it
+    /// still arrives. The side that has made it makes it again.
+    pub fn forget(&self, common: &Services, link: &Arc<PeerLink>, error: &io::Error) -> bool {
+        let mut state = lock(&self.state);
+        if state.links.control().is_none_or(|control| Arc::ptr_eq(control, link)) {
+            return false;
+        }
+        let number = state.links.number(link);
+        // Who finds it broken after others did is told that it is closed.
+        if number.is_some() && !is_local(error) {
+            return false;
+        }
+        let Some(number) = number else { return true };
+        state.links.remove(link);
+        state.again.wanted.push(number);
+        drop(state);
+        link.link.shutdown();
+        common.count_closed(&link.link);
+        common.tell_of_break(
+            self.id,
+            format!("a connection to another server broke ({error}): what was being sent over it failed; it will be made again"),
+        );
+        common.stir();
+        true
+    }
+
+    /// The peer has closed a connection for bulk data; false if it is not there any more itself, as far as can be seen.
+    fn was_closed(&self, common: &Services, link: &Arc<PeerLink>) -> bool {
+        let mut state = lock(&self.state);
+        let Some(number) = state.links.number(link).filter(|number| *number != CONTROL) else { return false };
+        if state.links.control().is_none() {
+            return false;
+        }
+        state.links.remove(link);
+        state.again.wanted.push(number);
+        drop(state);
+        link.link.shutdown();
+        common.count_closed(&link.link);
+        common.stir();
+        true
     }
 
     /// Expects a push.
@@ -202,10 +255,12 @@ impl Peer {
     /// Takes bytes of a push.
     ///
     /// # Errors
-    /// They are not what was announced, or not expected in time.
+    /// They are not what was announced, or the peer is lost.
     pub fn take_push(&self, common: &Arc<Services>, message: &PushData, tail: &mut dyn Tail) -> Result<(), End> {
         let (transfer, len) = (message.transfer, tail.remaining());
-        let deadline = Instant::now() + PATIENCE;
+        if len == 0 {
+            return Err(End::Peer(self.id, format!("no bytes of {transfer}")));
+        }
         let mut state = lock(&self.state);
         let arrival = loop {
             match state.inbox.place(transfer, len) {
@@ -219,15 +274,12 @@ impl Peer {
                         state.inbox.forgo(len);
                         return Err(End::Gone);
                     };
-                    let taken = state.inbox.keep(transfer, message.offset, bytes, Instant::now());
+                    let taken = state.inbox.keep(transfer, message.offset, bytes);
                     drop(state);
-                    let Some((arrival, bytes)) = taken else {
-                        common.stir();
-                        return Ok(());
-                    };
+                    let Some((arrival, bytes)) = taken else { return Ok(()) };
                     return self.deliver(common, &arrival, message.offset, &mut bytes.as_slice());
                 }
-                Place::Wait => state = self.wait_for_client(state, deadline, || format!("bytes of {transfer}"))?,
+                Place::Wait => state = self.wait_for_client(state)?,
             }
         };
         drop(state);
@@ -254,21 +306,29 @@ impl Peer {
         Ok(())
     }
 
-    /// Waits until something more is expected.
-    fn wait_for_client<'a>(
-        &self,
-        state: std::sync::MutexGuard<'a, State>,
-        deadline: Instant,
-        what: impl Fn() -> String,
-    ) -> Result<std::sync::MutexGuard<'a, State>, End> {
+    /// Waits until something more is expected: as long as the session lasts, as the client's word may be behind much else on a slow link.
+    ///
+    /// # Errors
+    /// The peer is lost.
+    fn wait_for_client<'a>(&self, state: MutexGuard<'a, State>) -> Result<MutexGuard<'a, State>, End> {
         if matches!(state.condition, Condition::Lost) {
             return Err(End::Gone);
         }
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(End::Peer(self.id, format!("{}, which the client expects nothing of", what())));
+        Ok(self.changed.wait(state).unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Takes something in, as soon as there is room for it.
+    ///
+    /// # Errors
+    /// The peer is lost.
+    fn take_in<T>(&self, take: impl Fn(&mut Inbox<Arc<Arrival>, UserEvent>) -> Result<T, Full>) -> Result<T, End> {
+        let mut state = lock(&self.state);
+        loop {
+            match take(&mut state.inbox) {
+                Ok(taken) => return Ok(taken),
+                Err(Full) => state = self.wait_for_client(state)?,
+            }
         }
-        Ok(self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0)
     }
 
     /// A push ends before all of it that was announced.
@@ -276,15 +336,9 @@ impl Peer {
     /// # Errors
     /// It was to be whole, or that was said before.
     pub fn take_end(&self, common: &Arc<Services>, message: &PushEnds) -> Result<(), End> {
-        let arrival = lock(&self.state).inbox.end(message.transfer, message.size, Instant::now());
-        match arrival {
-            Some(arrival) => {
-                let all = arrival.ends(message.size);
-                self.landed(common, &arrival, all)?;
-            }
-            None => common.stir(),
-        }
-        Ok(())
+        let Some(arrival) = self.take_in(|inbox| inbox.end(message.transfer, message.size))? else { return Ok(()) };
+        let all = arrival.ends(message.size);
+        self.landed(common, &arrival, all)
     }
 
     /// A push has come to nothing.
@@ -295,10 +349,8 @@ impl Peer {
         if message.status >= 0 {
             return Err(End::Peer(self.id, format!("status {} of a failed push", message.status)));
         }
-        let arrival = lock(&self.state).inbox.fail(message.transfer, message.status, Instant::now());
-        match arrival {
-            Some(arrival) => arrival.end(common, message.status),
-            None => common.stir(),
+        if let Some(arrival) = self.take_in(|inbox| inbox.fail(message.transfer, message.status))? {
+            arrival.end(common, message.status);
         }
         Ok(())
     }
@@ -306,25 +358,15 @@ impl Peer {
     /// A signal has come.
     ///
     /// # Errors
-    /// It has come before, or is none, or was not expected in time.
+    /// It has come before, or is none.
     pub fn take_signal_of(&self, common: &Services, message: &Signal) -> Result<(), End> {
         let Signal { event, status } = *message;
         if status > 0 {
             return Err(End::Peer(self.id, format!("status {status} for {event}")));
         }
-        let deadline = Instant::now() + PATIENCE;
-        let mut state = lock(&self.state);
-        let taken = loop {
-            match state.inbox.signal(event, status, Instant::now()) {
-                Ok(Ok(taken)) => break taken,
-                Ok(Err(())) => state = self.wait_for_client(state, deadline, || format!("a signal of {event}"))?,
-                Err(()) => return Err(End::Peer(self.id, format!("a signal of {event} twice"))),
-            }
-        };
-        drop(state);
-        match taken {
-            Some(user) => common.settle(&user, status),
-            None => common.stir(),
+        let taken = self.take_in(|inbox| inbox.signal(event, status))?;
+        if let Some(user) = taken.map_err(|()| End::Peer(self.id, format!("a signal of {event} twice")))? {
+            common.settle(&user, status);
         }
         Ok(())
     }
@@ -371,6 +413,7 @@ impl Peer {
             End::Refused(what) => common.end(End::Peer(self.id, what)),
             End::Peer(..) | End::Ended(_) => common.end(end),
             End::Broken(error) => self.lose(common, Some(link), &format!("the connection to it broke: {error}")),
+            End::Goodbye | End::Gone if self.was_closed(common, link) => {}
             End::Goodbye | End::Gone => self.lose(common, Some(link), "it closed the connection"),
         }
     }
@@ -389,6 +432,7 @@ impl Peer {
             common.count_closed(&link.link);
         }
         state.links = Links::default();
+        state.again = Again::default();
         let waiting = std::mem::take(&mut state.waiting);
         let (arrivals, signals) = state.inbox.clear();
         drop(state);
@@ -401,15 +445,8 @@ impl Peer {
     }
 
     /// Ends what has had its time; says when to look again.
-    ///
-    /// # Errors
-    /// Something came that the client has not asked for.
-    pub fn look(&self, common: &Arc<Services>, now: Instant) -> Result<Option<Instant>, End> {
+    pub fn look(&self, common: &Arc<Services>, now: Instant) -> Option<Instant> {
         let mut state = lock(&self.state);
-        let early = state.inbox.deadline();
-        if early.is_some_and(|deadline| now >= deadline) {
-            return Err(End::Peer(self.id, "a push or a signal that the client expects nothing of".into()));
-        }
         let wanted = state.inbox.is_waiting() || !state.waiting.is_empty();
         let deadline = match (&state.condition, &state.dialling) {
             (Condition::Awaited(_), Some(attempt)) => Some(attempt.deadline()),
@@ -420,10 +457,9 @@ impl Peer {
             state.dialling = None;
             drop(state);
             self.lose(common, None, "nobody has connected it in time");
-            return Ok(early);
+            return None;
         }
-        drop(state);
-        Ok(early.into_iter().chain(deadline).min())
+        deadline
     }
 
     /// It is to be connected again, or is waited for anew.

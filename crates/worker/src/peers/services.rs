@@ -11,6 +11,7 @@ use ropeway_protocol::types::Status;
 use ropeway_transport::Link;
 
 use super::movers::Movers;
+use crate::base::budget::Budget;
 use crate::base::error::End;
 use crate::base::lock::lock;
 use crate::base::log::Log;
@@ -22,6 +23,18 @@ use crate::objects::semaphore;
 
 /// What commands end with that need a peer which is not there: as those on a lost server do.
 pub const PEER_LOST: Status = cl::CL_DEVICE_NOT_AVAILABLE;
+
+/// Most pushes and signals of a session that are not sent yet.
+const MAX_UNSENT: usize = 1 << 18;
+
+/// A push's or signal's place among those that are not sent yet, given back when dropped.
+pub struct Ticket(Arc<Budget>);
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.0.give_back(1);
+    }
+}
 
 /// The session that has peers, as they see it.
 pub struct Services {
@@ -35,6 +48,8 @@ pub struct Services {
     pub log: Log,
     /// Whether a user event was ever set to an error.
     pub failures: Arc<AtomicBool>,
+    /// Pushes and signals that are not sent yet: what the movers have to do is part of them, or waits for memory that the client has named.
+    unsent: Arc<Budget>,
     /// Threads that move bytes to peers.
     movers: Arc<Movers>,
     /// There may be something new to be looked after in time.
@@ -47,7 +62,19 @@ impl Services {
     /// Those of a session.
     pub fn new(own: SessionId, reporter: Arc<Reporter>, notifier: Arc<Notifier>, log: Log) -> Arc<Self> {
         let (failures, movers, stirred, closed) = Default::default();
-        Arc::new(Self { own, reporter, notifier, log, failures, movers, stirred, closed })
+        let unsent = Arc::new(Budget::new(MAX_UNSENT));
+        Arc::new(Self { own, reporter, notifier, log, failures, unsent, movers, stirred, closed })
+    }
+
+    /// A place for a push or a signal that is to be sent.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub fn ticket(&self) -> Result<Ticket, End> {
+        match self.unsent.take(1) {
+            true => Ok(Ticket(self.unsent.clone())),
+            false => Err(End::refused(format_args!("more than {MAX_UNSENT} pushes and signals that are not sent yet"))),
+        }
     }
 
     /// Ends the session.
@@ -95,6 +122,15 @@ impl Services {
         ));
         let mut sending = self.reporter.client.outgoing.lock();
         sending.note(&state);
+        // Whoever reads from the client notices that it is gone.
+        let _ = sending.send();
+    }
+
+    /// Lets the client know of a connection to a peer that broke, when others to it are there still.
+    pub fn tell_of_break(&self, peer: SessionId, text: String) {
+        self.log.line(&format!("session {:016x}: peer {:016x}: {text}", self.own.0, peer.0));
+        let mut sending = self.reporter.client.outgoing.lock();
+        sending.note(&PeerState { peer, connected: true, text });
         // Whoever reads from the client notices that it is gone.
         let _ = sending.send();
     }

@@ -29,7 +29,9 @@ impl Session {
         let contents = self.contents(m.content)?;
         let peer = self.common.peers.peer(m.peer)?;
         let after = self.lanes.cells(&m.after)?;
-        let push = peers::Push { transfer: m.transfer, memory, part, contents: Some(contents), event: None, peer };
+        let ticket = self.common.peers.services.ticket()?;
+        let (contents, event) = (Some(contents), None);
+        let push = peers::Push { transfer: m.transfer, memory, part, contents, event, peer, ticket };
         push.start(&self.common.peers.services, after);
         Ok(())
     }

@@ -46,7 +46,8 @@ impl Session {
             Some(id) => self.make_peer_event(id, &memory.context)?.ok(),
             None => None,
         };
-        let push = peers::Push { transfer: m.transfer, memory, part, contents: None, event, peer };
+        let ticket = self.common.peers.services.ticket()?;
+        let push = peers::Push { transfer: m.transfer, memory, part, contents: None, event, peer, ticket };
         match read {
             Some(read) => push.start_with(&self.common.peers.services, read),
             None => push.start(&self.common.peers.services, after),
@@ -119,9 +120,9 @@ impl Session {
     pub(super) fn signal_peer(&mut self, m: SignalPeer) -> Result<(), End> {
         let peer = self.common.peers.peer(m.peer)?;
         let cell = self.lanes.events.get(&m.event).cloned().ok_or_else(|| unknown(m.event))?;
-        let remote = m.remote;
+        let (remote, ticket) = (m.remote, self.common.peers.services.ticket()?);
         let send = move |services: &Arc<Services>, status: Status| {
-            peers::signal(services, &peer, Signal { event: remote, status })
+            peers::signal(services, &peer, Signal { event: remote, status }, ticket);
         };
         let ready = cell.status() <= 0;
         // To the session itself it takes native calls.

@@ -1,0 +1,212 @@
+//! The bytes of a push, chunk by chunk, from where they lie into the sockets.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ropeway_protocol::image::ImagePart;
+use ropeway_protocol::limits::CHUNK;
+use ropeway_protocol::messages::PushData;
+use ropeway_protocol::types::Status;
+use ropeway_protocol::{Tail, TailError};
+
+use super::arrival::{Part, SMALL};
+use super::links::{Links, PeerLink};
+use super::peer::Peer;
+use super::push::Push;
+use super::services::{PEER_LOST, Services};
+use crate::native::{ImageReader, Part as NativePart, Place, Ranges, Scattered, StagedRead, Waits};
+use crate::objects::Direction;
+
+/// Pushes from this size on go by several connections.
+const LARGE: u64 = 8 << 20;
+
+/// Why a push ended early.
+pub(super) enum Stop {
+    /// The device failed with this.
+    Native(Status),
+    /// The peer is gone; by what connection, and why.
+    Link(Arc<PeerLink>, io::Error),
+    /// The session is over.
+    Over,
+}
+
+impl From<Status> for Stop {
+    fn from(status: Status) -> Self {
+        Self::Native(status)
+    }
+}
+
+/// Where chunks go.
+pub(super) trait Way: Sync {
+    /// Sends a chunk whole.
+    fn send(&self, common: &Arc<Services>, message: &PushData, tail: &[&[u8]]) -> Result<(), Stop>;
+}
+
+impl Way for Arc<PeerLink> {
+    fn send(&self, _: &Arc<Services>, message: &PushData, tail: &[&[u8]]) -> Result<(), Stop> {
+        self.post(message, tail).map_err(|error| Stop::Link(self.clone(), error))
+    }
+}
+
+/// To this session itself.
+impl Way for Peer {
+    fn send(&self, common: &Arc<Services>, message: &PushData, tail: &[&[u8]]) -> Result<(), Stop> {
+        let outcome = self.take_push(common, message, &mut Chain(tail));
+        outcome.map_err(|end| {
+            common.end(end);
+            Stop::Over
+        })
+    }
+}
+
+/// Bytes that lie in several places.
+struct Chain<'a, 'b>(&'a [&'b [u8]]);
+
+impl Tail for Chain<'_, '_> {
+    fn remaining(&self) -> usize {
+        self.0.iter().map(|piece| piece.len()).sum()
+    }
+
+    fn read_exact(&mut self, mut into: &mut [u8]) -> Result<(), TailError> {
+        let all = std::mem::take(&mut self.0);
+        // Whole pieces at a time is how they are read: as they were cut, or all at once.
+        let mut pieces = all.iter();
+        while !into.is_empty() {
+            let piece = pieces.next().ok_or(TailError)?;
+            let (near, far) = into.split_at_mut_checked(piece.len()).ok_or(TailError)?;
+            near.copy_from_slice(piece);
+            into = far;
+        }
+        self.0 = pieces.as_slice();
+        Ok(())
+    }
+}
+
+impl Push {
+    /// Sends it over connections that suit its size.
+    pub(super) fn send_by(&self, common: &Arc<Services>, links: &Links) -> Result<(), Stop> {
+        let ways = match (&self.part, self.part.size()) {
+            (Part::Ranges(_), 0..=SMALL) => links.control().into_iter().cloned().collect(),
+            (Part::Ranges(_), LARGE..) => links.bulk(usize::MAX),
+            _ => links.bulk(1),
+        };
+        let ways: Vec<_> = ways.iter().collect();
+        self.send(common, &ways)
+    }
+
+    /// Sends it by all of these ways at once.
+    pub(super) fn send<W: Way>(&self, common: &Arc<Services>, ways: &[&W]) -> Result<(), Stop> {
+        let Some(first) = ways.first() else { return Err(PEER_LOST.into()) };
+        let context = &self.memory.context;
+        let native = self.memory.native.as_ref().map_err(|status| *status)?;
+        match &self.part {
+            Part::Image(part, _) => self.send_image(common, *first, *part),
+            Part::Ranges(ranges) if ranges.size() <= SMALL => {
+                let reads = ranges.list().iter().map(|(offset, size)| {
+                    let part = NativePart::Bytes { offset: *offset, size: *size };
+                    let place = Place::of(&part, context.pool())?;
+                    StagedRead::enqueue(context.push_queue()?, (native, &part), &Waits::none(), place)
+                });
+                let reads = reads.collect::<Result<Vec<_>, _>>()?;
+                // They come in order: who waits for the last first is woken once.
+                reads.last().map(|last| last.event().end());
+                let bytes = reads.iter().map(StagedRead::bytes).collect::<Result<Vec<_>, _>>()?;
+                first.send(common, &PushData { transfer: self.transfer, offset: 0 }, &bytes)
+            }
+            Part::Ranges(ranges) => {
+                let mapped = match context.maps {
+                    true => Scattered::to_read(context.push_queue()?, native, ranges)?,
+                    false => None,
+                };
+                match mapped {
+                    Some(mapped) => self.send_mapped(common, ways, (ranges, mapped)),
+                    None => {
+                        let next = AtomicU64::new(0);
+                        in_parallel(ways, |way| self.send_pinned(common, way, ranges, &next))
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sends all chunks straight from the mapped memory.
+    fn send_mapped<W: Way>(
+        &self,
+        common: &Arc<Services>,
+        ways: &[&W],
+        (ranges, mapped): (&Ranges, Scattered),
+    ) -> Result<(), Stop> {
+        let next = AtomicU64::new(0);
+        let outcome = in_parallel(ways, |way| {
+            loop {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                let offset = index * CHUNK as u64;
+                if offset >= ranges.size() {
+                    return Ok(());
+                }
+                let message = PushData { transfer: self.transfer, offset };
+                way.send(common, &message, &mapped.chunk(index as usize))?;
+            }
+        });
+        let finished = mapped.finish();
+        outcome.and(finished.map_err(Stop::Native))
+    }
+
+    /// Sends those chunks that no other connection takes, by way of a ring of pinned memory: copies run ahead of the network.
+    fn send_pinned<W: Way>(
+        &self,
+        common: &Arc<Services>,
+        way: &W,
+        ranges: &Ranges,
+        next: &AtomicU64,
+    ) -> Result<(), Stop> {
+        let native = self.memory.native.as_ref().map_err(|status| *status)?;
+        let mut stop = None;
+        self.memory.context.with_own_ring(Direction::Out, |ring| {
+            // All of the ring but the chunk that is being sent.
+            let ahead = ring.depth() - 1;
+            let mut under_way = VecDeque::new();
+            loop {
+                while under_way.len() < ahead {
+                    let offset = next.fetch_add(1, Ordering::Relaxed) * CHUNK as u64;
+                    if offset >= ranges.size() {
+                        break;
+                    }
+                    let len = (ranges.size() - offset).min(CHUNK as u64);
+                    under_way.push_back((offset, len, ring.read(native, &ranges.pieces(offset, len))?));
+                }
+                let Some((offset, len, index)) = under_way.pop_front() else { return Ok(()) };
+                let chunk = &ring.copied(index)?[..len as usize];
+                if let Err(why) = way.send(common, &PushData { transfer: self.transfer, offset }, &[chunk]) {
+                    stop = Some(why);
+                    return Ok(());
+                }
+            }
+        })?;
+        stop.map_or(Ok(()), Err)
+    }
+
+    fn send_image<W: Way>(&self, common: &Arc<Services>, way: &W, part: ImagePart) -> Result<(), Stop> {
+        let native = self.memory.native.as_ref().map_err(|status| *status)?;
+        let mut reader = ImageReader::new(self.memory.context.push_queue()?, native, part)?;
+        let mut offset = 0;
+        while let Some(piece) = reader.next()? {
+            way.send(common, &PushData { transfer: self.transfer, offset }, &[piece])?;
+            offset += piece.len() as u64;
+        }
+        Ok(())
+    }
+}
+
+/// Does `work` for each of `ways` at the same time; the first error counts.
+fn in_parallel<W: Sync>(ways: &[&W], work: impl Fn(&W) -> Result<(), Stop> + Sync) -> Result<(), Stop> {
+    let Some((first, others)) = ways.split_first() else { return Ok(()) };
+    std::thread::scope(|scope| {
+        let work = &work;
+        let threads: Vec<_> = others.iter().map(|way| scope.spawn(move || work(way))).collect();
+        let outcome = work(first);
+        threads.into_iter().fold(outcome, |outcome, thread| outcome.and(thread.join().unwrap_or(Err(Stop::Over))))
+    })
+}
