@@ -15,6 +15,7 @@ use ropeway_protocol::types::{BufferRect, Command, EventList, NdRange};
 
 use crate::base::status::Result;
 use crate::link::ordering::Heeded;
+use crate::link::replies::Asked;
 use crate::objects::access::{Access, Span, Use};
 use crate::objects::event::Event;
 use crate::objects::kernel::Kernel;
@@ -64,6 +65,7 @@ impl Queue {
             let guard = self.connection().heed_early(self.live(), &mut wire.waits);
             return Ok(Ordered { wire, event, guard, prepared: None });
         }
+        order.waits.iter().for_each(|waited| waited.find_way_to(self.home()));
         let event = order.wants_event.then(|| Event::of_command(self, command, awaits_data));
         let mut wire =
             Command { queue: self.id(), event: event.as_ref().map(|event| event.id()), waits: EventList::default() };
@@ -82,6 +84,7 @@ impl Queue {
     fn bare_order(self: &Arc<Self>, order: Order<'_>, command: u32, awaits_data: bool) -> Result<(Command, Enqueued)> {
         let mut waits = EventList::default();
         for event in order.waits {
+            event.find_way_to(self.home());
             waits.0.extend(event.waited_for_in(self.home())?);
         }
         let event = order.wants_event.then(|| Event::of_command(self, command, awaits_data));
@@ -151,9 +154,13 @@ impl Queue {
         }
         let held = kernel.ready_in(self.home())?;
         let uses = held.uses();
-        let Ordered { wire, event, guard: _guard, prepared } = self.order(order, command, false, &uses)?;
-        let launched = self.connection().call(&LaunchKernel { command: wire, kernel: kernel.id(self.home()), range });
-        launched.inspect_err(|status| prepared.iter().for_each(|prepared| prepared.was_refused(*status)))?;
+        let Ordered { wire, event, guard: _guard, mut prepared } = self.order(order, command, false, &uses)?;
+        let launched = self.connection().ask(&LaunchKernel { command: wire, kernel: kernel.id(self.home()), range });
+        // Its answer holds up no other thread's commands.
+        prepared.iter_mut().for_each(Prepared::was_posted);
+        launched
+            .and_then(Asked::wait)
+            .inspect_err(|status| prepared.iter().for_each(|prepared| prepared.was_refused(*status)))?;
         kernel.note_taken(items);
         Ok(event)
     }

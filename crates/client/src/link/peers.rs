@@ -4,7 +4,9 @@
 //! secret, and one of them is told to connect. Where neither can, the client passes things on.
 
 use std::io::Read as _;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use ropeway_protocol::ids::SessionId;
 use ropeway_protocol::messages::{ConnectPeer, OpenPeers, WaitForEvents};
@@ -24,6 +26,17 @@ pub(crate) enum Way {
     Relay,
 }
 
+/// A server says in this time whether it reaches another, whatever that one does.
+const ANSWER: Duration = Duration::from_secs(30);
+
+/// How often two servers have lost each other.
+static PARTINGS: AtomicUsize = AtomicUsize::new(0);
+
+/// How often two servers of this process have lost each other: what was known of ways before may be so no more.
+pub(crate) fn partings() -> usize {
+    PARTINGS.load(Ordering::SeqCst)
+}
+
 /// What the sessions of this process prove to each other that they belong to it by. `None` where the system has no random numbers.
 fn secret() -> Option<[u8; 32]> {
     static SECRET: OnceLock<Option<[u8; 32]>> = OnceLock::new();
@@ -41,22 +54,43 @@ fn is_wanted() -> bool {
     *WANTED.get_or_init(|| std::env::var_os("ROPEWAY_PEERS").is_none_or(|value| value != "off"))
 }
 
-/// How something gets from one session to another. Waits for the two to connect when it is asked for the first time.
-pub(crate) fn way(from: &Arc<Connection>, to: &Arc<Connection>) -> Way {
+/// Two sessions, the one first that calls the other: whichever may be the harder to reach, what serves this machine alone, and else always the same.
+fn caller_first<'a>(one: &'a Connection, other: &'a Connection) -> (&'a Connection, &'a Connection) {
+    let key = |connection: &Connection| (!connection.endpoint().is_local(), connection.session());
+    if key(one) < key(other) { (one, other) } else { (other, one) }
+}
+
+/// How something gets from one session to another, if that is known. Waits for nothing.
+pub(crate) fn known_way(from: &Arc<Connection>, to: &Arc<Connection>) -> Option<Way> {
     // A session that has both needs no connection.
     if Arc::ptr_eq(from, to) {
-        return if from.give_secret().is_ok_and(|given| given) { Way::Direct } else { Way::Relay };
+        return Some(if from.give_secret().is_ok_and(|given| given) { Way::Direct } else { Way::Relay });
     }
     if !is_wanted() {
-        return Way::Relay;
+        return Some(Way::Relay);
     }
-    // Whichever may be the harder to reach is to call the other: what serves this machine alone, and else always the same.
-    let key = |connection: &Connection| (!connection.endpoint().is_local(), connection.session());
-    let (first, second) = if key(from) < key(to) { (from, to) } else { (to, from) };
+    let (first, second) = caller_first(from, to);
+    if were_parted(first, second) {
+        // Until it is said, one of them may be gone without that being known here.
+        let was_said = lock(&first.sessions.0).said.contains(&second.session());
+        return was_said.then(|| if first.is_there() && second.is_there() { Way::Relay } else { Way::Direct });
+    }
+    if first.reaches(second) || second.reaches(first) {
+        return Some(Way::Direct);
+    }
+    (first.has_no_way_to(second) && second.has_no_way_to(first)).then_some(Way::Relay)
+}
+
+/// How something gets from one session to another. Waits for the two to connect when it is asked for the first time, and for an answer of both when
+/// they have lost each other: no lock that other threads need may be held.
+pub(crate) fn way(from: &Arc<Connection>, to: &Arc<Connection>) -> Way {
+    if let Some(way) = known_way(from, to) {
+        return way;
+    }
+    let (first, second) = caller_first(from, to);
     if were_parted(first, second) {
         // Perhaps because one of them is gone, which is not known here yet: then there is no way at all.
-        let is_new = !lock(&first.sessions.0).said.contains(&second.session());
-        if !first.is_there(is_new) || !second.is_there(is_new) {
+        if !first.answers() || !second.answers() {
             return Way::Direct;
         }
     } else if first.connects_to(second) || second.connects_to(first) {
@@ -106,15 +140,21 @@ impl Connection {
         Ok(true)
     }
 
+    /// Whether the session is known to be connected to another.
+    fn reaches(&self, peer: &Connection) -> bool {
+        matches!(lock(&self.sessions.0).peers.get(&peer.session()), Some(State::Connected))
+    }
+
     /// Whether the session is connected to another, or could be made to.
     fn connects_to(&self, peer: &Connection) -> bool {
         let session = peer.session();
         if self.ask_to_connect(peer).is_err() {
             return false;
         }
+        let given_up = Instant::now() + ANSWER;
         let state = self.wait(|| {
             let state = lock(&self.sessions.0).peers.get(&session).cloned();
-            state.filter(|state| *state != State::Asked)
+            state.filter(|state| *state != State::Asked || Instant::now() > given_up)
         });
         state == Ok(State::Connected)
     }
@@ -124,12 +164,15 @@ impl Connection {
         matches!(lock(&self.sessions.0).peers.get(&peer.session()), Some(State::Unreachable(_)))
     }
 
-    /// Whether the server is there as far as is known, or, asked to `make_sure`, answers.
-    fn is_there(&self, make_sure: bool) -> bool {
-        if make_sure {
-            // Whatever it answers.
-            let _ = self.call(&WaitForEvents { events: EventList::default() });
-        }
+    /// Whether the server answers.
+    fn answers(&self) -> bool {
+        // Whatever it answers.
+        let _ = self.call(&WaitForEvents { events: EventList::default() });
+        self.is_there()
+    }
+
+    /// Whether the server is there as far as is known.
+    fn is_there(&self) -> bool {
         self.drain();
         !self.is_lost()
     }
@@ -172,6 +215,9 @@ impl Connection {
             // The other one may have connected to this.
             _ => State::Parted(text),
         };
+        if matches!(state, State::Parted(_)) {
+            PARTINGS.fetch_add(1, Ordering::SeqCst);
+        }
         peers.insert(peer, state);
     }
 }

@@ -16,6 +16,7 @@ use crate::base::sync::lock;
 use crate::link::connection::Connection;
 use crate::objects::device::Device;
 use crate::objects::home::Home;
+use crate::objects::ways::Ways;
 
 /// A context: a native context in each of its homes.
 pub struct Context {
@@ -24,7 +25,9 @@ pub struct Context {
     on_destruction: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
     formats: Mutex<Formats>,
     /// Held from when a command is planned until it is sent.
-    planning: Mutex<()>,
+    planning: Mutex<Ways>,
+    /// Whether an event of it was ever known to have failed.
+    failures: AtomicBool,
     /// Whether the application ever had an event of its own in it.
     user_events: AtomicBool,
 }
@@ -46,13 +49,15 @@ impl Context {
     /// [`crate::SERVER_LOST`].
     pub fn new(devices: Vec<Arc<Device>>, on_error: Option<ContextCallback>) -> Result<Arc<Self>> {
         let homes = Home::of(new_id(), &devices)?;
+        let planning = Mutex::new(Ways::new(homes.len()));
         // From here on, what was made is released with the context.
         let context = Self {
             homes,
             devices,
             on_destruction: Mutex::default(),
             formats: Mutex::default(),
-            planning: Mutex::default(),
+            planning,
+            failures: AtomicBool::new(false),
             user_events: AtomicBool::new(false),
         };
         let mut made = Ok(());
@@ -165,9 +170,19 @@ impl Context {
         }
     }
 
-    /// Lets one command at a time be planned and sent, where there are several homes.
-    pub(crate) fn plan(&self) -> MutexGuard<'_, ()> {
+    /// Lets one command at a time be planned and sent, where there are several homes. Who holds this waits for no server.
+    pub(crate) fn plan(&self) -> MutexGuard<'_, Ways> {
         lock(&self.planning)
+    }
+
+    /// An event of it has failed, which will be known next.
+    pub(crate) fn note_failure(&self) {
+        self.failures.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether an event of it may be known to have failed.
+    pub(crate) fn has_failures(&self) -> bool {
+        self.failures.load(Ordering::SeqCst)
     }
 
     /// The application makes an event of its own: from now on, commands may wait for what is enqueued after them.

@@ -19,3 +19,4 @@ pub mod program;
 pub mod queue;
 pub mod sampler;
 pub(crate) mod svm;
+pub(crate) mod ways;

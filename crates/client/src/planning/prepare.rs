@@ -2,7 +2,9 @@
 //!
 //! In a context with one home all is there from the beginning. In one with several, the command's memory objects are made in its
 //! home when they are first needed there, and what it uses of their contents is brought there: the home that has it is told to push it, this one to expect
-//! it, and the command to wait for its arrival. Nothing of this waits for a server.
+//! it, and the command to wait for its arrival. The first time, it is found out whether the two homes reach each other, which takes an answer; after
+//! failures, what became of earlier commands. A thread waits for such answers before it plans: nothing of what it holds meanwhile keeps others from
+//! planning and sending.
 
 use std::ops::Range;
 use std::sync::{Arc, MutexGuard};
@@ -18,22 +20,26 @@ use crate::base::ids::new_id;
 use crate::base::stats::{STATS, count};
 use crate::base::status::{Result, SERVER_LOST, Status};
 use crate::base::sync::lock;
-use crate::link::peers::{Way, are_apart, way};
+use crate::link::peers::{Way, are_apart, known_way, way};
 use crate::objects::access::{Access, Use};
 use crate::objects::event::Event;
 use crate::objects::home::Home;
 use crate::objects::mark::Mark;
 use crate::objects::memory::Memory;
 use crate::objects::queue::Queue;
+use crate::objects::ways::Ways;
 use crate::residency::spans;
-use crate::residency::{By, Events, Plan, Transfer, Use as Usage};
+use crate::residency::{By, Events, Plan, Residency, Transfer, Use as Usage};
 
 /// Bytes of a buffer that say how many of another mean something.
 pub(crate) const CONTENT_SIZE: u64 = 8;
 
+/// The object whose storage a command uses, which parts of it, and how.
+type Storage<'a> = (&'a Memory, SmallVec<[Range<u64>; 1]>, Access);
+
 /// What is kept while a command is planned and until it is sent: nobody names its event before.
 pub(crate) struct Prepared<'a> {
-    _planning: MutexGuard<'a, ()>,
+    planning: Option<MutexGuard<'a, Ways>>,
     /// The command's event, which the application may not know.
     event: Option<Arc<Event>>,
     /// Events of other homes that have ended when all that is brought has arrived.
@@ -54,7 +60,22 @@ impl Arriving {
     }
 }
 
+/// What is to be found out before a command can be planned, and takes an answer.
+enum Unknown {
+    /// Whether the home of this number reaches the command's home.
+    Way(usize),
+    /// How these events end: what they stand for may never come.
+    Ends(Vec<Mark>),
+    /// Whether these have ended.
+    Outcomes(Vec<Mark>),
+}
+
 impl Prepared<'_> {
+    /// The command is among those that are sent next: others may be planned.
+    pub(crate) fn was_posted(&mut self) {
+        self.planning = None;
+    }
+
     /// The command is sent. Gives what it waits for.
     pub(crate) fn sent(self) -> Arriving {
         Arriving(self.arrivals)
@@ -84,12 +105,6 @@ impl Events<Mark> for Arrivals<'_> {
         if mark.0.has_failed() { Some(false) } else { mark.0.is_over().then_some(true) }
     }
 
-    fn ask(&self, mark: &Mark) -> Option<bool> {
-        // Asked for its status, it takes in what there is to know.
-        mark.0.status();
-        self.outcome(mark)
-    }
-
     fn is_far(&self, from: usize) -> bool {
         let from = self.0.context().homes().get(from);
         from.is_some_and(|from| are_apart(from.connection(), self.0.connection()))
@@ -111,16 +126,23 @@ impl Queue {
         event: &Option<Arc<Event>>,
     ) -> Result<Prepared<'a>> {
         let home = self.home();
-        // What is refused here must not be planned: it would take the contents from the homes that are left.
-        if home.is_lost() {
-            return Err(SERVER_LOST);
-        }
         for one in uses {
             one.memory.ensure(home)?;
         }
-        // The order in which commands are planned is the one in which they are sent.
-        let planning = self.context().plan();
         let uses: SmallVec<[_; 4]> = uses.iter().map(Use::of_storage).collect();
+        let mut asked = Vec::new();
+        // The order in which commands are planned is the one in which they are sent.
+        let planning = loop {
+            let mut planning = self.context().plan();
+            // What is refused here must not be planned: it would take the contents from the homes that are left.
+            if home.is_lost() {
+                return Err(SERVER_LOST);
+            }
+            let Some(unknown) = self.unknown(&uses, &mut planning, &asked) else { break planning };
+            // While this thread waits for an answer, others plan and send.
+            drop(planning);
+            self.find_out(unknown, &mut asked);
+        };
         let mut event = event.clone();
         if event.is_none() && uses.iter().any(|(_, _, access)| *access != Access::Read) {
             let hidden = Event::of_command(self, command, false);
@@ -144,7 +166,61 @@ impl Queue {
             Ok(())
         });
         planned.inspect_err(|_| event.iter().for_each(|event| event.was_not_sent()))?;
-        Ok(Prepared { _planning: planning, event, implied, arrivals })
+        Ok(Prepared { planning: Some(planning), event, implied, arrivals })
+    }
+
+    /// What is to be found out before a command with these uses is planned, but for what was `asked` already. Nothing, mostly.
+    fn unknown(self: &Arc<Self>, uses: &[Storage<'_>], ways: &mut Ways, asked: &[Mark]) -> Option<Unknown> {
+        let (homes, number) = (self.context().homes(), self.home().number());
+        let all_known = ways.are_all_known();
+        if all_known && !self.context().has_failures() && !homes.iter().any(Home::is_lost) {
+            return None;
+        }
+        let events = Arrivals(self);
+        for (memory, ranges, access) in uses {
+            let Some(residency) = memory.residency() else { continue };
+            let mut residency = lock(residency);
+            let open = |mark: &Mark| !mark.0.has_ended() && !asked.contains(mark);
+            let lost = lose_homes(&mut residency, homes);
+            let ends: Vec<_> = lost.into_iter().filter(open).collect();
+            if !ends.is_empty() {
+                return Some(Unknown::Ends(ends));
+            }
+            let outcomes: Vec<_> = residency.doubtful(ranges, &events).into_iter().filter(open).collect();
+            if !outcomes.is_empty() {
+                return Some(Unknown::Outcomes(outcomes));
+            }
+            if all_known || !matches!(access, Access::Read | Access::ReadWrite) {
+                continue;
+            }
+            let sources = residency.sources(number, ranges, &events);
+            if let Some(from) = sources.into_iter().find(|from| !ways.is_known(*from, number)) {
+                return Some(Unknown::Way(from));
+            }
+        }
+        None
+    }
+
+    /// Waits for the answer. No lock is held.
+    fn find_out(&self, unknown: Unknown, asked: &mut Vec<Mark>) {
+        let home = self.home();
+        match unknown {
+            Unknown::Way(from) => {
+                way(self.context().homes()[from].connection(), home.connection());
+                self.context().plan().found_out(from, home.number());
+            }
+            Unknown::Ends(mut marks) => {
+                marks.iter().for_each(|mark| mark.0.learn_end());
+                asked.append(&mut marks);
+            }
+            Unknown::Outcomes(mut marks) => {
+                // Asked for its status, an event takes in what there is to know.
+                for mark in &marks {
+                    mark.0.status();
+                }
+                asked.append(&mut marks);
+            }
+        }
     }
 
     fn plan_use(
@@ -165,13 +241,7 @@ impl Queue {
             Access::Discard => Usage::Discard(by()?),
         };
         let mut residency = lock(residency);
-        for lost in self.context().homes().iter().filter(|home| home.is_lost()) {
-            residency.lose(lost.number(), |mark| mark.0.is_over());
-            // What came of what was on its way is to be known before it is waited for: it may never come.
-            for mark in residency.arrivals(lost.number()) {
-                mark.0.learn_end();
-            }
-        }
+        lose_homes(&mut residency, self.context().homes());
         residency.plan(self.home().number(), &usage, ranges, &mut Arrivals(self)).map_err(|_| SERVER_LOST)
     }
 
@@ -182,7 +252,8 @@ impl Queue {
         let size = transfer.ranges.iter().map(|range| (range.end - range.start) as usize).sum();
         count(&STATS.moves, 1);
         count(&STATS.bytes_moved, size);
-        let sent = match way(from.connection(), to.connection()) {
+        // Where the servers have not been asked, it goes by way of the client.
+        let sent = match known_way(from.connection(), to.connection()).unwrap_or(Way::Relay) {
             Way::Direct => {
                 named_in(from, &transfer.after).and_then(|after| push(memory, transfer, (from, self), after))
             }
@@ -199,6 +270,17 @@ impl Queue {
             arrival.end(SERVER_LOST);
         })
     }
+}
+
+/// Gives up what lost homes hold of a memory object. Gives what was on its way from them: how that ends is to be known before anything waits for it,
+/// as it may never come.
+fn lose_homes(residency: &mut Residency<Mark>, homes: &[Home]) -> Vec<Mark> {
+    let mut on_their_way = Vec::new();
+    for lost in homes.iter().filter(|home| home.is_lost()) {
+        residency.lose(lost.number(), |mark| mark.0.is_over());
+        on_their_way.extend(residency.arrivals(lost.number()));
+    }
+    on_their_way
 }
 
 /// The same, of a buffer of which only as many bytes mean something as `content` says.

@@ -171,6 +171,29 @@ impl<E: Clone + PartialEq> Residency<E> {
         all
     }
 
+    /// The homes that copies would be taken from for a command of `home` that reads these ranges, as far as that is known without planning it.
+    pub fn sources(&self, home: Home, ranges: &[Range<u64>], events: &impl Events<E>) -> Vec<Home> {
+        let mut missing = self.indices(&self.tidy(ranges));
+        missing.retain(|&at| self.pieces[at].must_come_to(home));
+        let from_one = self.one_source(&missing, events);
+        let mut sources = Vec::new();
+        for at in missing {
+            let source = from_one.or_else(|| self.pieces[at].source(|home| events.is_far(home)));
+            source.into_iter().for_each(|source| add_new(&mut sources, source));
+        }
+        sources
+    }
+
+    /// Events whose outcome says where these ranges are, and is not known: something that was to come has failed. They are to be asked about before a
+    /// command that uses the ranges is planned.
+    pub fn doubtful(&self, ranges: &[Range<u64>], events: &impl Events<E>) -> Vec<E> {
+        let mut doubtful = Vec::new();
+        for range in ranges {
+            self.within(range).for_each(|piece| piece.doubtful(events, &mut doubtful));
+        }
+        doubtful
+    }
+
     /// What lies within the object, in order, each byte once.
     fn tidy(&self, ranges: &[Range<u64>]) -> Vec<Range<u64>> {
         let mut ranges: Vec<_> =

@@ -225,10 +225,10 @@ impl<E: Clone + PartialEq> Piece<E> {
         while let Some(before) = self.before.take() {
             self.before.clone_from(&before.earlier);
             // Perhaps it has not come for a writer that has failed: who has told of the one may not yet have told of the other.
-            if before.arrivals.iter().any(|arrival| events.ask(&arrival.event) == Some(false)) {
+            if before.arrivals.iter().any(|arrival| events.outcome(&arrival.event) == Some(false)) {
                 continue;
             }
-            let is_open = |event: &E| events.ask(event).is_none();
+            let is_open = |event: &E| events.outcome(event).is_none();
             let writers = before.writers.iter().filter(|writer| is_open(&writer.event)).cloned().collect();
             self.contents = Contents::Written { owner: before.home, writers };
             let place = self.place(before.home);
@@ -237,6 +237,20 @@ impl<E: Clone + PartialEq> Piece<E> {
             }
             (place.valid, place.settled) = (true, false);
             return;
+        }
+    }
+
+    /// Adds to `doubtful` the events that say where it is, if something that was to come has failed: those whose outcome is not known.
+    pub(super) fn doubtful(&self, events: &impl Events<E>, doubtful: &mut Vec<E>) {
+        let mut arrivals = self.places.iter().flat_map(|place| &place.arrivals);
+        if !arrivals.any(|arrival| events.outcome(&arrival.event) == Some(false)) {
+            return;
+        }
+        let mut past = self.before.as_ref();
+        while let Some(before) = past {
+            let all = before.arrivals.iter().map(|a| &a.event).chain(before.writers.iter().map(|w| &w.event));
+            all.filter(|event| events.outcome(event).is_none()).for_each(|event| add_new(doubtful, event.clone()));
+            past = before.earlier.as_ref();
         }
     }
 

@@ -59,10 +59,6 @@ pub trait Events<E> {
     /// Whether an event is known to have ended, so that nothing needs to wait for it, and whether well. That may be known at any time after it has,
     /// or never.
     fn outcome(&self, event: &E) -> Option<bool>;
-    /// The same, found out as far as it can be without waiting.
-    fn ask(&self, event: &E) -> Option<bool> {
-        self.outcome(event)
-    }
     /// Whether what comes from a home is known to come by a detour, so that it is rather taken from another one.
     fn is_far(&self, _from: Home) -> bool {
         false

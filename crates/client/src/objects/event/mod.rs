@@ -199,8 +199,8 @@ impl Event {
 
     /// CL_EVENT_COMMAND_EXECUTION_STATUS: CL_QUEUED, CL_SUBMITTED, CL_RUNNING, CL_COMPLETE or an error.
     ///
-    /// Never waits. For a command that has not ended, sends what is pending and takes in what has arrived, so that
-    /// asking again and again sees the end.
+    /// Waits for no command. For one that has not ended, sends what is pending and takes in what has arrived, so that asking again and again sees
+    /// the end; in a context with several homes, that is a call to the command's server. So no lock that other threads need may be held.
     pub fn status(&self) -> i32 {
         if !self.has_ended() && self.queue.is_some() && self.context.spans_homes() {
             // What is known of another home's command can be the end of one that has waited for this: asked what has ended, its own
@@ -350,6 +350,9 @@ impl Event {
         let before = self.known_status();
         if before <= CL_COMPLETE || status >= before {
             return false;
+        }
+        if status < 0 {
+            self.context.note_failure();
         }
         self.status.store(status, Ordering::Release);
         let mut at_once: SmallVec<[_; 1]> = SmallVec::new();

@@ -37,6 +37,19 @@ struct Relay {
 }
 
 impl Event {
+    /// A command of this home is about to wait for it: finds out how its server tells that home's of its end. Waits for the two to connect, when they
+    /// have not tried yet, and so must come before any lock is taken that other threads need.
+    pub(crate) fn find_way_to(&self, home: &Home) {
+        if !self.is_of(home) && self.ends_at_server() && !(self.context.spans_homes() && self.has_ended()) {
+            peers::way(self.connection(), home.connection());
+        }
+    }
+
+    /// Whether its server knows when it has ended. What is read has ended only when it is here.
+    fn ends_at_server(&self) -> bool {
+        self.queue.is_some() && !self.awaits_data.load(std::sync::atomic::Ordering::Acquire)
+    }
+
     /// Its name in a home, for a command there to wait for. `None`: it has ended well, and there is nothing to wait for.
     ///
     /// # Errors
@@ -56,10 +69,8 @@ impl Event {
             return Ok(event);
         }
         let (connection, own) = (home.connection(), self.connection());
-        // Before the lock, as the first time it waits.
-        // What is read has ended only when it is here.
-        let is_of_server = self.queue.is_some() && !self.awaits_data.load(std::sync::atomic::Ordering::Acquire);
-        let is_direct = is_of_server && peers::way(own, connection) == Way::Direct;
+        // Where that is not known, the client passes the status on.
+        let is_direct = self.ends_at_server() && peers::known_way(own, connection) == Some(Way::Direct);
         let mut news_wanted = false;
         self.elsewhere.made.ensure(home, || {
             // Whoever ends the event from here on finds the home in one of the lists.
