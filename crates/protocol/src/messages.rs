@@ -14,7 +14,7 @@
 //! [`Recorded`], which command buffers consist of.
 //! The method is the message's handler in [`Serve`] (worker), [`Receive`] (client) or [`ServePeer`] (between workers).
 //! Each table is a macro that calls another one with all rows, so that whatever needs one item for each message is generated.
-//! After a change here, raise [`crate::VERSION`] and run `make golden`.
+//! After a change here, run `make golden`, which raises [`crate::VERSION`].
 
 use crate::codec::{DecodeError, check_header, decode};
 use crate::content::ContentHash;
