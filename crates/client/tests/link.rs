@@ -336,3 +336,47 @@ fn no_memory_is_put_where_a_lying_server_says() {
     drop((queue, context));
     drop(server);
 }
+
+#[test]
+fn a_server_cannot_fill_the_memory_with_errors_that_nobody_takes() {
+    use ropeway_protocol::messages::{ContextError, CreateContext};
+    const TEXT: usize = 1 << 10;
+    let (first_context, queue, server) = connect(|mut peer| {
+        let mut context = None;
+        while let Some(frame) = peer.next() {
+            match frame.header.opcode {
+                CreateContext::OPCODE => context = Some(decode::<CreateContext>(&frame.body).unwrap().context),
+                Finish::OPCODE => {
+                    for _ in 0..20_000 {
+                        let context = context.expect("it was made before");
+                        peer.note(&ContextError { context, text: "x".repeat(TEXT) }, &[]);
+                    }
+                    peer.waited(frame.header.call, vec![]);
+                }
+                _ => {}
+            }
+        }
+    });
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    let held = std::sync::Mutex::new(held);
+    let told = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let count = std::sync::Arc::clone(&told);
+    let listener = move |_: &str| {
+        // The first is held until all have come.
+        let _ = held.lock().unwrap().recv();
+        count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+    };
+    let devices = first_context.devices().to_vec();
+    let context = Context::new(devices, Some(std::sync::Arc::new(listener))).unwrap();
+    queue.finish().unwrap();
+    drop(release);
+    // Callbacks come one after the other.
+    let user = Event::user(&context).unwrap();
+    let (sender, called) = std::sync::mpsc::channel();
+    user.on_status(0, Box::new(move |status| sender.send(status).unwrap()));
+    user.set_status(0).unwrap();
+    assert_eq!(called.recv_timeout(Duration::from_secs(60)), Ok(0));
+    assert_eq!(told.load(std::sync::atomic::Ordering::SeqCst), 1024);
+    drop((user, context, queue, first_context));
+    drop(server);
+}

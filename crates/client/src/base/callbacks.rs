@@ -1,7 +1,8 @@
 //! The thread that runs the application's callbacks.
 //!
 //! A callback may call OpenCL, even where the specification leaves that undefined, so it must not run on a thread that others
-//! need, nor under a lock. One thread keeps callbacks in the order in which they became due.
+//! need, nor under a lock. One thread keeps callbacks in the order in which they became due. What waits for it is bounded by those who hand it over: a
+//! callback that the application has registered comes once, and of errors in contexts, of which servers tell, only so many wait.
 
 use std::sync::OnceLock;
 use std::sync::mpsc::{Sender, channel};

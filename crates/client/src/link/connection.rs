@@ -44,6 +44,8 @@ pub struct Connection {
     pub(super) transfers: Arc<Transfers>,
     pub(super) in_flight: InFlight,
     pub(super) contexts: Mutex<HashMap<ContextId, ContextListener, FxBuildHasher>>,
+    /// Bytes of errors in contexts that the application has not been told of yet.
+    pub(super) untold_errors: Arc<AtomicUsize>,
     /// User events whose status is not set: while there are any, memory must not be read ahead of a command's turn.
     unset_user_events: AtomicUsize,
     /// Threads that wait for the server: they read and send what is to be read and sent.
@@ -121,6 +123,7 @@ impl Connection {
             transfers: Arc::default(),
             in_flight: InFlight::default(),
             contexts: Mutex::default(),
+            untold_errors: Arc::default(),
             unset_user_events: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
             looks: AtomicU32::new(0),

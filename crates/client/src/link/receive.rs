@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use ropeway_protocol::frame::{FrameHeader, REPLY};
 use ropeway_protocol::messages::{
@@ -15,6 +16,9 @@ use super::connection::{Connection, ContextListener};
 use super::inbox::{Deliver, ReadError};
 use crate::base::callbacks::run_later;
 use crate::base::sync::lock;
+
+/// Most bytes of errors in contexts that wait for the application to be told of them.
+const MOST_UNTOLD: usize = 1 << 20;
 
 impl Deliver for Connection {
     fn deliver(&self, header: FrameHeader, body: &[u8], tail: &mut dyn Tail) -> Result<(), DecodeError> {
@@ -96,9 +100,18 @@ impl Receive for Receiver<'_> {
 
     fn context_error(&mut self, message: ContextError) -> Result<(), DecodeError> {
         let listener: Option<ContextListener> = lock(&self.0.contexts).get(&message.context).map(Arc::clone);
-        if let Some(listener) = listener {
-            run_later(move || listener(&message.text));
+        let Some(listener) = listener else { return Ok(()) };
+        // The application may be slow to hear of errors, and a server must not fill its memory with them.
+        let (untold, size) = (Arc::clone(&self.0.untold_errors), message.text.len());
+        if untold.fetch_add(size, Ordering::Relaxed) + size > MOST_UNTOLD {
+            untold.fetch_sub(size, Ordering::Relaxed);
+            crate::debug!("{} tells of more errors than the program takes: {}", self.0.configured(), message.text);
+            return Ok(());
         }
+        run_later(move || {
+            listener(&message.text);
+            untold.fetch_sub(size, Ordering::Relaxed);
+        });
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! The threads that carry relays out, one for each server that something is brought to, and how much they hold.
 //!
-//! Whoever has to wait for a slow server so holds up nobody but those who wait for the same one.
+//! Whoever has to wait for a slow server so holds up nobody but those who wait for the same one. The relays that wait for a thread are as many as the
+//! application has enqueued commands that need them: no server adds to them, and their bytes are still where they come from.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
