@@ -25,9 +25,9 @@ impl Native {
         let (registered, ours) = ("/etc/OpenCL/vendors/pocl.icd", vendors.join("native.icd"));
         let library =
             fs::read(registered).unwrap_or_else(|error| panic!("PoCL is not installed: {registered}: {error}"));
-        // Several test processes may do this at once, and none may find half a file.
+        // Several tests, also of one process, may do this at once, and none may find half a file.
         if fs::read(&ours).ok().as_ref() != Some(&library) {
-            let mine = ours.with_extension(std::process::id().to_string());
+            let mine = ours.with_extension(format!("{}-{:?}", std::process::id(), std::thread::current().id()));
             fs::write(&mine, library).expect("a file can be made");
             fs::rename(&mine, &ours).expect("a file can be renamed");
         }
