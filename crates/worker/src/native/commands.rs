@@ -6,19 +6,7 @@ use ropeway_protocol::types::{BufferRect, NdRange, Status};
 use super::api::api;
 use super::memory::NativeRect;
 use super::queue::enqueue;
-use super::{Event, Kernel, Memory, Part, Queue, Waits, svm};
-
-/// A list of memory objects that a command may still read. It is not freed when dropped.
-struct Handles(std::mem::ManuallyDrop<Vec<cl::cl_mem>>);
-
-// SAFETY: nothing is done with the handles.
-unsafe impl Send for Handles {}
-
-impl Handles {
-    fn free(self) {
-        drop(std::mem::ManuallyDrop::into_inner(self.0));
-    }
-}
+use super::{Event, Kernel, Memory, Part, Queue, Waits, lasting, svm};
 
 impl Queue {
     /// clEnqueueNDRangeKernel.
@@ -321,22 +309,10 @@ impl Queue {
             return self.marker(waits, event);
         }
         let (count, list) = waits.parts();
-        // SAFETY: both lists have the announced lengths, and the first one is kept until the command has ended.
-        let end = enqueue(true, |out| unsafe {
-            (api().clEnqueueMigrateMemObjects)(
-                self.raw(),
-                handles.len() as u32,
-                handles.as_ptr(),
-                flags,
-                count,
-                list,
-                out,
-            )
-        })?;
-        let end = end.ok_or(cl::CL_OUT_OF_RESOURCES)?;
-        let handles = Handles(std::mem::ManuallyDrop::new(handles));
-        // NVIDIA 580 reads the list again when the command's turn has come. Where nobody can tell when that is, it is lost rather than freed.
-        let _ = end.on_end(move || handles.free());
-        Ok(event.then_some(end))
+        let objects = lasting::list(&handles);
+        // SAFETY: both lists have the announced lengths; the first one is never freed, as drivers read it late.
+        enqueue(event, |out| unsafe {
+            (api().clEnqueueMigrateMemObjects)(self.raw(), handles.len() as u32, objects, flags, count, list, out)
+        })
     }
 }

@@ -18,6 +18,7 @@ mod info;
 pub mod kept;
 mod kernel;
 mod kernel_extra;
+mod lasting;
 mod mapping;
 mod memory;
 mod part;
