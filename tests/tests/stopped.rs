@@ -20,7 +20,7 @@ const NOTICED: Duration = Duration::from_secs(25);
 /// A machine that answers nothing is gone after 14 s.
 const VANISHED: Duration = Duration::from_secs(19);
 
-/// The variable by which whoever runs a test by hand says other seconds for [`FOR_A_WHILE`].
+/// The variable by which whoever runs a test by hand says for how many seconds programs are stopped. Servers are not, which would be lost.
 const SECONDS: &str = "STOPPED_SECONDS";
 
 fn a_while() -> Duration {
@@ -61,12 +61,12 @@ fn start(mode: &str, urls: &str) -> Running {
 fn goes_on(mode: &str, servers: &[&Server], who: Who) {
     let urls: Vec<_> = servers.iter().map(|server| server.url()).collect();
     let mut program = start(mode, &urls.join(","));
-    let pid = match who {
-        Who::Program => program.pid(),
-        Who::Worker => servers[servers.len() - 1].worker_of(program.pid()),
+    let (pid, time) = match who {
+        Who::Program => (program.pid(), a_while()),
+        Who::Worker => (servers[servers.len() - 1].worker_of(program.pid()), FOR_A_WHILE),
     };
     let stopped = Stopped::now(pid);
-    thread::sleep(a_while());
+    thread::sleep(time);
     drop(stopped);
     program.say("end");
     let outcome = program.finish().success();
@@ -105,6 +105,7 @@ fn is_noticed(what: &str, mut program: Running, worker: u32, after: usize) {
     let ended = program.line();
     let took = since.elapsed();
     process::kill(worker);
+    eprintln!("{what}: {ended} after {took:?}");
     assert!(ended.starts_with("ended with -"), "{what}: {ended}");
     assert!(took < NOTICED, "{what}: only after {took:?}");
     let outcome = program.finish().success();
@@ -172,6 +173,7 @@ fn a_machine_that_vanishes_is_noticed_on_both_sides() {
     let since = Instant::now();
     for (mode, program) in &mut programs {
         let ended = program.line();
+        eprintln!("{mode}: {ended} after {:?}", since.elapsed());
         assert!(ended.starts_with("ended with -"), "{mode}: {ended}");
         assert!(since.elapsed() < VANISHED, "{mode}: only after {:?}", since.elapsed());
     }
@@ -180,6 +182,7 @@ fn a_machine_that_vanishes_is_noticed_on_both_sides() {
             (!process::is_alive(worker)).then_some(())
         });
     }
+    eprintln!("the workers had ended after {:?}", since.elapsed());
     for (mode, program) in programs {
         let outcome = program.finish().success();
         assert_eq!(outcome.stderr.matches("is lost: ").count(), 1, "{mode}: {}", outcome.stderr);
