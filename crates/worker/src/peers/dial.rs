@@ -248,6 +248,8 @@ fn admit(peers: &Peers, knock: Knock) {
         Ok(peer) => peer,
         Err(end) => return refuse(&end.to_string()),
     };
+    // From the answer on the client may say what is expected of the peer, before the connection is taken into use here.
+    peer.await_again();
     let joined = Joined { proof: peer_proof(&secret, peers.services.own, from, number) };
     let joined = encode_opening(Opening::Joined, &joined);
     if knock.link.send_all(&mut [IoSlice::new(&joined)]).is_ok() {
