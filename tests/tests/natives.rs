@@ -29,6 +29,7 @@ const PROGRAMS: &[&str] = &[
     "pipes",
     "images",
     "kernels",
+    "device_queues",
     "devices",
     "svm",
     "svm_list",
