@@ -145,6 +145,29 @@ fn a_lost_server_ends_every_wait_and_every_event() {
     server.join().unwrap();
 }
 
+/// A wait that was not answered fails only for commands that have not ended.
+#[test]
+fn a_command_that_has_ended_well_is_waited_for_although_its_server_is_lost() {
+    let (context, queue, server) = connect(|mut peer| {
+        while let Some(frame) = peer.next() {
+            if frame.header.opcode == WaitForEvents::OPCODE {
+                let wait: WaitForEvents = decode(&frame.body).unwrap();
+                let done = vec![EventDone { event: wait.events.0[0], status: 0, times: None }];
+                peer.note(&ropeway_protocol::messages::Completed { completions: Completions { done } }, &[]);
+                return;
+            }
+        }
+    });
+    let ends = queue.enqueue_marker(WITH_EVENT).unwrap().unwrap();
+    let never_ends = queue.enqueue_marker(WITH_EVENT).unwrap().unwrap();
+    assert_eq!(wait_for_all(&[&ends]), Ok(()));
+    assert_eq!(ends.status(), 0);
+    assert!(wait_for_all(&[&never_ends]).is_err());
+    assert_eq!(never_ends.status(), SERVER_LOST);
+    drop((context, queue));
+    server.join().unwrap();
+}
+
 #[test]
 fn a_user_event_set_by_another_thread_ends_a_wait() {
     let (context, queue, server) = connect(|mut peer| while peer.next().is_some() {});

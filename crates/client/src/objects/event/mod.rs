@@ -441,6 +441,8 @@ pub fn wait_for_all(events: &[&Event]) -> Result<()> {
     let mut outcome = Ok(0);
     for part in &asked {
         let waited = part.outcome.and_then(|status| part.await_data().map(|()| status));
+        // A server may have told the ends before it was lost, and not have answered.
+        let waited = waited.or_else(|error| if part.is_complete() { Ok(0) } else { Err(error) });
         // The first error counts; all are waited for.
         outcome = outcome.and_then(|first: Status| waited.map(|status| if first < 0 { first } else { status }));
     }
@@ -460,6 +462,11 @@ struct Part<'a, 'b> {
 }
 
 impl Part<'_, '_> {
+    /// Whether all are known to have ended, and well.
+    fn is_complete(&self) -> bool {
+        self.events.iter().all(|event| event.has_ended() && event.known_status() >= 0)
+    }
+
     /// Once their commands have ended: the data of reads may still be under way.
     fn await_data(&self) -> Result<()> {
         for event in &self.events {
