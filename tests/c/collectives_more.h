@@ -23,7 +23,7 @@ static void run_events(int failing)
         CHECK(clEnqueueFillBuffer(queues[rank], sources[rank], &zero, sizeof zero, 0, sizeof x, 1, &done, NULL));
         CHECK(clFlush(queues[rank]));
     }
-    usleep(20000);
+    leave_time();
     CHECK(clGetEventInfo(done, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status_of_done, &status_of_done, NULL));
     REQUIRE(status_of_done > CL_COMPLETE);
     CHECK(clSetUserEventStatus(gate, CL_COMPLETE));
@@ -59,7 +59,7 @@ static void end_badly(cl_event event)
 {
     cl_int ended = CL_QUEUED;
     double begin = seconds();
-    while (ended > CL_COMPLETE && seconds() - begin < 20) {
+    while (ended > CL_COMPLETE && seconds() - begin < 60) {
         CHECK(clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof ended, &ended, NULL));
         usleep(1000);
     }

@@ -120,6 +120,20 @@ static inline double seconds(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
+/* Polls until the condition holds, for a minute at most: what is not so then shows in what the program prints. */
+#define AWAIT(condition)                                                                                               \
+    do {                                                                                                               \
+        double await_end = seconds() + 60;                                                                             \
+        while (!(condition) && seconds() < await_end)                                                                  \
+            usleep(1000);                                                                                              \
+    } while (0)
+
+/* Leaves time for what must not happen: there is no condition that could be waited for. */
+static inline void leave_time(void)
+{
+    usleep(20000);
+}
+
 /* FNV-1a, to compare large contents in one printed line. */
 static inline uint64_t hash_of(const void *data, size_t size)
 {

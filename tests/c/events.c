@@ -17,9 +17,7 @@ static void CL_CALLBACK on_event(cl_event event, cl_int execution_status, void *
 
 static void wait_until(atomic_int *counter, int value)
 {
-    double end = seconds() + 10;
-    while (atomic_load(counter) < value && seconds() < end)
-        usleep(1000);
+    AWAIT(atomic_load(counter) >= value);
     REQUIRE(atomic_load(counter) == value);
 }
 
@@ -60,7 +58,7 @@ static void user_event_across_queues(cl_kernel kernel, cl_mem x)
     CHECK(clEnqueueReadBuffer(second, x, CL_FALSE, 0, sizeof result, &result, 1, &stepped, &read));
     CHECK(clFlush(first));
     CHECK(clFlush(second));
-    usleep(20000);
+    leave_time();
     printf("held back: %d\n", result == 0 && status_of(read) > CL_COMPLETE && called[0] == 0);
     CHECK(clSetUserEventStatus(gate, CL_COMPLETE));
     CHECK(clWaitForEvents(1, &read));

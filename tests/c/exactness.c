@@ -45,11 +45,9 @@ static void listen_to(cl_event event, int from)
 
 static void print_heard(const char *what, int count)
 {
-    double end = seconds() + 10;
-    while (atomic_load(&heard.calls) < count && seconds() < end)
-        usleep(1000);
-    /* Time for those that should not come. */
-    usleep(20000);
+    AWAIT(atomic_load(&heard.calls) >= count);
+    /* For those that should not come. */
+    leave_time();
     int in_order = 1;
     for (int i = 1; i < count; i++)
         in_order &= heard.seen[i] <= heard.seen[i - 1];
@@ -72,7 +70,7 @@ static void on_the_way(void)
     launch(queue, spin, 1, 1, &gate, &event);
     listen_to(event, 0);
     CHECK(clFlush(queue));
-    usleep(20000);
+    leave_time();
     printf("held: %d\n", status_of(event) > CL_RUNNING);
     CHECK(clSetUserEventStatus(gate, CL_COMPLETE));
     int before = CL_QUEUED, falls = 1, ran = 0, now;
@@ -219,9 +217,7 @@ static void callbacks_that_call(void)
     launch(queue, add, 1, 0, NULL, &event);
     CHECK(clSetEventCallback(event, CL_COMPLETE, finish_in_it, queue));
     CHECK(clFinish(queue));
-    double end = seconds() + 10;
-    while (atomic_load(&heard.calls) < 1 && seconds() < end)
-        usleep(1000);
+    AWAIT(atomic_load(&heard.calls) >= 1);
     printf("from a callback: %d\n", contents(queue) - before);
     CHECK(clReleaseEvent(event));
     CHECK(clReleaseCommandQueue(queue));

@@ -21,6 +21,7 @@ int main(void)
             else
                 CHECK(clEnqueueWriteBuffer(queue, target, CL_FALSE, 0, sizeof large, large, 1, &gate, event));
             CHECK(clFlush(queue));
+            /* Each comes as a message of its own. */
             usleep(2000);
         }
         CHECK(clSetUserEventStatus(gate, CL_COMPLETE));

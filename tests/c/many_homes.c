@@ -181,8 +181,7 @@ static void CL_CALLBACK note(cl_event event, cl_int now, void *place)
 
 static void wait_for_note(cl_int *place)
 {
-    for (int turn = 0; turn < 5000 && __atomic_load_n(place, __ATOMIC_SEQ_CST) == 0; turn++)
-        usleep(1000);
+    AWAIT(__atomic_load_n(place, __ATOMIC_SEQ_CST) != 0);
 }
 
 static void events(cl_program program)
@@ -208,7 +207,7 @@ static void events(cl_program program)
     }
     for (cl_uint i = 0; i < count; i++)
         CHECK(clFlush(queues[i]));
-    usleep(50000);
+    leave_time();
     printf("held up: %d %d\n", status_of(chain[0]) > 0, status_of(chain[HOPS - 1]) > 0);
     static cl_int noted;
     CHECK(clSetEventCallback(chain[HOPS - 1], CL_COMPLETE, note, &noted));

@@ -75,7 +75,8 @@ int main(void)
     REQUIRE(pthread_create(&finisher, NULL, finish_first, &finished) == 0);
     cl_event two[] = {further, first};
     REQUIRE(pthread_create(&waiter, NULL, wait_for_two, two) == 0);
-    usleep(100000);
+    /* The thread is to be inside its wait, which nothing tells; before it, the wait fails as well. */
+    leave_time();
     printf("ready\n");
     char line[16];
     REQUIRE(fgets(line, sizeof line, stdin) != NULL);
@@ -84,8 +85,7 @@ int main(void)
     REQUIRE(pthread_join(finisher, NULL) == 0);
     REQUIRE(pthread_join(waiter, &waited) == 0);
     printf("finish: %d, wait: %d\n", finished < 0, (int)(intptr_t)waited < 0);
-    for (int turn = 0; turn < 5000 && __atomic_load_n(&noted, __ATOMIC_SEQ_CST) == 0; turn++)
-        usleep(1000);
+    AWAIT(__atomic_load_n(&noted, __ATOMIC_SEQ_CST) != 0);
     printf("first %d, dependent %d, further %d, called %d\n", status_of(first) < 0, status_of(dependent) < 0,
            status_of(further) < 0, noted - 100 < 0);
     cl_bool available[MOST];

@@ -219,7 +219,7 @@ static void events(void)
     }
     CHECK(clEnqueueMarkerWithWaitList(queues[0], count, chain, &mark));
     CHECK(clFlush(queues[0]));
-    usleep(20000);
+    leave_time();
     for (cl_uint i = 0; i < count; i++)
         REQUIRE(status_of(chain[i]) > CL_COMPLETE);
     CHECK(clSetUserEventStatus(gate, CL_COMPLETE));
@@ -232,9 +232,7 @@ static void events(void)
             want = want * 2 + i;
         REQUIRE(x[k] == want);
     }
-    double limit = seconds() + 10;
-    while (__atomic_load_n(&called, __ATOMIC_SEQ_CST) < (int)count && seconds() < limit)
-        usleep(1000);
+    AWAIT(__atomic_load_n(&called, __ATOMIC_SEQ_CST) >= (int)count);
     REQUIRE(called == (int)count);
     for (cl_uint i = 0; i < count; i++) {
         cl_ulong begun, ended;

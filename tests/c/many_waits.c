@@ -54,8 +54,7 @@ int main(void)
         about_to_wait = right = 0;
         for (int i = 0; i < THREADS; i++)
             REQUIRE(pthread_create(&threads[i], &small, work, NULL) == 0);
-        while (about_to_wait < THREADS)
-            usleep(1000);
+        AWAIT(about_to_wait >= THREADS);
         REQUIRE(right == 0);
         CHECK(clSetUserEventStatus(gate, CL_COMPLETE));
         for (int i = 0; i < THREADS; i++)

@@ -229,7 +229,7 @@ static void waits(void)
     CHECK(clEnqueueMarkerWithWaitList(queues[2], 2, list, &list[2]));
     for (cl_uint i = 0; i < 3; i++)
         CHECK(clFlush(queues[i]));
-    usleep(100000);
+    leave_time();
     for (int i = 0; i < 3; i++) {
         cl_int now;
         CHECK(clGetEventInfo(list[i], CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof now, &now, NULL));

@@ -29,6 +29,7 @@ static void CL_CALLBACK step(void *raw)
     int *expected = raw;
     if (atomic_load(&steps) == *expected)
         atomic_fetch_add(&steps, 1);
+    /* It takes long enough for the next one to come too early. */
     usleep(2000);
 }
 
@@ -83,7 +84,7 @@ static void in_order(cl_command_queue queue)
     MAKE(gate, clCreateUserEvent(context, &status));
     CHECK(clEnqueueNativeKernel(queue, nothing, NULL, 0, 0, NULL, NULL, 1, &gate, &native));
     CHECK(clFlush(queue));
-    usleep(20000);
+    leave_time();
     REQUIRE(atomic_load(&steps) == 10);
     CHECK(clSetUserEventStatus(gate, CL_COMPLETE));
     CHECK(clWaitForEvents(1, &native));

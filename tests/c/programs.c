@@ -88,9 +88,7 @@ static void callback(void)
     cl_program program;
     MAKE(program, clCreateProgramWithSource(context, 1, &SOURCE, NULL, &status));
     CHECK(clBuildProgram(program, 1, &device, "-DFACTOR=11", on_built, &built_callbacks));
-    double end = seconds() + 60;
-    while (atomic_load(&built_callbacks) < 1 && seconds() < end)
-        usleep(1000);
+    AWAIT(atomic_load(&built_callbacks) >= 1);
     printf("build callbacks: %d, result %d\n", built_callbacks, scaled(program));
     CHECK(clReleaseProgram(program));
 }

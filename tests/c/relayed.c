@@ -187,8 +187,7 @@ static void called(void)
     cl_event made = run(0, put, called_for, 1, 1, 0, NULL);
     CHECK(clSetEventCallback(made, CL_COMPLETE, wait_for_move, &called_with));
     CHECK(clFlush(queues[0]));
-    while (__atomic_load_n(&called_with, __ATOMIC_SEQ_CST) == 0)
-        usleep(1000);
+    AWAIT(__atomic_load_n(&called_with, __ATOMIC_SEQ_CST) != 0);
     REQUIRE(called_with == 1);
     CHECK(clReleaseEvent(made));
     CHECK(clReleaseMemObject(called_for));

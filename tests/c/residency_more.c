@@ -159,8 +159,7 @@ static void lost(void)
     fflush(stdout);
     getchar();
     /* What is enqueued before the loss is noticed may fail with it. */
-    while (clFinish(queues[0]) == CL_SUCCESS)
-        usleep(1000);
+    AWAIT(clFinish(queues[0]) != CL_SUCCESS);
     for (cl_uint i = 1; i < 3; i++) {
         memset(x, 0, sizeof x);
         CHECK(clEnqueueReadBuffer(queues[i], both, CL_TRUE, 0, sizeof x, x, 0, NULL, NULL));

@@ -195,7 +195,7 @@ static void wait_then_signal(void)
     wait_one(b, semaphore, &waited);
     run(b, x, 5);
     CHECK(clFlush(b));
-    usleep(20000);
+    leave_time();
     printf("waits: %d\n", state_of(waited) > 0);
     run(a, x, 1);
     signal_one(a, semaphore, NULL);
@@ -260,7 +260,7 @@ static void out_of_order(void)
     CHECK(clEnqueueBarrierWithWaitList(q, 0, NULL, NULL));
     signal_one(q, semaphore, &signaled);
     CHECK(clFlush(q));
-    usleep(20000);
+    leave_time();
     printf("behind the barrier: %d, payload %llu\n", state_of(signaled) > 0, payload(semaphore));
     CHECK(clSetUserEventStatus(gate, CL_COMPLETE));
     CHECK(clWaitForEvents(1, &signaled));

@@ -22,9 +22,7 @@ static void on_build(cl_program program, void *data)
 
 static void wait_until_called(void)
 {
-    double deadline = seconds() + 60;
-    while (!called && seconds() < deadline)
-        usleep(1000);
+    AWAIT(called);
     REQUIRE(called);
     called = 0;
 }

@@ -255,14 +255,13 @@ static void frees(void)
     MAKE(gate, clCreateUserEvent(context, &status));
     CHECK(clEnqueueSVMFree(queue, 3, pointers, on_free, &freed, 1, &gate, &event));
     CHECK(clFlush(queue));
-    usleep(20000);
+    leave_time();
     int before = freed;
     CHECK(clSetUserEventStatus(gate, CL_COMPLETE));
     CHECK(clReleaseEvent(gate));
     cl_command_type second = type_of(event);
     CHECK(clFinish(queue));
-    for (int i = 0; i < 1000 && freed != 3; i++)
-        usleep(1000);
+    AWAIT(freed == 3);
     printf("freed: type %x, then %x; by callback %d before its turn, %d after\n", type, second, before, freed);
     /* Without an event. */
     for (int i = 0; i < 3; i++)
@@ -270,8 +269,7 @@ static void frees(void)
     CHECK(clEnqueueSVMFree(queue, 2, pointers, NULL, NULL, 0, NULL, NULL));
     CHECK(clEnqueueSVMFree(queue, 1, pointers + 2, on_free, &freed, 0, NULL, NULL));
     CHECK(clFinish(queue));
-    for (int i = 0; i < 1000 && freed != 4; i++)
-        usleep(1000);
+    AWAIT(freed == 4);
     printf("freed without an event: %d\n", freed);
 }
 

@@ -24,7 +24,7 @@ static void gated_write(cl_command_queue queue, size_t size)
     MAKE(gate, clCreateUserEvent(context, &status));
     CHECK(clEnqueueWriteBuffer(queue, buffer, CL_FALSE, 0, size, from, 1, &gate, &written));
     CHECK(clFlush(queue));
-    usleep(20000);
+    leave_time();
     memcpy(from, expected, size);
     CHECK(clSetUserEventStatus(gate, CL_COMPLETE));
     CHECK(clWaitForEvents(1, &written));

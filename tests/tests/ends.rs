@@ -18,7 +18,7 @@ const MODES: [&str; 6] = ["finish", "events", "read", "write", "map", "build"];
 fn start(mode: &str, url: &str) -> Running {
     let mut program = Program::remote(c_program("interrupted"), url).args([mode]).start();
     assert_eq!(program.line(), "ready", "{mode}");
-    // Into the middle of its waiting.
+    // Into the middle of its waiting, which lasts: nothing tells of it, and data may be on its way meanwhile.
     thread::sleep(Duration::from_millis(200));
     program
 }
@@ -105,6 +105,7 @@ fn the_link_goes_silent() {
         assert!(ended.starts_with("ended with -"), "{ended}");
     }
     assert!(since.elapsed() < Duration::from_secs(25), "only after {:?}", since.elapsed());
+    // One with more patience is still there after this time, which is what the test is about.
     thread::sleep(Duration::from_secs(25).saturating_sub(since.elapsed()));
     assert!(process::is_alive(patient.pid()));
     process::kill(server.worker_of(patient.pid()));

@@ -90,6 +90,7 @@ fn lost(limit: Duration, lose: impl FnOnce(&mut Cluster)) {
     let Some(mut cluster) = Cluster::start() else { return };
     let mut program = cluster.program(PROGRAM, &["lost"]).start();
     expect(&mut program, "begin");
+    // The program goes on for as long as no server is lost: any moment is in the middle.
     std::thread::sleep(Duration::from_millis(300));
     lose(&mut cluster);
     let since = Instant::now();

@@ -511,6 +511,7 @@ fn what_comes_early_is_kept() {
     peer.write_all(&data(9, 0, 1000)).unwrap();
     // More than is kept: it stays in the socket.
     peer.write_all(&data(10, CHUNK as u64, CHUNK)).unwrap();
+    // Time for it to be read all the same, which must not happen.
     std::thread::sleep(Duration::from_millis(300));
     expect_bytes(&mut client);
     client.post(&ExpectSignal { event: EventId(5), context: ContextId(1), peer: SessionId(666) });

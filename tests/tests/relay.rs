@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use ropeway_protocol::messages::{CreateQueue, CreateUserEvent};
+use ropeway_protocol::messages::{CreateQueue, CreateUserEvent, TransferData};
 use ropeway_tests::places::c_program;
-use ropeway_tests::process;
 use ropeway_tests::program::{Outcome, Program};
 use ropeway_tests::proxy::{Fault, Proxy};
 use ropeway_tests::server::Server;
 use ropeway_tests::stats::Stats;
+use ropeway_tests::{process, wait_for};
 
 const MIB: u64 = 1 << 20;
 
@@ -100,11 +100,14 @@ fn a_server_lost_under_way_ends_what_it_has_to_do_with() {
         let mut program = program(&urls, &["lost", size]).limit(Duration::from_secs(90)).start();
         assert_eq!(program.line(), "ready");
         let worker = servers[0].worker_of(program.pid());
+        let relayed = || through.iter().skip(1).map(Proxy::sent::<TransferData>).min();
+        let before = relayed();
         program.say("go");
         assert_eq!(program.line(), "under way");
         let is_large = size != "400";
         if is_large {
-            std::thread::sleep(Duration::from_millis(700));
+            // What goes to the others has begun, and takes more than a second.
+            wait_for("data on its way", Duration::from_secs(60), || (relayed() > before).then_some(()));
         }
         if kill_server {
             servers[0].kill();

@@ -53,7 +53,7 @@ enum Who {
 fn start(mode: &str, urls: &str) -> Running {
     let mut program = Program::remote(c_program("stopped"), urls).args([mode]).limit(a_while() + NOTICED * 4).start();
     assert_eq!(program.line(), "ready", "{mode}");
-    // Into the middle of its transfers.
+    // Its transfers go on for as long as it is not told to end: any moment is in the middle of them.
     thread::sleep(Duration::from_millis(300));
     program
 }
@@ -117,6 +117,7 @@ fn interrupted(mode: &str, url: &str, runtime: &Path) -> Running {
     let program = Program::remote(c_program("interrupted"), url).args([mode]).env("XDG_RUNTIME_DIR", runtime);
     let mut program = program.start();
     assert_eq!(program.line(), "ready", "{mode}");
+    // Into the middle of its waiting, which lasts: nothing tells of it.
     thread::sleep(Duration::from_millis(300));
     program
 }

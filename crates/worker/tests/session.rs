@@ -147,6 +147,7 @@ fn a_user_event_holds_a_chain_and_subscribers_are_told() {
     }
     client.post(&Subscribe { event: EventId(20) }).send();
     client.call(&Ping { answer: 0 }).unwrap();
+    // Time for ends that must not come.
     std::thread::sleep(Duration::from_millis(20));
     client.call(&Ping { answer: 0 }).unwrap();
     assert!(client.notes.done.is_empty());
@@ -366,6 +367,7 @@ fn the_process_ends_with_its_client_even_in_mid_wait() {
     let mut frame = Vec::new();
     ropeway_protocol::encode_call(&mut frame, 1, &Finish { queue: QueueId(1) }, 0);
     client.raw(&frame).send();
+    // The worker is to be inside the wait, which nothing tells; before it, it ends as well.
     std::thread::sleep(Duration::from_millis(300));
     drop(client);
     assert!(worker.ended_within(Duration::from_secs(2)));

@@ -180,6 +180,7 @@ static inline void *wrong_handle(int how)
 
 static inline void *fail_later(void *event)
 {
+    /* The other thread is to be inside its wait, which nothing tells; before it, the wait gives the same. */
     usleep(20000);
     clSetUserEventStatus(event, -1);
     return NULL;
