@@ -40,6 +40,9 @@ pub fn device_info(name: cl_device_info) -> Option<Answer> {
         | CL_DEVICE_COMMAND_BUFFER_NUM_SYNC_DEVICES_KHR
         | CL_DEVICE_COMMAND_BUFFER_SYNC_DEVICES_KHR
         | CL_DEVICE_MUTABLE_DISPATCH_CAPABILITIES_KHR
+        | CL_DEVICE_SPIRV_EXTENDED_INSTRUCTION_SETS_KHR
+        | CL_DEVICE_SPIRV_EXTENSIONS_KHR
+        | CL_DEVICE_SPIRV_CAPABILITIES_KHR
         | CL_DEVICE_EXTERNAL_MEMORY_IMPORT_HANDLE_TYPES_KHR
         | CL_DEVICE_SEMAPHORE_IMPORT_HANDLE_TYPES_KHR
         | CL_DEVICE_SEMAPHORE_EXPORT_HANDLE_TYPES_KHR
@@ -123,7 +126,6 @@ pub const EXTENSIONS: &[&str] = &[
     "cl_khr_spirv_extended_debug_info",
     "cl_khr_spirv_linkonce_odr",
     "cl_khr_spirv_no_integer_wrap_decoration",
-    "cl_khr_spirv_queries",
     "cl_khr_srgb_image_writes",
     "cl_khr_subgroup_ballot",
     "cl_khr_subgroup_clustered_reduce",
