@@ -19,7 +19,7 @@ fn stated(figure: &str, unit: &'static str, native: Option<f64>, ropeway: Result
 }
 
 impl Bench {
-    /// The rows of this file.
+    /// Measures the rows of this file.
     ///
     /// # Errors
     /// When native OpenCL cannot be measured.
@@ -47,7 +47,7 @@ impl Bench {
             say(BURST);
             let native = self.native.burst()?;
             if let Some(server) = &mut self.server {
-                // Earlier clients' sessions are none of its.
+                // A fresh server has no sessions of earlier clients.
                 *server = Server::start(&self.ropeway, &self.native)?;
                 self.remote.use_server(&server.url());
             }
@@ -66,7 +66,8 @@ impl Side {
         Ok(figure)
     }
 
-    /// Seconds from just before each of many processes is made, all at once, until it has its first queue: the longest.
+    /// Starts many processes at once and returns the longest time, in seconds, from just before a process is made until
+    /// it has its first queue.
     fn burst(&self) -> Result<f64, String> {
         let started = (0..CLIENTS).map(|_| self.spawn("start", &monotonic().to_string(), false));
         let mut started: Vec<Probe> = started.collect::<Result<_, _>>()?;

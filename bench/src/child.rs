@@ -1,4 +1,4 @@
-//! The processes that are measured. Each is this program again, with the environment that makes it native or remote.
+//! The measured child processes. Each is this program again, with the environment that makes it native or remote.
 
 use std::io::BufRead;
 
@@ -10,7 +10,7 @@ use crate::orders::{answer, follow, monotonic};
 use crate::spread::{self, Spread};
 use crate::work::{self, Work};
 
-/// Runs as the child that `args` say: what it is for, the platform filter, and one more.
+/// Runs as the child that `args` describe: its kind, the platform filter, and one further argument.
 pub fn run(args: &[String]) -> Result<(), Error> {
     let filter = args.get(1).map_or("", String::as_str);
     let extra = args.get(2).map_or("", String::as_str);
@@ -37,7 +37,7 @@ fn start(filter: &str, started: &str) -> Result<(), Error> {
     let (_, context, queue) = work::first_queue(filter)?;
     let now = monotonic();
     let started: i128 = started.parse().map_err(|_| Error::wrong("no starting time"))?;
-    // It is not there unless it works.
+    // A queue only counts once it works.
     let buffer = context.buffer(4)?;
     let mut back = [0; 4];
     queue.write(&buffer, &[1, 2, 3, 4])?;
@@ -61,7 +61,7 @@ fn load() -> Result<(), Error> {
     Ok(())
 }
 
-/// Opens OpenCL, uses it a little, says how large it is and waits.
+/// Opens OpenCL, uses it a little, reports its resident memory and waits.
 fn idle(filter: &str) -> Result<(), Error> {
     let mut work = Work::open(filter)?;
     work.measure("finish", 10, 0)?;
@@ -69,7 +69,7 @@ fn idle(filter: &str) -> Result<(), Error> {
     say_size_and_wait()
 }
 
-/// The same program where there is nothing for OpenCL to find.
+/// Does the same as `idle` where OpenCL has no platform to find.
 fn without() -> Result<(), Error> {
     if OpenCl::open()?.platforms()? != 0 {
         return Err(Error::wrong("there is a platform where there should be none"));
@@ -92,7 +92,7 @@ fn wait_for_end() {
     }
 }
 
-/// Does what the parent writes on one device.
+/// Carries out the parent's orders on one device.
 fn obey(filter: &str) -> Result<(), Error> {
     let mut work = Work::open(filter)?;
     let (name, has) = work.describe()?;
@@ -101,7 +101,7 @@ fn obey(filter: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Does what the parent writes on all devices of a platform.
+/// Carries out the parent's orders on all devices of a platform.
 fn spread_obeys(filter: &str) -> Result<(), Error> {
     let spread = Spread::open(filter)?;
     answer(&spread.describe()?);

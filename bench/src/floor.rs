@@ -1,4 +1,4 @@
-//! What the network itself costs: a round trip of 4 bytes and a stream each way, over a plain TCP connection to a
+//! The floor of the network itself: a round trip of 4 bytes and a stream each way, over a plain TCP connection to a
 //! process of its own.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -9,7 +9,7 @@ use std::time::Instant;
 /// Bytes of one send or receive of a stream.
 const PIECE: usize = 1 << 20;
 
-/// The far end's orders: an operation, then a number.
+/// The orders to the far end: an operation, then a number.
 const ECHO: u8 = 0;
 const SWALLOW: u8 = 1;
 const SEND: u8 = 2;
@@ -24,7 +24,7 @@ pub struct Floor {
 /// The far end: serves one connection, then ends.
 ///
 /// # Errors
-/// What the socket said.
+/// The socket's error.
 pub fn far_end() -> io::Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     println!("{}", listener.local_addr()?.port());
@@ -79,7 +79,7 @@ impl Floor {
     /// Starts a far end and connects to it.
     ///
     /// # Errors
-    /// What the system said.
+    /// The operating system's error.
     pub fn start() -> io::Result<Self> {
         let mut far = Command::new(std::env::current_exe()?).args(["child", "floor"]).stdout(Stdio::piped()).spawn()?;
         let mut port = String::new();
@@ -101,7 +101,7 @@ impl Floor {
     /// The median of `count` round trips of 4 bytes, in microseconds.
     ///
     /// # Errors
-    /// What the socket said.
+    /// The socket's error.
     pub fn round_trip(&mut self, count: usize) -> io::Result<f64> {
         let warm = count / 10;
         self.order(ECHO, count + warm)?;
@@ -121,7 +121,7 @@ impl Floor {
     /// A stream of `size` bytes to the far end, in MB/s (10^6 bytes).
     ///
     /// # Errors
-    /// What the socket said.
+    /// The socket's error.
     pub fn stream_up(&mut self, size: usize) -> io::Result<f64> {
         let start = Instant::now();
         self.order(SWALLOW, size)?;
@@ -138,7 +138,7 @@ impl Floor {
     /// A stream of `size` bytes from the far end, in MB/s (10^6 bytes).
     ///
     /// # Errors
-    /// What the socket said.
+    /// The socket's error.
     pub fn stream_down(&mut self, size: usize) -> io::Result<f64> {
         let start = Instant::now();
         self.order(SEND, size)?;

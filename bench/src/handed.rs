@@ -1,5 +1,6 @@
-//! What it costs without Ropeway that a kernel of one program goes on when one of another has ended: two plain OpenCL programs, whose kernels wait for
-//! events of their own, tell each other over a TCP connection. The least that anything between servers can cost.
+//! Measures, without Ropeway, the cost of starting a kernel in one program after a kernel in another has ended: two
+//! plain OpenCL programs, whose kernels wait for user events, notify each other over a TCP connection. No scheme
+//! between servers can cost less.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -11,7 +12,7 @@ use crate::orders::{answer, follow};
 use crate::process::{Probe, Side};
 use crate::work;
 
-/// Bytes of a message that says that a kernel has ended: as many as Ropeway's.
+/// The size in bytes of the message that says that a kernel has ended: the same as Ropeway's.
 const MESSAGE: usize = 24;
 
 /// Both programs.
@@ -24,7 +25,7 @@ impl Handed {
     /// Starts both, each with its environment.
     ///
     /// # Errors
-    /// What one of them said.
+    /// The error of one of them.
     pub fn start([one, other]: [Side; 2]) -> std::result::Result<Self, String> {
         let mut first = one.spawn("handed", "", false)?;
         let port = first.answer()?;
@@ -32,11 +33,12 @@ impl Handed {
         Ok(Self { first, second })
     }
 
-    /// Microseconds from the end of a kernel to the end of the one in the other program, on average of `count` in each: the better of two ways to
-    /// learn of an end, by a callback and by a thread that waits.
+    /// Measures the average time, in microseconds, from the end of a kernel to the end of the next one in the other
+    /// program, over `count` kernels in each. Takes the better of two ways to learn of an end: a callback, and a thread
+    /// that waits.
     ///
     /// # Errors
-    /// What one of them said.
+    /// The error of one of them.
     pub fn measure(&mut self, count: usize) -> std::result::Result<f64, String> {
         let mut best = f64::INFINITY;
         for way in ["called", "waiting"] {
@@ -52,7 +54,7 @@ fn broken(error: std::io::Error) -> Error {
     Error::wrong(format!("the other program: {error}"))
 }
 
-/// One of the programs. The first one says at which port it is waiting, which the other one is given.
+/// Runs one of the two programs. The first reports the port on which it waits; the second is given that port.
 pub fn run(filter: &str, port: &str) -> Result<()> {
     let (link, is_first) = match port.parse::<u16>() {
         Ok(port) => (TcpStream::connect((Ipv4Addr::LOCALHOST, port)).map_err(broken)?, false),
@@ -72,7 +74,7 @@ pub fn run(filter: &str, port: &str) -> Result<()> {
         let is_called = way == "called";
         for end in ends.iter().filter(|_| is_called) {
             let link = Arc::clone(&link);
-            // A program that has gone is missed where its messages are read.
+            // A failed send is ignored: the loss of the other program is noticed where its messages are read.
             end.on_end(move || drop(tell(&link)))?;
         }
         queue.flush()?;
@@ -80,7 +82,7 @@ pub fn run(filter: &str, port: &str) -> Result<()> {
         if is_first {
             return chain.begin();
         }
-        // The first program is told that this one is ready.
+        // The order is answered at once: the parent then gives the first program its order.
         std::thread::spawn(move || chain.go_on());
         Ok(0.0)
     });
@@ -95,7 +97,7 @@ fn hear(mut link: &TcpStream) -> Result<()> {
     link.read_exact(&mut [0; MESSAGE]).map_err(broken)
 }
 
-/// One program's kernels: what each waits for, and those ends that a thread is to wait for.
+/// One program's kernels: the events that they wait for, and the ends that a thread must wait for.
 struct Chain {
     link: Arc<TcpStream>,
     gates: Vec<Event>,
@@ -103,7 +105,7 @@ struct Chain {
 }
 
 impl Chain {
-    /// Lets one kernel after the other go, as the other program's end.
+    /// Releases one kernel after the other, each when the other program reports an end.
     fn go_on(&self) -> Result<()> {
         std::thread::scope(|scope| {
             scope.spawn(|| self.waited.iter().try_for_each(|end| end.wait().ok().and(tell(&self.link).ok())));
@@ -111,14 +113,14 @@ impl Chain {
         })
     }
 
-    /// The same from the beginning; microseconds for each kernel of both.
+    /// Does the same from the beginning; returns the microseconds for each kernel of both programs.
     fn begin(mut self) -> Result<f64> {
         let count = self.gates.len();
         let first = self.gates.remove(0);
         let begin = Instant::now();
         first.set()?;
         self.go_on()?;
-        // The other program's last one.
+        // The end of the other program's last kernel.
         hear(&self.link)?;
         Ok(begin.elapsed().as_secs_f64() * 1e6 / (2 * count) as f64)
     }

@@ -72,7 +72,7 @@ struct Options {
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    // Before anything else: how long a child takes to start is measured too.
+    // Children are recognised before anything else: how long a child takes to start is measured too.
     if let Some(("child", rest)) = arguments.split_first().map(|(first, rest)| (first.as_str(), rest)) {
         return report(child::run(rest).map_err(|e| e.to_string()));
     }
@@ -116,7 +116,7 @@ fn measure(options: &Options) -> Result<(), String> {
         filter: options.platform.clone(),
     };
     remote.use_server(&url);
-    // The native platform's name must be in its own, to be found by the same filter.
+    // The native platform's name must occur in Ropeway's platform name, so that the same filter finds it.
     remote.environment.push(("ROPEWAY_PLATFORMS", "per-platform".into()));
     let without =
         Side { name: "without OpenCL", environment: environment(&folder, "without", &[])?, filter: String::new() };
@@ -139,7 +139,7 @@ fn measure(options: &Options) -> Result<(), String> {
     }
 }
 
-/// The environment of a side whose OpenCL loader finds `icds`.
+/// Returns the environment of a side whose OpenCL loader finds `icds`.
 fn environment(
     folder: &Folder,
     name: &str,
@@ -147,7 +147,7 @@ fn environment(
 ) -> Result<Vec<(&'static str, OsString)>, String> {
     Ok(vec![
         ("OCL_ICD_VENDORS", folder.vendors(name, icds)?),
-        // Compiled programs are kept apart from the user's, and are the same for both sides.
+        // The cache of compiled programs is separate from the user's, and is the same for both sides.
         ("XDG_CACHE_HOME", folder.path().join("cache").into()),
     ])
 }

@@ -1,4 +1,4 @@
-//! The figure that is shown of many.
+//! The median, which represents many figures.
 
 /// The middle of `values`, which it sorts; NaN of none.
 pub fn median(values: &mut [f64]) -> f64 {

@@ -1,4 +1,4 @@
-//! What memory processes take, and which process serves a connection, from /proc.
+//! The memory that processes take, and the process that serves a connection, from /proc.
 
 use std::fs;
 
@@ -12,7 +12,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Of the process `pid`.
+    /// Reads the memory of the process `pid`.
     ///
     /// # Errors
     /// When /proc cannot be read for it.
@@ -49,7 +49,7 @@ fn descendants(ancestor: u32) -> Vec<u32> {
 }
 
 fn parent(pid: u32) -> Option<u32> {
-    // The name, in parentheses, may hold anything; what counts follows the last one.
+    // The name, in parentheses, may contain anything; the fields that matter follow the last parenthesis.
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
 }

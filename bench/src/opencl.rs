@@ -13,7 +13,7 @@ use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use opencl_sys::cl_function_types::*;
 use opencl_sys::*;
 
-/// What went wrong: which call, and OpenCL's error code or the loader's words.
+/// An error: the call that failed, and OpenCL's error code or the loader's words.
 #[derive(Debug)]
 pub struct Error(String);
 
@@ -88,7 +88,7 @@ macro_rules! call {
     ($api:expr, $name:ident($($arg:expr),* $(,)?)) => {
         match $api.$name {
             Some(function) => function($($arg),*),
-            // The library has no such function; say what an OpenCL that lacks it would say.
+            // Reports a missing function as an OpenCL without that function would.
             None => return Err(Error(format!("the OpenCL library has no {}", stringify!($name)))),
         }
     };
@@ -154,7 +154,7 @@ impl OpenCl {
         let library = unsafe { Library::open(Some("libOpenCL.so.1"), RTLD_NOW | RTLD_LOCAL) };
         let library = library.map_err(|e| Error(format!("the OpenCL loader cannot be opened: {e}")))?;
         let api = Box::leak(Box::new(Functions::load(&library)?));
-        // Drivers do not survive being unloaded.
+        // Drivers do not survive being unloaded, so the library stays loaded.
         std::mem::forget(library);
         Ok(Self { api })
     }
@@ -394,7 +394,7 @@ impl Event {
 }
 
 impl Error {
-    /// Nothing failed, but a result is not what it has to be.
+    /// Creates the error for a wrong result where no call failed.
     pub fn wrong(what: impl Into<String>) -> Self {
         Self(what.into())
     }

@@ -1,12 +1,12 @@
-//! What a child and its parent say to each other: one line for each order, and one for each answer.
+//! The protocol between a child and its parent: one line for each order, and one for each answer.
 
 use std::io::{BufRead, Write};
 
 use crate::opencl::Error;
 
-/// What an answer to the parent begins with; an OpenCL implementation may print lines of its own.
+/// The prefix of an answer to the parent, needed because an OpenCL implementation may print lines of its own.
 pub const ANSWER: &str = "= ";
-/// What a failure begins with.
+/// The prefix of a failure.
 pub const FAILED: &str = "! ";
 
 /// Nanoseconds of the monotonic clock, which all processes share.
@@ -15,7 +15,7 @@ pub fn monotonic() -> i128 {
     i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec)
 }
 
-/// Carries out one line at a time: a name and two numbers.
+/// Carries out orders, one per line: a name and two numbers.
 pub fn follow(mut measure: impl FnMut(&str, usize, usize) -> Result<f64, Error>) {
     for line in std::io::stdin().lock().lines() {
         let Ok(line) = line else { break };
@@ -27,7 +27,7 @@ pub fn follow(mut measure: impl FnMut(&str, usize, usize) -> Result<f64, Error>)
     }
 }
 
-/// What an order says.
+/// Splits an order into its name and its two numbers.
 pub fn parse(order: &str) -> (&str, usize, usize) {
     let mut words = order.split(' ');
     let name = words.next().unwrap_or_default();
@@ -35,9 +35,9 @@ pub fn parse(order: &str) -> (&str, usize, usize) {
     (name, number(), number())
 }
 
-/// Tells the parent.
+/// Sends an answer to the parent.
 pub fn answer(text: &str) {
     let mut out = std::io::stdout().lock();
-    // A parent that has gone is nobody to tell.
+    // An error means that the parent has gone, so there is nobody to tell.
     let _ = writeln!(out, "{ANSWER}{text}").and_then(|()| out.flush());
 }

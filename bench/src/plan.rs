@@ -1,4 +1,4 @@
-//! What is measured, how often, and what it has to reach.
+//! The measurements: how often each is taken, and the figure that it has to reach.
 
 use std::time::{Duration, Instant};
 
@@ -14,10 +14,10 @@ use crate::table::{Reach, Row};
 const MIB: usize = 1 << 20;
 const MB: f64 = 1e6;
 
-/// Time enough for a server to have its workers warm again.
+/// Enough time for a server to warm its workers again.
 const BETWEEN_CLIENTS: Duration = Duration::from_millis(250);
 
-/// What a measurement's third column is.
+/// The meaning of a measurement's third column.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Raw {
     None,
@@ -34,12 +34,12 @@ struct Figures {
 }
 
 impl Bench {
-    /// Measures everything; `say` hears what is under way. Also gives the device's name.
+    /// Measures everything, and reports progress to `say`. Returns the device's name as well.
     ///
     /// # Errors
     /// When native OpenCL or the raw network cannot be measured. What Ropeway cannot do is an error of its row.
     pub fn run(&mut self, say: &dyn Fn(&str)) -> Result<(String, Vec<Row>), String> {
-        // Programs are in the caches, and files in memory, before anything counts.
+        // Warms the program caches and the page cache before anything is measured.
         say("warming up");
         self.native.run("objects", "1", false)?;
         let mut native = self.native.spawn("work", "", false)?;
@@ -76,8 +76,9 @@ impl Bench {
         figure.contains(&self.only)
     }
 
-    /// From making a process to its first queue: the first client of a server, the second right behind it, those of a
-    /// burst that gives the server no time to warm new workers, and the hundredth, after the burst.
+    /// Measures the time from making a process to its first queue: for the first client of a server, the second right
+    /// behind it, the clients of a burst that gives the server no time to warm new workers, and the hundredth client,
+    /// after the burst.
     fn start_up(&mut self, say: &dyn Fn(&str)) -> Result<Vec<Row>, String> {
         let (mut native, mut first, mut second) = (Vec::new(), Vec::new(), Vec::new());
         let (mut burst, mut hundredth) = (Vec::new(), Vec::new());
@@ -134,7 +135,7 @@ impl Bench {
         ])
     }
 
-    /// What goes over the network for whole programs, as `ROPEWAY_STATS` counts it.
+    /// The traffic of whole programs, as `ROPEWAY_STATS` counts it.
     fn counts(&self) -> Vec<Row> {
         let count = |what: &str, extra: &str, key: &str| {
             let said = self.remote.run(what, extra, true)?;
@@ -154,7 +155,7 @@ impl Bench {
         // The native compiler and the server see this program for the first time.
         let new = format!("{} {:?}", std::process::id(), std::time::SystemTime::now());
         let long = format!("{new} {}", "long ".repeat(20_000));
-        // A program may be gone before it says goodbye, but each replay sends a whole number.
+        // A program may end before it says goodbye, but each replay sends a whole number of messages.
         let replays = count("replays", "210", "messages_sent")
             .and_then(|many| Ok(many - count("replays", "10", "messages_sent")?));
         let replay = replays.map(|messages| (messages / 200.0).round());
@@ -210,7 +211,7 @@ impl Bench {
         native.number()?;
         let mut remote = self.remote.spawn("idle", "", false)?;
         remote.number()?;
-        // Workers of earlier clients may be on their way out.
+        // Workers of earlier clients may still be ending.
         let begun = Instant::now();
         let worker = loop {
             if let Some(pid) = worker_of(server.pid(), server.port) {
@@ -245,14 +246,14 @@ fn start_floor() -> Result<Floor, String> {
     Floor::start().map_err(|e| format!("the raw network cannot be measured: {e}"))
 }
 
-/// A child of `side` that is ready for orders.
+/// Starts a child of `side` and waits until it is ready for orders.
 fn begin(side: &Side) -> Result<Probe, String> {
     let mut probe = side.spawn("work", "", false)?;
     probe.answer()?;
     Ok(probe)
 }
 
-/// What it has and its name, as a child says them.
+/// Splits a child's answer into the device's capabilities and its name.
 fn device_of(answer: &str) -> (String, String) {
     let (has, name) = answer.split_once(' ').unwrap_or((answer, ""));
     (has.to_owned(), name.to_owned())
@@ -264,7 +265,7 @@ impl Pair {
         let natively = measure.natively.as_ref().unwrap_or(&measure.order);
         let mut failed = None;
         for round in 0..rounds {
-            // Who is first changes, so that nobody always follows the same neighbour.
+            // The order changes, so that no side always follows the same neighbour.
             if round % 2 == 0 {
                 native.push(self.native.ask(natively)?);
             }
@@ -290,7 +291,7 @@ impl Pair {
             floor.push(raw.map_err(|e| format!("the raw network: {e}"))?);
         }
         if failed.is_some() {
-            // Its state is anybody's guess.
+            // The state of the remote child is unknown after a failure.
             self.remote = begin(&self.side);
         }
         Ok(Figures {
@@ -305,9 +306,9 @@ impl Pair {
 struct Measure {
     figure: &'static str,
     unit: &'static str,
-    /// What the children are told.
+    /// The order to the children.
     order: String,
-    /// What the native one is told, where it is something else.
+    /// The order to the native child, where it is another one.
     natively: Option<String>,
     /// Whether the native device has what is measured.
     offered: bool,
@@ -337,7 +338,7 @@ impl Measure {
     }
 }
 
-/// All that the pair measures, on a native device of which `has` says what it is and has.
+/// Lists all that the pair measures on a native device; `has` tells the device's kind and capabilities.
 fn measures(has: &dyn Fn(&str) -> bool) -> Vec<Measure> {
     let mut list = Vec::new();
     let mut add = |figure, unit, order: String, rounds, raw, rule, reach: fn(f64, f64) -> Reach| {

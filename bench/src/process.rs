@@ -12,15 +12,15 @@ use ropeway_tests::net::Host;
 
 use crate::orders::{ANSWER, FAILED, monotonic};
 
-/// A process that says nothing for so long is given up.
+/// How long a process may stay silent before it is given up.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// What makes OpenCL native, or remote, or absent, for a process: environment variables.
+/// The environment variables that make OpenCL native, or remote, or absent, for a process.
 #[derive(Clone, Debug)]
 pub struct Side {
-    /// What a person calls it.
+    /// Its name for a person.
     pub name: &'static str,
-    /// Set for each process of this side.
+    /// The variables set for each process of this side.
     pub environment: Vec<(&'static str, OsString)>,
     /// The platform to use: part of its name.
     pub filter: String,
@@ -57,7 +57,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What is left in the temporary folder does no harm.
+        // An error only leaves files in the temporary folder, which does no harm.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -85,7 +85,7 @@ impl Side {
         command
     }
 
-    /// The same on a machine of a network.
+    /// Returns the same command, to run on a machine of a network.
     pub fn command_at(&self, host: &Host, program: &Path) -> Command {
         let mut command = host.command(program);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
@@ -97,7 +97,7 @@ impl Side {
         self.spawn_at(None, what, extra, statistics)
     }
 
-    /// The same, on a machine of a network if given.
+    /// Starts the child as `spawn` does, on a machine of a network if one is given.
     pub fn spawn_at(&self, host: Option<&Host>, what: &str, extra: &str, statistics: bool) -> Result<Probe, String> {
         let itself = std::env::current_exe().map_err(|e| format!("this program cannot be found: {e}"))?;
         let mut command = match host {
@@ -122,7 +122,7 @@ impl Side {
         let errors = std::thread::spawn(move || {
             let mut text = String::new();
             if let Some(mut err) = err {
-                // What cannot be read cannot be shown.
+                // An error only means that the remaining output cannot be shown.
                 let _ = err.read_to_string(&mut text);
             }
             text
@@ -158,7 +158,7 @@ impl Probe {
 
     fn order(&mut self, order: &str) {
         if let Some(orders) = &mut self.orders {
-            // A child that has gone says so by its missing answer.
+            // A failed write is ignored: a child that has gone is noticed by its missing answer.
             let _ = writeln!(orders, "{order}");
         }
     }

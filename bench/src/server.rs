@@ -10,10 +10,10 @@ use ropeway_tests::net::Host;
 
 use crate::process::Side;
 
-/// A server's time to have its workers warm.
+/// How long a server may take to warm its workers.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A `ropeway serve` of our own, ended when dropped.
+/// A `ropeway serve` started by this program, and ended when dropped.
 pub struct Server {
     process: Child,
     url: String,
@@ -57,7 +57,7 @@ impl Server {
         }
         let process = command.spawn().map_err(|e| format!("{} cannot be started: {e}", ropeway.display()))?;
         let mut server = Self { process, url: String::new(), port: 0 };
-        // It says where it listens, and when its workers are warm.
+        // The server prints where it listens, and when its workers are warm.
         let (send, said) = channel();
         let out = server.process.stdout.take();
         std::thread::spawn(move || {

@@ -1,7 +1,8 @@
-//! Figures of several servers in one context.
+//! Measurements with several servers in one context.
 //!
-//! Servers are processes of this machine, on its loopback address; where a link's rate matters, client and servers are
-//! in network namespaces. Where two processors must not decide, the devices are stubs that only take their time.
+//! The servers are processes of this machine, on its loopback address; where a link's rate matters, client and servers
+//! are in network namespaces. Where the machine's processors must not influence the result, the devices are stubs that
+//! only take their time.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -20,29 +21,30 @@ use crate::table::{Reach, Row};
 
 const MIB: usize = 1 << 20;
 
-/// What each stub device computes in a second, in 10^9 operations: what a few cores of a CPU do.
+/// The speed of each stub device, in 10^9 operations a second: that of a few cores of a CPU.
 const STUB_GFLOPS: f64 = 10.0;
 
-/// Rows and columns of the product on stub devices, and on real ones.
+/// The number of rows and columns of the matrix product on stub devices, and on real ones.
 const STUB_SIDE: usize = 4096;
 const REAL_SIDE: usize = 8192;
 
-/// Servers of one context at the most.
+/// The maximum number of servers in one context.
 const MANY: usize = 64;
 
-/// Pictures of a pipeline, and bytes of each; the results are of a 256th.
+/// The number of frames in a pipeline, and the bytes of each; a result is 1/256 of a frame.
 const FRAMES: usize = 20;
 const FRAME: usize = 4 * MIB;
 
-/// Servers, and programs that have all their devices in one platform.
+/// Servers, and the side whose programs have all devices of these servers in one platform.
 struct Fleet {
-    // Held for as long as they are needed.
+    // Kept alive for as long as the servers are needed.
     servers: Vec<Server>,
     side: Side,
 }
 
 impl Fleet {
-    /// Starts so many servers of the devices that `native` has, each with further variables by its number.
+    /// Starts `count` servers of the devices that `native` has; `further` gives each server additional variables by its
+    /// number.
     fn start(
         bench: &Bench,
         native: &Side,
@@ -60,8 +62,8 @@ impl Fleet {
         Ok(Self { servers, side: client(bench, &urls) })
     }
 
-    /// Puts 10 ms between the programs and each server, so that what counts is how often they wait for it and not how fast one machine can
-    /// play all of them.
+    /// Adds 10 ms per round trip between the programs and each server, so that the figure shows how often programs wait
+    /// for a server and not how fast one machine can run all of them.
     fn move_away(&mut self, bench: &Bench) {
         let links = self.servers.iter().map(|server| {
             let address = format!("127.0.0.1:{}", server.port);
@@ -77,7 +79,7 @@ impl Fleet {
     }
 }
 
-/// Programs with all devices of these servers in one platform.
+/// Returns the side whose programs have all devices of these servers in one platform.
 fn client(bench: &Bench, urls: &[String]) -> Side {
     let mut side = bench.remote.clone();
     side.environment.retain(|(name, _)| *name != "ROPEWAY_PLATFORMS");
@@ -97,7 +99,7 @@ fn row(figure: &str, unit: &'static str, ropeway: Result<f64, String>, reach: Re
     Row { figure: figure.into(), unit, native: None, ropeway, floor: None, reach, rule: rule.into() }
 }
 
-/// Which rows there are: name and what measures them.
+/// A group of rows: their names, and the function that measures them.
 type Group = (&'static [&'static str], fn(&Bench) -> Result<Vec<Row>, String>);
 
 const GROUPS: [Group; 6] = [
@@ -123,7 +125,7 @@ const MANY_TIME: &str = "context and first kernel on each of 64 servers";
 const MANY_FAR: &str = "context and first kernel on each of 64 servers, 10 ms away";
 const MANY_MEMORY: &str = "memory of a client for each of 64 servers";
 
-/// Measures what is wanted; `say` hears what is under way. What cannot be measured is an error of its rows.
+/// Measures the wanted rows, and reports progress to `say`. A failed measurement becomes the error of its rows.
 pub fn rows(bench: &Bench, say: &dyn Fn(&str)) -> Vec<Row> {
     let mut rows = Vec::new();
     for (figures, measure) in GROUPS {
@@ -133,7 +135,7 @@ pub fn rows(bench: &Bench, say: &dyn Fn(&str)) -> Vec<Row> {
         match measure(bench) {
             Ok(measured) => rows.extend(measured.into_iter().filter(|row| row.figure.contains(&bench.only))),
             Err(why) => {
-                // What this machine does not have cannot fail.
+                // A row is not offered, rather than failed, if this machine lacks a capability.
                 let missing = why.strip_prefix(MISSING).map(str::to_owned);
                 let reach = || if missing.is_some() { Reach::NotOffered } else { Reach::Stated };
                 rows.extend(wanted.iter().map(|figure| row(figure, "", Err(why.clone()), reach(), "")));
@@ -143,10 +145,10 @@ pub fn rows(bench: &Bench, say: &dyn Fn(&str)) -> Vec<Row> {
     rows
 }
 
-/// What errors begin with that only say what this machine lacks.
+/// The prefix of errors that only say what this machine lacks.
 const MISSING: &str = "not here: ";
 
-/// Each server has one of the machine's devices, where there are several.
+/// Returns variables that give each server one of the machine's devices, if there are several.
 fn a_device_each(devices: usize) -> impl Fn(usize) -> Vec<(&'static str, OsString)> {
     move |number| {
         if devices < 2 {
@@ -157,7 +159,7 @@ fn a_device_each(devices: usize) -> impl Fn(usize) -> Vec<(&'static str, OsStrin
     }
 }
 
-/// The machine's own devices in one context, where it has several.
+/// Opens the machine's own devices in one context, if there are several; returns their number too.
 fn native_spread(bench: &Bench) -> Result<(Option<Probe>, usize), String> {
     let mut probe = bench.native.spawn("spread", "", false)?;
     let said = probe.answer()?;
@@ -203,7 +205,7 @@ fn two(bench: &Bench) -> Result<Vec<Row>, String> {
     ];
     (rows[0].native, rows[0].floor) = (Some(kernel), Some(trip));
     (rows[1].native, rows[1].floor) = (several.is_some().then_some(natively), Some(stream));
-    // What two programs without Ropeway need for the same says what the native implementation costs of it.
+    // The figure of two programs without Ropeway shows the native implementation's share of the time.
     (rows[2].native, rows[2].floor) = (Some(alone), Some(plain - alone));
     Ok(rows)
 }
@@ -216,7 +218,7 @@ fn counts(bench: &Bench) -> Result<Vec<Row>, String> {
     let received = |kernels: usize| {
         fleet.side.run("once", &format!("signals {kernels} 2"), true).and_then(|said| count(&said, "messages_received"))
     };
-    // What is said of the end, and of connecting, does not grow with the number.
+    // The difference cancels the messages for connecting and for the end, whose number does not depend on the kernels.
     let messages = received(2010)? - received(10)?;
     Ok(vec![
         row(CLIENTS_LINK, "bytes", Ok(bytes), Reach::AtMost(100_000.0), "with connecting"),
@@ -224,14 +226,14 @@ fn counts(bench: &Bench) -> Result<Vec<Row>, String> {
     ])
 }
 
-/// Programs and servers that find only the stub.
+/// Returns a side whose programs and servers find only the stub.
 fn stub(bench: &Bench) -> Result<Side, String> {
     let itself = std::env::current_exe().map_err(|e| format!("this program cannot be found: {e}"))?;
     let library: PathBuf = itself.with_file_name("libstub-opencl.so");
     if !library.exists() {
         return Err(format!("{MISSING}{} has not been built", library.display()));
     }
-    // Workers may read the folder of the .icd files and little else.
+    // The stub is copied because workers may read the folder of the .icd files and little else.
     let copy = bench.folder.path().join("stub").join("libstub-opencl.so");
     let vendors = bench.folder.vendors("stub", &[("stub.icd".to_owned(), format!("{}\n", copy.display()))])?;
     std::fs::copy(&library, &copy).map_err(|e| format!("{} cannot be made: {e}", copy.display()))?;
@@ -246,7 +248,7 @@ fn product(bench: &Bench) -> Result<Vec<Row>, String> {
     let stub = stub(bench)?;
     let fleet = Fleet::start(bench, &stub, 4, &|_| Vec::new(), &["--warm", "1"])?;
     let mut probe = fleet.spread()?;
-    // Small ones first: connections between servers are there before anything counts.
+    // A small product first makes the connections between servers, before anything is measured.
     probe.ask("product 256 4")?;
     let mut time = |over: usize| {
         let times: Result<Vec<_>, _> =
@@ -262,7 +264,7 @@ fn product(bench: &Bench) -> Result<Vec<Row>, String> {
     Ok(vec![efficiency(PRODUCT_TWO, 2, 0.9)?, efficiency(PRODUCT_FOUR, 4, 0.9)?])
 }
 
-/// On the machine's own devices, beside its own context of all of them.
+/// Measures the product on the machine's own devices, natively in one context and with a server for each device.
 fn product_real(bench: &Bench) -> Result<Vec<Row>, String> {
     let (several, devices) = native_spread(bench)?;
     let Some(mut native) = several else {
@@ -291,14 +293,14 @@ fn pipeline(bench: &Bench) -> Result<Vec<Row>, String> {
     let side = client(bench, &servers.each_ref().map(Server::url));
     let mut probe = side.spawn_at(Some(net.host(0)), "spread", "", false)?;
     probe.answer()?;
-    // Programs are built and servers have found each other.
+    // A first short run builds the programs and connects the servers to each other.
     probe.ask(&format!("pipeline 2 {FRAME}"))?;
     net.host(0).limit("100mbit");
     let before = net.host(0).traffic();
     let rate = probe.ask(&format!("pipeline {FRAMES} {FRAME}"))?;
     let bytes = (net.host(0).traffic() - before).bytes() as f64;
     let results = (FRAMES * FRAME / 256) as f64;
-    // The frames alone, were they to go through the client, once.
+    // The frame rate if only the frames went through the client's link, once each.
     let through_client = 100e6 / 8.0 / FRAME as f64;
     Ok(vec![
         row(

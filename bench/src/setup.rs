@@ -1,4 +1,4 @@
-//! What a run has to measure with.
+//! The equipment of a run.
 
 use std::path::PathBuf;
 
@@ -17,18 +17,18 @@ pub struct Bench {
     pub ropeway: PathBuf,
     /// Ropeway's client library.
     pub library: PathBuf,
-    /// The server of this run; `None` where it is somebody else's.
+    /// The server of this run; `None` if the run uses a server that it did not start.
     pub server: Option<Server>,
-    /// Where what the run needs lies.
+    /// The folder for the run's files.
     pub folder: Folder,
     /// Fewer rounds.
     pub quick: bool,
-    /// Only rows whose name contains this.
+    /// A text that the names of the measured rows must contain.
     pub only: String,
 }
 
 impl Bench {
-    /// How often something is measured that is usually measured so often.
+    /// Returns how often to measure something that is measured `usual` times in a full run.
     pub fn rounds(&self, usual: usize) -> usize {
         if self.quick { usual.min(3) } else { usual }
     }

@@ -1,4 +1,4 @@
-//! The work that is timed on several devices in one context: plain OpenCL, whichever machines the devices are of.
+//! The work that is timed on several devices in one context: plain OpenCL, wherever the devices are.
 
 use std::time::{Duration, Instant};
 
@@ -8,8 +8,8 @@ use crate::orders::{answer, parse};
 /// Edge of the squares that the matrix product goes by.
 const TILE: usize = 16;
 
-/// On its own, as NVIDIA 580 compiles no program with a kernel without arguments when it is to tell how arguments are declared: then a kernel counts as one
-/// that writes all that it is given.
+/// A program of its own: NVIDIA 580 does not compile a program that has a kernel without arguments if it must report
+/// how arguments are declared, and the kernels then count as writing all of their arguments.
 const NOOP: &str = "kernel void noop(void) {}";
 
 const SOURCE: &str = "
@@ -71,7 +71,7 @@ impl Spread {
         Ok(format!("{} {}", self.devices.len(), first.name()?))
     }
 
-    /// Does `count` of what `name` says, on `size` bytes or with that number where that has a meaning.
+    /// Carries out the order `name` `count` times, on `size` bytes, or with `size` as the number that the order takes.
     pub fn measure(&self, name: &str, count: usize, size: usize) -> Result<f64> {
         match name {
             "hops" => self.hops(count, 4, 1),
@@ -88,19 +88,20 @@ impl Spread {
         &self.queues[index % self.queues.len()]
     }
 
-    /// A buffer that the first two devices change in turn, each `items` of it; microseconds for each turn.
+    /// Lets the first two devices change a buffer in turn, `items` numbers of it each time; returns the microseconds
+    /// for each turn.
     fn hops(&self, count: usize, size: usize, items: usize) -> Result<f64> {
         let buffer = self.context.buffer(size)?;
         let kernel = self.program.kernel("inc")?;
         kernel.set_buffer(0, &buffer)?;
-        // What was never written does not move.
+        // Bytes that were never written do not move.
         let zero = self.program.kernel("number")?;
         zero.set_buffer(0, &buffer)?;
         zero.set_int(1, 0)?;
         self.queue(0).launch(&zero, size / 4)?;
         self.queue(0).finish()?;
         let both = self.queues.len().min(2);
-        // Connections between servers are there before anything counts.
+        // The first turns make the connections between servers, before anything is measured.
         let warm = 2 * both;
         let mut last = None;
         let mut begin = Instant::now();
@@ -124,12 +125,13 @@ impl Spread {
         Ok(time)
     }
 
-    /// A buffer of `size` bytes of which each device changes four; MB/s.
+    /// Lets two devices in turn change four bytes of a buffer of `size` bytes; returns MB/s.
     fn bounce(&self, count: usize, size: usize) -> Result<f64> {
         Ok(size as f64 / self.hops(count, size, 1)?)
     }
 
-    /// Kernels on one device after the other, each waiting for the one before; microseconds for each.
+    /// Launches kernels on one device after the other, each waiting for the previous one; returns the microseconds for
+    /// each.
     fn signals(&self, count: usize, over: usize) -> Result<f64> {
         let kernel = self.context.program_everywhere(NOOP)?.kernel("noop")?;
         let mut last: Option<Event> = None;
@@ -148,8 +150,8 @@ impl Spread {
         Ok(micros(begin) / count as f64)
     }
 
-    /// A matrix product of n x n floats, its rows split over some devices: from the operands on the first device to the whole
-    /// product there; seconds.
+    /// Computes a matrix product of n x n floats whose rows are split over some devices; returns the seconds from the
+    /// operands on the first device to the whole product there.
     fn product(&self, n: usize, over: usize) -> Result<f64> {
         let rows = n / over;
         if !n.is_multiple_of(over * TILE) {
@@ -170,7 +172,7 @@ impl Spread {
         self.queues.iter().try_for_each(Queue::finish)?;
         let begin = Instant::now();
         let mut done = Vec::new();
-        // The first device begins last, so that what the others need is on its way.
+        // The first device begins last, so that the transfers to the other devices are already under way.
         for block in (0..over).rev() {
             let kernel = &kernels[block];
             kernel.set_buffer(0, &a_blocks[block])?;
@@ -203,7 +205,8 @@ impl Spread {
         Ok(time)
     }
 
-    /// `frames` of `size` bytes are made on the first device and reduced to 1/256 on the second; the results are read.
+    /// Makes `frames` of `size` bytes on the first device, reduces them to 1/256 on the second and reads the results;
+    /// returns the frames for each second.
     fn pipeline(&self, frames: usize, size: usize) -> Result<f64> {
         let (items, results) = (size / 4, size / 1024);
         let (number, fold) = (self.program.kernel("number")?, self.program.kernel("fold")?);
@@ -230,7 +233,7 @@ impl Spread {
             fold.set_int(2, 256)?;
             filtered[slot] = Some(second.launch_with_event(&fold, results, Some(&made))?);
             second.flush()?;
-            // One frame behind, so that both devices have something to do.
+            // The results are read one frame late, so that both devices stay busy.
             if n > 0 {
                 check(n - 1, second)?;
             }
@@ -245,12 +248,12 @@ fn bytes(floats: &[f32]) -> Vec<u8> {
     floats.iter().flat_map(|value| value.to_ne_bytes()).collect()
 }
 
-/// From the devices to a context of all of them and the first kernel's end on each; milliseconds. Listing the devices, and so
-/// connecting, comes before.
+/// Measures, in milliseconds, the time from the listed devices to a context of all of them and the end of a first
+/// kernel on each. Excludes listing the devices, and thus connecting.
 pub fn everywhere(filter: &str) -> Result<()> {
     let devices = OpenCl::open()?.devices(filter)?;
-    // Each server now warms a worker in the place of the one that serves this client. All are on this one machine: that would be what
-    // is measured.
+    // Each server now warms a replacement for the worker that serves this client. All servers share this machine, so
+    // without a pause that work would be measured.
     std::thread::sleep(Duration::from_millis(30 * devices.len() as u64 + 200));
     let begin = Instant::now();
     let spread = Spread::on(devices)?;
@@ -278,7 +281,7 @@ pub fn everywhere(filter: &str) -> Result<()> {
     Ok(())
 }
 
-/// One order, which is all that `ROPEWAY_STATS` then counts.
+/// Carries out a single order, so that `ROPEWAY_STATS` counts only that order.
 pub fn once(filter: &str, order: &str) -> Result<()> {
     let spread = Spread::open(filter)?;
     let (name, count, size) = parse(order);

@@ -15,27 +15,27 @@ pub enum Reach {
     NotOffered,
 }
 
-/// One row: a figure, measured natively, through Ropeway, and (the raw network's) floor.
+/// One row: a figure measured natively, through Ropeway, and on the raw network (the floor).
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// What is measured.
+    /// The name of the figure.
     pub figure: String,
-    /// In which unit.
+    /// The unit of the figure.
     pub unit: &'static str,
     /// Natively, where that has a meaning.
     pub native: Option<f64>,
-    /// Through Ropeway, or why there is none.
+    /// Ropeway's figure, or the reason why there is none.
     pub ropeway: Result<f64, String>,
     /// The raw network's, where that has a meaning.
     pub floor: Option<f64>,
-    /// What it has to reach.
+    /// The bound for Ropeway's figure.
     pub reach: Reach,
-    /// How that comes about.
+    /// The rule from which the bound is derived.
     pub rule: String,
 }
 
 impl Row {
-    /// Whether it is reached, where there is something to reach.
+    /// Returns whether the bound is met, if there is one.
     pub fn met(&self) -> Option<bool> {
         let keeps: &dyn Fn(f64) -> bool = match &self.reach {
             Reach::AtMost(limit) => &|have| have <= *limit,
@@ -45,13 +45,13 @@ impl Row {
         Some(self.ropeway.as_ref().is_ok_and(|have| keeps(*have)))
     }
 
-    /// Whether it should have been measured and was not.
+    /// Returns whether the row should have been measured and was not.
     pub fn failed(&self) -> bool {
         self.ropeway.is_err() && !matches!(self.reach, Reach::NotOffered)
     }
 }
 
-/// Three significant digits, or whole numbers.
+/// Formats three significant digits, or whole numbers.
 fn number(value: f64) -> String {
     match value.abs() {
         v if v >= 1000.0 => {

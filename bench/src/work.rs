@@ -56,7 +56,7 @@ fn micros(start: Instant) -> f64 {
     start.elapsed().as_secs_f64() * 1e6
 }
 
-/// From nothing to the first queue.
+/// Does all that comes before the first queue, and returns it with its device and context.
 pub fn first_queue(filter: &str) -> Result<(Device, Context, Queue)> {
     let device = OpenCl::open()?.device(filter)?;
     let context = device.context()?;
@@ -80,8 +80,8 @@ impl Work {
         Ok((device.name()?, known.into_iter().filter_map(|(what, has)| has.then_some(what)).collect()))
     }
 
-    /// Does `count` of what `name` says, on `size` bytes where that has a meaning. Returns the median, or the average
-    /// where single ones cannot be told apart, in the unit that the table gives for it.
+    /// Carries out the work `name` `count` times, on `size` bytes where that has a meaning. Returns the median, or the
+    /// average where single runs cannot be told apart, in the unit that the table gives for it.
     pub fn measure(&mut self, name: &str, count: usize, size: usize) -> Result<f64> {
         match name {
             "finish" => self.kernel_and_finish(count),
@@ -201,7 +201,7 @@ impl Work {
         self.queue.write(&buffer, &[0; 4])?;
         let mut times = Vec::with_capacity(count);
         for i in 0..count + count / 10 {
-            // The value changes, so that no copy kept anywhere will do.
+            // The value changes, so that no cached copy can serve the read.
             self.queue.launch(&kernel, 1)?;
             self.queue.finish()?;
             let mut have = [0; 4];
@@ -226,7 +226,7 @@ impl Work {
         self.bulk = None;
         let source: Vec<u8> = (0..size).map(|i| (i.wrapping_mul(2_654_435_761) >> 11) as u8).collect();
         let bulk = Bulk { buffer: self.context.buffer(size)?, back: vec![1; size], source };
-        // First use takes memory at both ends, which is not what is measured.
+        // The first use allocates memory at both ends, which is not to be measured.
         self.queue.write(&bulk.buffer, &bulk.source)?;
         self.queue.finish()?;
         self.bulk = Some(bulk);
@@ -241,7 +241,7 @@ impl Work {
             bulk.source[0] = bulk.source[0].wrapping_add(1);
             self.queue.write(&bulk.buffer, &bulk.source)?;
         }
-        // Whoever returns early pays for the rest here.
+        // An implementation whose writes return early pays for the rest here.
         self.queue.finish()?;
         let time = start.elapsed().as_secs_f64();
         self.queue.read(&bulk.buffer, &mut bulk.back)?;
@@ -314,7 +314,7 @@ impl Work {
         self.repeat(count, kernels, &buffer, || recorded.replay())
     }
 
-    /// The same where nothing can be recorded.
+    /// Does the same with single launches, where nothing can be recorded.
     fn launches(&self, count: usize, kernels: usize) -> Result<f64> {
         let (kernel, buffer) = self.counter()?;
         self.repeat(count, kernels, &buffer, || (0..kernels).try_for_each(|_| self.queue.launch(&kernel, 1)))
@@ -342,7 +342,7 @@ impl Work {
         if i32::from_ne_bytes(have) != (count * kernels) as i32 {
             return wrong("not every kernel ran once for each time");
         }
-        // The first time, implementations may still prepare something.
+        // The first run is left out: implementations may still prepare something in it.
         Ok(median(times.get_mut(1..).unwrap_or_default()))
     }
 
@@ -353,7 +353,7 @@ impl Work {
         self.queue.map(&mut memory, CL_MAP_WRITE, |words| words.fill(0))?;
         let mut times = Vec::with_capacity(count);
         for i in 1..=count as u64 {
-            // The contents change, so that no copy kept anywhere will do.
+            // The contents change, so that no cached copy can serve the map.
             self.queue.launch(&kernel, size / 4)?;
             self.queue.finish()?;
             let start = Instant::now();
@@ -373,7 +373,7 @@ impl Work {
         let mut memory = self.context.svm(nodes * 16)?;
         self.queue.map(&mut memory, CL_MAP_WRITE, |words| {
             let start = words.as_ptr() as u64;
-            // Every node is visited once, in an order that no memory is read in by itself.
+            // Every node is visited once, in an order that defeats sequential prefetching.
             let place = |at: usize| at * 7919 % nodes;
             for at in 0..nodes {
                 let next = if at + 1 < nodes { start + place(at + 1) as u64 * 16 } else { 0 };
@@ -402,7 +402,8 @@ impl Work {
     }
 }
 
-/// A whole program that adds two vectors. `mark` goes into its source, so that a new one has not been built before.
+/// Runs a whole program that adds two vectors. `mark` goes into its source, so that a program with a new `mark` has not
+/// been built before.
 pub fn vector_addition(filter: &str, mark: &str) -> Result<()> {
     let (device, context, queue) = first_queue(filter)?;
     let a: Vec<f32> = (0..1024).map(|i| i as f32).collect();

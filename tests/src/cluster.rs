@@ -27,7 +27,7 @@ pub struct Cluster {
 /// A part of a program's work: what went over the machines' links meanwhile.
 #[derive(Debug)]
 pub struct Stage {
-    /// What the program calls it.
+    /// Its name in the program.
     pub name: String,
     /// The links of all machines, the client's first.
     pub links: Vec<Traffic>,
@@ -37,17 +37,17 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// What went over the client's link, both ways.
+    /// Bytes over the client's link, both ways.
     pub fn client(&self) -> u64 {
         self.links[0].bytes()
     }
 
-    /// What came to the client.
+    /// Bytes that came to the client.
     pub fn to_client(&self) -> u64 {
         self.links[0].bytes_in
     }
 
-    /// What the client sent.
+    /// Bytes that the client sent.
     pub fn from_client(&self) -> u64 {
         self.links[0].bytes_out
     }
@@ -57,7 +57,7 @@ impl Stage {
         self.links[number + 1]
     }
 
-    /// What went from servers to servers, each byte counted once: what came to all of them, less what the client has sent.
+    /// Bytes that went from servers to servers, each counted once: the bytes that came to all of them, less those that the client has sent.
     pub fn between(&self) -> u64 {
         let came: u64 = self.links[1..=self.servers].iter().map(|link| link.bytes_in).sum();
         came.saturating_sub(self.links[0].bytes_out)
@@ -171,7 +171,7 @@ impl Cluster {
         Program::remote(c_program(name), &self.urls()).args(args).on(self.host(0))
     }
 
-    /// What has gone over the links of all machines, the client's first.
+    /// Bytes that have gone over the links of all machines, the client's first.
     pub fn traffic(&self) -> Vec<Traffic> {
         self.net.hosts().iter().map(Host::traffic).collect()
     }
@@ -210,7 +210,7 @@ impl Cluster {
         (stages, outcome)
     }
 
-    /// What goes over the links while a program that has said that a part begins is at that.
+    /// Bytes that go over the links during one part of a program, from the line that announces the part.
     ///
     /// # Panics
     /// When it says something else then that it has ended.

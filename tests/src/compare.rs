@@ -5,7 +5,7 @@ use crate::places::c_program;
 use crate::program::{Outcome, Program};
 use crate::server::Server;
 
-/// What the C program prints through Ropeway, after a look that it prints the same natively.
+/// The output of a C program through Ropeway, after a check that it is the same natively.
 ///
 /// # Panics
 /// When it does not, or fails.

@@ -1,4 +1,4 @@
-//! What the end-to-end tests share: servers, programs, links that misbehave.
+//! Shared parts of the end-to-end tests: servers, programs, links that misbehave.
 //!
 //! The tests start the real `ropeway` on this machine's OpenCL (PoCL will do) and run real programs against it, beside
 //! the same programs run natively. They use the release build that `make build` leaves behind.

@@ -13,7 +13,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::{notes, process};
 
-/// What the names of all namespaces begin with; the id of the process that made them follows.
+/// The beginning of all namespaces' names; the id of the process that made them follows.
 const PREFIX: &str = "rwproof";
 
 /// A network; it is gone, with its machines, when dropped.
@@ -31,7 +31,7 @@ pub struct Host {
     address: Ipv4Addr,
 }
 
-/// What has gone over a machine's link since it was made.
+/// Traffic of a machine's link since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// Bytes that came to the machine, with the headers of all layers.
@@ -95,7 +95,7 @@ impl Net {
     /// Makes machines 10.0.0.1, 10.0.0.2 and so on.
     ///
     /// # Errors
-    /// What is missing: the right to make network namespaces, or the programs `ip` and `tc`.
+    /// The thing that is missing: the right to make network namespaces, or the programs `ip` and `tc`.
     pub fn new(hosts: u8) -> Result<Self, String> {
         static MADE: AtomicU32 = AtomicU32::new(0);
         sweep();
@@ -258,12 +258,12 @@ impl Host {
         }
     }
 
-    /// What has gone over its link.
+    /// Traffic of its link.
     pub fn traffic(&self) -> Traffic {
         self.traffic_of("net0")
     }
 
-    /// What has gone over its link to the inner network.
+    /// Traffic of its link to the inner network.
     pub fn inner_traffic(&self) -> Traffic {
         self.traffic_of("net1")
     }

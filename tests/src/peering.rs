@@ -7,7 +7,7 @@ use ropeway_protocol::types::{EventList, Moved};
 use crate::raw::{Client, frame};
 use crate::server::Server;
 
-/// What the sessions prove to each other that they belong together by.
+/// The secret by which the sessions recognise each other.
 pub const SECRET: [u8; 32] = [7; 32];
 
 /// Two servers with a session of the same client on each.
@@ -61,7 +61,7 @@ pub fn connect(from: &mut Client, to: &Client) {
     assert!(state.connected && state.peer == peer, "{state:?}");
 }
 
-/// What a push from `a` to `b` needs on both sides; the bytes are there with event `event`.
+/// Sends both sides the messages for a push from `a` to `b`; the bytes are there with event `event`.
 pub fn push(a: &mut Client, b: &mut Client, memory: u64, what: &Moved, after: &[u64], transfer: u64, event: u64) {
     let (memory, transfer, after) = (MemoryId(memory), TransferId(transfer), events(after));
     b.post(&Expect { memory, what: what.clone(), event: EventId(event), peer: a.id(), transfer, queue: None }).send();

@@ -18,7 +18,7 @@ pub fn target() -> PathBuf {
     exe.ancestors().nth(3).expect("a test lies in the target folder").to_owned()
 }
 
-/// What the tests build and download once, and keep: compiled programs, caches, Python packages.
+/// A folder for things that the tests build or download once, and keep: compiled programs, caches, Python packages.
 pub fn kept(name: &str) -> PathBuf {
     let folder = target().join("e2e").join(name);
     fs::create_dir_all(&folder).unwrap_or_else(|error| panic!("cannot make {}: {error}", folder.display()));

@@ -29,14 +29,14 @@ pub struct Program {
     is_native: bool,
 }
 
-/// What a program did.
+/// The outcome of a program.
 #[derive(Debug)]
 pub struct Outcome {
     /// How it ended.
     pub status: ExitStatus,
-    /// What it wrote to standard output.
+    /// Its standard output.
     pub stdout: String,
-    /// What it wrote to standard error.
+    /// Its standard error.
     pub stderr: String,
     /// How long it took.
     pub elapsed: Duration,

@@ -84,7 +84,7 @@ impl Proxy {
 struct Frames {
     counts: Arc<Mutex<HashMap<u16, u64>>>,
     is_opened: bool,
-    /// What has come of a header.
+    /// The bytes of a header so far.
     head: Vec<u8>,
     /// Bytes to come before the next header.
     skip: usize,

@@ -21,17 +21,17 @@ use ropeway_protocol::{
     receive,
 };
 
-/// What a session has to do within.
+/// The longest time that a session may take for an answer.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What the server has said unasked.
+/// Notes that the server has sent unasked.
 #[derive(Default)]
 pub struct Notes {
     /// Events that have ended.
     pub done: HashMap<EventId, EventDone>,
-    /// What was read.
+    /// Bytes that were read.
     pub data: HashMap<TransferId, Vec<u8>>,
-    /// What was said of peers.
+    /// Notes about peers.
     pub peers: Vec<PeerState>,
     /// How many notes there were.
     pub count: usize,
@@ -89,7 +89,7 @@ impl Receive for Notes {
 /// A session.
 pub struct Client {
     stream: TcpStream,
-    /// What the server has said of itself.
+    /// The server's welcome.
     pub welcome: Welcome,
     /// And since.
     pub notes: Notes,
@@ -226,7 +226,7 @@ impl Client {
         }
     }
 
-    /// Reads until `enough`.
+    /// Reads frames until `enough` returns true.
     pub fn until(&mut self, what: &str, enough: impl Fn(&Notes) -> bool) -> &mut Self {
         self.send();
         let begin = Instant::now();

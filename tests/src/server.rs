@@ -134,7 +134,7 @@ impl Server {
         })
     }
 
-    /// What it has printed so far.
+    /// Its output so far.
     pub fn log(&self) -> String {
         self.log.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
     }

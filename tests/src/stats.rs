@@ -1,6 +1,6 @@
 //! The exact counts that the client library prints at exit (`ROPEWAY_STATS=1`).
 
-/// What went over a program's links.
+/// The traffic of a program's links.
 #[derive(Clone, Copy, Debug)]
 pub struct Stats {
     /// Messages sent.

@@ -7,7 +7,7 @@ use ropeway_tests::program::{Outcome, Program};
 use ropeway_tests::server::Server;
 use ropeway_tests::{places, python};
 
-/// What a program prints natively and through Ropeway, after a look that it is the same.
+/// The output of a program natively and through Ropeway, after a check that it is the same.
 fn same(program: impl AsRef<Path>, prepare: impl Fn(Program) -> Program) -> Outcome {
     let program = program.as_ref();
     let native = prepare(Program::native(program)).run().success();

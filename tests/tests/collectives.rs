@@ -129,7 +129,7 @@ fn between_servers_goes_what_the_textbook_says() {
     assert_eq!(moved(6, 600_000), 3 * (4 * 600_000 * 2 * 5 / 6));
 }
 
-/// What an operation has to move: to and from each server, the rank of the same number.
+/// The bytes that an operation has to move: to and from each server, the rank of the same number.
 struct Moved {
     to: Vec<u64>,
     from: Vec<u64>,
@@ -152,7 +152,7 @@ impl Moved {
     }
 }
 
-/// What goes along rings and chains of `ranks` ranks, the second of which is the root, where each has, or each block is of, `size` bytes.
+/// The bytes that go along rings and chains of `ranks` ranks, the second of which is the root, where each has, or each block is of, `size` bytes.
 fn much(operation: &str, ranks: usize, size: u64) -> Moved {
     let (root, others) = (1, ranks as u64 - 1);
     // All ranks in the order of a chain that begins with this one.

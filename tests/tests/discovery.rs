@@ -11,13 +11,13 @@ use ropeway_tests::server::Server;
 /// The type of service that servers announce.
 const SERVICE: &[u8] = b"_ropeway._tcp";
 
-/// What `listing` finds with the servers of the network.
+/// The output of `listing` with the servers of the network.
 fn list(client: &Host, trusted: &str) -> Outcome {
     let program = Program::remote(c_program("listing"), "auto").env("ROPEWAY_DISCOVER_TIME", "3");
     program.env("ROPEWAY_TRUSTED", trusted).on(client).run()
 }
 
-/// What the library said.
+/// The library's messages.
 fn said(outcome: &Outcome) -> Vec<&str> {
     outcome.stderr.lines().filter(|line| line.starts_with("ropeway: ")).collect()
 }

@@ -18,7 +18,7 @@ struct Row {
     call: String,
     /// The codes that the specification allows.
     allowed: Vec<String>,
-    /// What came; `None` if the program ended with this call.
+    /// The status that came; `None` if the program ended with this call.
     came: Option<String>,
 }
 
@@ -36,7 +36,7 @@ impl Row {
     }
 }
 
-/// What a program printed.
+/// The output of a program.
 struct Table {
     platform: String,
     rows: Vec<Row>,

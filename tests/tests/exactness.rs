@@ -1,4 +1,4 @@
-//! What a program sees of its events, held against the specification.
+//! Events as a program sees them, held against the specification.
 
 use std::fs;
 

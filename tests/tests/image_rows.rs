@@ -8,7 +8,7 @@ use ropeway_tests::server::Server;
 const ROW: u64 = 200 * 4;
 const ROWS: u64 = 300;
 
-/// What a program said, how many moves there were, and of how many bytes.
+/// A program's output, the number of moves, and their bytes.
 fn run(servers: &[Server], args: &[&str], peers: &str) -> (String, u64, u64) {
     let urls: Vec<_> = servers.iter().map(Server::url).collect();
     let program = Program::remote(c_program("image_rows"), &urls.join(",")).args(args);

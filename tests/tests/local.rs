@@ -55,7 +55,7 @@ fn one_context_holds_devices_of_this_machine_and_of_others() {
     expect_end(runtime.path());
 }
 
-/// What goes to and from this machine's devices goes over its link, and what goes between the others does not.
+/// Bytes to and from this machine's devices go over its link, and those between the others do not.
 #[test]
 fn they_take_part_with_devices_of_a_network() {
     let Some(cluster) = Cluster::of(2) else { return };

@@ -19,7 +19,7 @@ fn run(name: &str, servers: &[Server]) -> Outcome {
     outcome
 }
 
-/// What `many_homes` prints for so many devices, as the specification has it. (PoCL's own context of two devices waits for ever for what
+/// The output of `many_homes` for so many devices, as the specification has it. (PoCL's own context of two devices waits for ever for a command that
 /// has failed before, and has a log for the first device only.)
 fn expected(devices: usize) -> String {
     let each = |line: &dyn Fn(usize) -> String| (0..devices).map(|i| line(i) + "\n").collect::<String>();

@@ -58,7 +58,7 @@ fn ends_of_kernels_go_from_server_to_server() {
         let program = cluster.program(PROGRAM, &["signals", kernels]).env("ROPEWAY_STATS", "1");
         Stats::of(&cluster.measured(program).1.stderr).messages_received
     };
-    // What comes back to the client is the end of the last one, however many there were.
+    // Only the end of the last one comes back to the client, however many there were.
     let (few, many) = (received("30"), received("330"));
     assert!(many <= few + 10, "300 kernels more made {few} messages to the client {many}");
 }

@@ -16,7 +16,7 @@ fn devices_of_different_types_and_versions_share_a_context() {
     let said = "3 devices, 2 CPUs, 1 accelerators\nby type: 1\nCPU, OpenCL 3.0\naccelerator, OpenCL 1.2\nCPU, OpenCL 3.0\n\
         all have added\n";
     assert_eq!(outcome.stdout, said, "{}", outcome.stderr);
-    // What the program wrote to the last one goes to the first, and then round.
+    // The bytes that the program wrote to the last one go to the first, and then round.
     stage.expect_between(6 * 4 * MIB, MIB);
     assert!(stage.client() < 50_000, "{stage:?}");
 }

@@ -1,11 +1,11 @@
-//! What moves between servers, each on a machine of its own, counted on their links: everything that must, and nothing else.
+//! Moves between servers, each on a machine of its own, counted on their links: everything that must move, and nothing else.
 
 use ropeway_tests::cluster::Cluster;
 
 /// Bytes where something moves.
 const SIZE: u64 = 4 << 20;
 
-/// What one part of the program moves.
+/// The bytes that one part of the program moves.
 struct Moves {
     name: &'static str,
     /// To each server from others, and from each to others.
@@ -25,7 +25,7 @@ fn nothing(name: &'static str) -> Moves {
     between(name, [0; 3], [0; 3])
 }
 
-/// What servers get from any of those that have it.
+/// The bytes that servers get from any of those that have them.
 fn anyhow(name: &'static str, to: [u64; 3]) -> Moves {
     Moves { name, to, from: None, client: (0, 0) }
 }
@@ -96,7 +96,7 @@ fn exactly_what_is_needed_moves_and_goes_straight() {
     let names: Vec<_> = stages.iter().map(|stage| stage.name.as_str()).collect();
     assert_eq!(names, expected.each_ref().map(|moves| moves.name));
     for (stage, moves) in stages.iter().zip(&expected) {
-        // What messages and packets take: little where little moves.
+        // The bytes of messages and packets: few where little moves.
         let framing = if stage.client().max(stage.between()) > 100_000 { 150_000 } else { 6_000 };
         for server in 0..3 {
             stage.expect_to(server, moves.to[server], framing);
@@ -107,7 +107,7 @@ fn exactly_what_is_needed_moves_and_goes_straight() {
         stage.expect_to_client(moves.client.0, framing);
         stage.expect_from_client(moves.client.1, framing);
     }
-    // What only one device uses is made nowhere else.
+    // Objects that only one device uses are made nowhere else.
     assert_eq!(one_alone.name, "a hundred objects for one device");
     one_alone.expect_to(1, 100 * 4096, 100_000);
     let others = one_alone.server(0).bytes() + one_alone.server(2).bytes();

@@ -16,7 +16,7 @@ fn machines_have_links_of_their_own() {
     only(&servers[0]).run().success();
     let after = net.host(0).traffic() - before;
     assert!(after.bytes_in > 1000 && after.bytes_out > 1000, "{after:?}");
-    // Who has which address is asked of all.
+    // Address resolution asks all machines.
     let aside = net.host(2).traffic();
     assert!(aside.bytes() < 1000, "a machine that nobody has talked to: {aside:?}");
 

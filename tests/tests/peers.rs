@@ -323,7 +323,7 @@ fn whatever_a_peer_sends_harms_nobody_else() {
         }
         client.call(&Traffic {}).unwrap();
         let mut peer = intruder(&client, &SECRET).unwrap();
-        // What is nearly right, in an order and with lengths that are not.
+        // Messages that are nearly right, in an order and with lengths that are not.
         let mut choice = fake::noise(40, seed).into_iter().map(usize::from);
         let mut next = || choice.next().unwrap_or(0);
         for _ in 0..8 {
@@ -345,7 +345,7 @@ fn whatever_a_peer_sends_harms_nobody_else() {
     assert!(!log.contains("defect") && !log.contains("worker failed"), "{log}");
 }
 
-/// What a session says that ends over what a peer has sent.
+/// The reason that a session gives when it ends over a peer's message.
 fn ends_over(expect: impl FnOnce(&mut Client), send: &[Vec<u8>]) -> String {
     let server = Server::start();
     let mut client = Client::connect(server.address());
@@ -402,7 +402,7 @@ fn a_push_that_ends_where_it_may_not_ends_the_session() {
     assert!(reason.contains("than its end"), "{reason}");
     let reason = ends_over(may_end, &[data(9, 0, 1001)]);
     assert!(reason.contains("for which 1000 bytes were announced"), "{reason}");
-    // What says how much there is has too few bytes for that.
+    // The content-size buffer has too few bytes for a size.
     let few = |client: &mut Client| {
         client.buffer(2, &[0; 7]);
         let (memory, content, after) = (MemoryId(1), MemoryId(2), EventList::default());
@@ -545,7 +545,7 @@ fn a_lost_peer_fails_what_waits_for_it_and_nothing_else() {
     assert_eq!((b.end_of(1), b.end_of(2)), (LOST, LOST));
     assert!(b.end_of(3) < 0);
     b.until("word of it", |notes| notes.peers.iter().any(|state| state.peer == peer && !state.connected));
-    // What comes later fails at once.
+    // Later expectations fail at once.
     b.post(&ExpectSignal { event: EventId(4), context, peer });
     b.post(&Push {
         memory: MemoryId(1),
@@ -574,7 +574,7 @@ fn a_peer_that_cannot_be_reached_is_told_of() {
     let text = a.notes.peers.pop().unwrap().text;
     assert!(text.contains("Connection refused") && text.contains("does not answer in time"), "{text}");
     assert_eq!(a.end_of(1), LOST);
-    // Who is never connected to does not wait for ever, either.
+    // An expectation of a peer that never connects does not wait for ever, either.
     b.post(&ExpectSignal { event: EventId(1), context, peer: a.id() });
     assert_eq!(b.end_of(1), LOST);
     // A later attempt may do better.

@@ -1,4 +1,4 @@
-//! What goes between servers that do not reach each other, by way of the client.
+//! Traffic between servers that do not reach each other, by way of the client.
 
 use std::time::Duration;
 
@@ -119,7 +119,7 @@ fn a_server_lost_under_way_ends_what_it_has_to_do_with() {
             let came = |what| outcome.stdout.contains(&format!("{from} to {to}: {what}\n"));
             let is_right = match (from, to) {
                 (1.., 1..) => came(1),
-                // What is small may have been faster.
+                // A small transfer may have been faster.
                 _ => came(0) || came(1) && !(is_large && from != to),
             };
             assert!(is_right, "{from} to {to}: {}\n{}", outcome.stdout, outcome.stderr);

@@ -1,4 +1,4 @@
-//! What devices of several servers have of the memory objects of one context: what moves, and what does not.
+//! Residency of a context's memory objects over several servers: the bytes that move, and those that do not.
 
 use ropeway_tests::cluster::Cluster;
 use ropeway_tests::places::c_program;
@@ -6,7 +6,7 @@ use ropeway_tests::process;
 use ropeway_tests::program::Program;
 use ropeway_tests::server::Server;
 
-/// What a program said, and what it counted.
+/// A program's output, and its counts.
 struct Seen {
     said: String,
     stderr: String,
@@ -103,7 +103,7 @@ fn everything_is_the_same_through_the_client() {
     }
 }
 
-/// What the client says that moves is what goes over the links of servers on machines of their own.
+/// The client's own count of moved bytes equals the traffic on the links of servers on machines of their own.
 #[test]
 fn what_is_said_to_move_is_what_the_links_carry() {
     let Some(cluster) = Cluster::start() else { return };

@@ -69,7 +69,7 @@ fn servers_are_connected_and_disconnected() {
     assert_eq!(ask(&mut program, "open 1"), "open");
     assert_eq!(ask(&mut program, "run"), "run 42");
 
-    // What is left of a disconnected server can be released, and gives errors.
+    // Objects of a disconnected server can be released, and give errors.
     let worker = second.worker_of(program.pid());
     assert_eq!(ask(&mut program, "disconnect 1"), "disconnected 0");
     assert!(ask(&mut program, "run").starts_with("run -"));
@@ -124,7 +124,7 @@ fn a_server_is_lost_and_found_while_a_program_runs() {
     let lost = [shown(0, &first, 1), shown(1, &second, 2), "2 servers 2 devices".into()];
     // Its worker ends a little later.
     wait_for("end of the link", SOON, || (list(&mut program) == lost).then_some(()));
-    // Who wants to know is told when it is there again.
+    // A program that watches is told when it is there again.
     assert_eq!(ask(&mut program, "watch"), "watching");
     let mut second = Server::start_with(&["--listen", &url], &[]);
     assert_eq!(ask(&mut program, "news"), "found 2");

@@ -1,4 +1,4 @@
-//! Who is no peer of a session's, or not a good one, on a machine of its own beside three servers: what it does comes to nothing, or ends the
+//! A stranger, or a peer that misbehaves, on a machine of its own beside three servers: its messages have no effect, or end the
 //! one session that it concerns.
 
 use std::io::Write;

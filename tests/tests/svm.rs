@@ -61,7 +61,7 @@ fn count(server: &Server, what: &str) -> Stats {
     stats
 }
 
-/// What each costs: 100 of them, rounded, as the beginning and the end of a program may need a message more or less.
+/// The cost of each: 100 of them, rounded, as the beginning and the end of a program may need a message more or less.
 #[test]
 fn the_cost_of_each_function_is_known() {
     let server = Server::start();

@@ -37,7 +37,7 @@ const OWN_PROPERTIES: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// What `clinfo --raw` says of the device: property and value, one each line.
+/// The device's properties by `clinfo --raw`: property and value, one each line.
 fn properties(listing: &str) -> Vec<(String, String)> {
     let line = |line: &str| {
         let (name, value) = line[line.find("CL_")?..].split_once(char::is_whitespace)?;
@@ -100,7 +100,7 @@ const HASHES: &[(&str, &str)] = &[
     ("15311f10d093d9d2e10ee351bb9f4674", "yawepor"),
 ];
 
-/// What hashcat found, sorted.
+/// The passwords that hashcat found, sorted.
 fn attack(program: Program) -> Vec<String> {
     let home = program.home().to_owned();
     let write = |name: &str, lines: &mut dyn Iterator<Item = &str>| {

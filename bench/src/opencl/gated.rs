@@ -1,4 +1,4 @@
-//! Commands that wait for the program, and tell it of their ends.
+//! Commands that wait for user events, and callbacks when commands end.
 
 use std::ffi::c_void;
 
@@ -14,7 +14,7 @@ unsafe impl Sync for Event {}
 type Then = Box<dyn FnOnce() + Send>;
 
 impl Context {
-    /// An event of the program's own.
+    /// Creates a user event.
     pub fn user_event(&self) -> Result<Event> {
         let mut status = 0;
         // SAFETY: the context is alive.
@@ -25,13 +25,13 @@ impl Context {
 }
 
 impl Event {
-    /// Lets go what waits for this event of the program's own.
+    /// Completes this user event, which releases the commands that wait for it.
     pub fn set(&self) -> Result<()> {
         // SAFETY: the event is alive.
         check(unsafe { call!(self.api, clSetUserEventStatus(self.id, CL_COMPLETE)) }, "clSetUserEventStatus")
     }
 
-    /// Does something once the command has ended, in a thread of the implementation's.
+    /// Calls `then` in a thread of the implementation once the command has ended.
     pub fn on_end(&self, then: impl FnOnce() + Send + 'static) -> Result<()> {
         let then: *mut Then = Box::into_raw(Box::new(Box::new(then)));
         // SAFETY: `ended` is given what it expects, and is called once at the most.

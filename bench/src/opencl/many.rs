@@ -1,4 +1,4 @@
-//! Several devices in one context, and commands that wait for those of other queues.
+//! Several devices in one context, and commands that wait for commands of other queues.
 
 use std::ptr;
 
@@ -83,7 +83,7 @@ impl Buffer {
     }
 }
 
-/// What a wait list consists of: no list where nothing is waited for.
+/// The handles of a wait list: none where nothing is waited for.
 fn handles(waits: &[&Event]) -> Vec<cl_event> {
     waits.iter().map(|event| event.id).collect()
 }

@@ -1,4 +1,4 @@
-//! Command buffers (cl_khr_command_buffer), whose functions only the platform knows.
+//! Command buffers (cl_khr_command_buffer); only the platform gives the addresses of their functions.
 
 use std::ffi::CStr;
 use std::ptr;
@@ -8,7 +8,7 @@ use opencl_sys::*;
 use super::{Device, Error, Kernel, Queue, Result, check};
 
 const NAME: &str = "cl_khr_command_buffer";
-/// Version 0.9.8, whose functions opencl-sys describes; other versions have other arguments.
+/// Version 0.9.8, whose functions opencl-sys describes; the functions of other versions have different arguments.
 const VERSION: cl_version = (9 << 12) | 8;
 
 /// Commands that have been recorded for one queue.
@@ -38,7 +38,7 @@ macro_rules! call {
 }
 
 impl Device {
-    /// Whether it has the version of command buffers that is used here.
+    /// Returns whether the device has the version of command buffers that is used here.
     pub fn records(&self) -> Result<bool> {
         let none = cl_name_version { version: 0, name: [0; CL_NAME_VERSION_MAX_NAME_SIZE] };
         let mut list = vec![none; 512];

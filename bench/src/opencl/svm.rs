@@ -25,7 +25,7 @@ impl Drop for Svm {
 }
 
 impl Device {
-    /// Whether it has coarse-grain shared virtual memory.
+    /// Returns whether the device has coarse-grain shared virtual memory.
     pub fn has_svm(&self) -> Result<bool> {
         let mut can: cl_device_svm_capabilities = 0;
         let into = ptr::from_mut(&mut can).cast::<c_void>();
@@ -61,7 +61,8 @@ impl Kernel {
 }
 
 impl Queue {
-    /// Maps `memory`, lets `visit` have it as words, with the address of the first, and unmaps it.
+    /// Maps `memory`, calls `visit` with its contents as words, and unmaps it; the first word's address is that of the
+    /// memory.
     pub fn map<T>(&self, memory: &mut Svm, flags: cl_map_flags, visit: impl FnOnce(&mut [u64]) -> T) -> Result<T> {
         let (start, size) = (memory.start, memory.size);
         // SAFETY: the memory has `size` bytes; the call blocks until the host may use them.

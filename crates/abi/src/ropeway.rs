@@ -45,7 +45,7 @@ pub const CL_DEVICE_REMOTE_SERVER_PORT_POCL: cl_device_info = 0x4504;
 #[allow(non_camel_case_types)]
 pub type cl_server_ropeway = *mut c_void;
 
-/// What clGetServerInfoROPEWAY can be asked.
+/// The queries of clGetServerInfoROPEWAY.
 #[allow(non_camel_case_types)]
 pub type cl_server_info_ropeway = cl_uint;
 
@@ -84,11 +84,11 @@ pub const CL_SERVER_EVENT_LOST_ROPEWAY: cl_server_events_ropeway = 1 << 0;
 /// A server was found: it is connected, and its devices are there.
 pub const CL_SERVER_EVENT_FOUND_ROPEWAY: cl_server_events_ropeway = 1 << 1;
 
-/// What is given as a server is none.
+/// The handle given as a server is none.
 pub const CL_INVALID_SERVER_ROPEWAY: cl_int = -52571;
 /// Nothing answers at a server's address.
 pub const CL_SERVER_UNREACHABLE_ROPEWAY: cl_int = -52572;
-/// What answers there will not or cannot serve.
+/// The other side answers, but will not or cannot serve.
 pub const CL_SERVER_REFUSED_ROPEWAY: cl_int = -52573;
 
 /// dOpenCL's numbers for what is asked of its compute nodes; clGetServerInfoWWU understands them.

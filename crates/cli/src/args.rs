@@ -86,7 +86,7 @@ pub struct ServeArgs {
     pub worker: WorkerArgs,
 }
 
-/// What `serve` passes on to its workers.
+/// Options that `serve` passes on to its workers.
 #[derive(Args, Debug)]
 pub struct WorkerArgs {
     /// Folder for programs that clients sent, so that they need not send them again

@@ -60,8 +60,8 @@ pub fn require_servers(asked: &[Endpoint], config: &Config) -> Result<(), Failur
     Ok(())
 }
 
-/// The servers of the command line, else those configured, with the trusted ones on the local network where they are wanted; and
-/// those there that are not trusted.
+/// Returns the servers of the command line, else those configured, plus the trusted ones on the local network if
+/// discovery is on; and the untrusted ones found there.
 pub fn servers_and_strangers(asked: Vec<Endpoint>, config: &Config) -> Result<(Vec<Endpoint>, Vec<Sighting>), Failure> {
     require_servers(&asked, config)?;
     let mut servers = if asked.is_empty() { config.servers.clone() } else { asked };

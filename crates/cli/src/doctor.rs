@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::info;
 use crate::places::{self, ICD_FILE, LIBRARY, LOADER, VENDORS};
 
-/// What has been found so far.
+/// The findings so far.
 #[derive(Default)]
 struct Findings {
     failed: usize,
@@ -21,7 +21,7 @@ impl Findings {
         println!("ok      {what}: {text}");
     }
 
-    /// Not wrong, but good to know.
+    /// Records a finding that is not an error but good to know.
     fn note(&mut self, what: &str, text: &str, advice: &str) {
         println!("note    {what}: {text}\n        -> {advice}");
     }

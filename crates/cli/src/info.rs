@@ -1,4 +1,4 @@
-//! What a welcome says about platforms and devices, as text.
+//! The platforms and devices of a welcome, as text.
 
 use ropeway_abi as cl;
 use ropeway_protocol::handshake::{DeviceInfo, PlatformInfo, Property};

@@ -20,7 +20,8 @@ use crate::vendors::{NATIVE_VENDORS, has_others};
 /// The variable by which loaders find drivers.
 const VENDORS: &str = "OCL_ICD_VENDORS";
 
-/// Starts a server that ends with its standard input, and leaves it alone; or, with a folder, is that server.
+/// Starts a server that ends with its standard input, and does not wait for it; or, with a folder, runs that server
+/// itself.
 pub fn local(args: LocalArgs) -> Result<(), Failure> {
     match args.serve {
         Some(folder) => serve_in(&folder),
@@ -28,14 +29,16 @@ pub fn local(args: LocalArgs) -> Result<(), Failure> {
     }
 }
 
-/// The server must not be a child of the program, which may wait for its children: it is one of this process, which ends.
+/// Starts the server as a child of this process, which then ends: the server must not be a child of the program, which
+/// may wait for its children.
 fn start() -> io::Result<()> {
     let folder = make_folder()?;
     let mut command = Command::new("/proc/self/exe");
     command.arg0("ropeway").arg("local").arg("--serve").arg(&folder);
-    // What the program's terminal sends to the program is not meant for it.
+    // Signals that the terminal sends to the program are not meant for the server.
     command.process_group(0);
-    // The library's threads block all signals, and this may be a child of one: the server is to be asked to end by one.
+    // The client library's threads block all signals, and this process may have been started by one of them: the server
+    // must accept the signals that ask it to stop.
     let _ = SigSet::empty().thread_set_mask();
     match native_vendors() {
         Some(vendors) => command.env(VENDORS, vendors),
@@ -46,7 +49,8 @@ fn start() -> io::Result<()> {
     })
 }
 
-/// Where this machine's own drivers are named: as before `ropeway run`, or as for the program unless that sees only Ropeway.
+/// Returns the place that names this machine's own drivers: the value before `ropeway run`, or the program's own value
+/// unless that names only Ropeway.
 fn native_vendors() -> Option<OsString> {
     let filled = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     filled(NATIVE_VENDORS).or_else(|| filled(VENDORS).filter(|place| has_others(Path::new(place))))
@@ -61,7 +65,7 @@ fn make_folder() -> io::Result<PathBuf> {
         let folder = base.join(format!("ropeway-local-{}-{number}", std::process::id()));
         match DirBuilder::new().mode(0o700).create(&folder) {
             Ok(()) => return Ok(folder),
-            // Left behind by a server that was killed.
+            // A server that was killed left this folder behind.
             Err(error) if error.kind() == ErrorKind::AlreadyExists && number < 100 => number += 1,
             Err(error) => return Err(error),
         }
@@ -73,15 +77,16 @@ fn serve_in(folder: &Path) -> Result<(), Failure> {
     let worker = WorkerCommand { program: "/proc/self/exe".into(), args: serve::default_worker() };
     let options = ServeOptions {
         listen: vec![Endpoint::Unix(folder.join("ropeway.sock"))],
-        // There is one client, and it is there already.
+        // The only client is already there.
         warm: 0,
         ends_with_input: true,
-        // Its client is a program of this user's on this machine, which could take all of its memory without a server as well.
+        // The client is a program of the same user on the same machine, which could take all memory without a server as
+        // well.
         session_memory: Some(u64::MAX),
         ..ServeOptions::new(worker)
     };
     let served = ropeway_daemon::serve(&options);
-    // The socket is gone with its listener.
+    // The socket file was removed with its listener.
     let _ = std::fs::remove_dir(folder);
     Ok(served?)
 }

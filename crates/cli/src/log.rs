@@ -9,7 +9,7 @@ use tracing_subscriber::EnvFilter;
 
 /// Logs from now on, as much as `ROPEWAY_LOG` says (off, error, warn, info, debug; else `info`).
 ///
-/// A worker catches what drivers print on standard output and error for its client. The log keeps a descriptor of its
+/// A worker captures what drivers print on standard output and error, for its client. The log keeps a descriptor of its
 /// own, so that its lines stay at the server.
 pub fn start() -> io::Result<()> {
     let filter = EnvFilter::builder()

@@ -1,4 +1,5 @@
-//! `ropeway look`: looks for servers on the local network in the place of a program's client library, which so need not know multicast DNS.
+//! `ropeway look`: looks for servers on the local network on behalf of a program's client library, which therefore need
+//! not know multicast DNS.
 
 use std::time::Duration;
 
@@ -6,7 +7,7 @@ use ropeway_client::discover::Found;
 
 use crate::failure::Failure;
 
-/// Looks for so long, and prints a line for each server, or one that says why it cannot look.
+/// Looks for `milliseconds`, and prints a line for each server, or a line that says why it cannot look.
 pub fn look(milliseconds: u64) -> Result<(), Failure> {
     match ropeway_discovery::look(Duration::from_millis(milliseconds)) {
         Ok(found) => {

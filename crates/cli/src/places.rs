@@ -101,7 +101,7 @@ pub fn library_release(path: &Path) -> Option<String> {
         rest = &rest[at + MARK.len()..];
         let digits = rest.iter().take(32).take_while(|b| b.is_ascii_digit() || **b == b'.').count();
         let version = String::from_utf8_lossy(&rest[..digits]);
-        // What follows it in the library may begin with a digit or a full stop only by chance: three numbers count.
+        // The bytes behind it in the library may begin with a digit or a full stop by chance: only three numbers count.
         let numbers: Vec<&str> = version.split('.').take(3).collect();
         if numbers.len() == 3 && numbers.iter().all(|n| !n.is_empty()) {
             return Some(numbers.join("."));

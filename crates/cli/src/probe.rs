@@ -1,6 +1,6 @@
 //! Asks one server who it is, and measures the link to it.
 //!
-//! A step at a time, each in bounded time, so that what is wrong can be said exactly.
+//! Probing goes a step at a time, each in bounded time, so that an error can name the exact step.
 
 use std::fmt;
 use std::io::{self, ErrorKind, IoSlice};
@@ -34,14 +34,14 @@ pub enum ProbeError {
     Resolve(io::Error),
     /// Nobody answers at its address.
     Connect(io::Error),
-    /// What answers is not a server that this release can use.
+    /// The other side is not a server that this release can use.
     Handshake(HandshakeError),
     /// It is connected, and then fails.
     Link(io::Error),
 }
 
 impl ProbeError {
-    /// What a person can do about it.
+    /// Advice to a person.
     pub fn advice(&self, endpoint: &Endpoint) -> String {
         match (self, endpoint) {
             (Self::Resolve(_), _) => "check the spelling of the host name, or use its IP address".into(),
@@ -79,7 +79,7 @@ impl fmt::Display for ProbeError {
     }
 }
 
-/// What the system said, without its number and in the middle of a sentence.
+/// The operating system's error without its number, fit for the middle of a sentence.
 fn plain(error: &io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or_default();
@@ -87,7 +87,7 @@ fn plain(error: &io::Error) -> String {
     letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default()
 }
 
-/// What a link can do.
+/// Measured properties of a link.
 #[derive(Clone, Copy, Debug)]
 pub struct Measured {
     /// The median round trip of an empty message.
@@ -98,13 +98,13 @@ pub struct Measured {
     pub down: f64,
 }
 
-/// A session with a server that only asks.
+/// A session with a server that only sends queries.
 pub struct Probe {
     link: Link,
-    /// What the server said of itself.
+    /// The server's welcome.
     pub welcome: Welcome,
     calls: u32,
-    /// The server behind `local:`, which lives as long.
+    /// The server behind `local:`, kept alive as long as the probe.
     _local: Option<LocalServer>,
 }
 
@@ -191,7 +191,7 @@ impl Probe {
                 receive_exact(&self.link, &mut scratch[..piece], deadline)?;
                 left -= piece;
             }
-            // A note, for example what a driver printed, is none of our business.
+            // A notification, for example what a driver printed, does not matter here.
             if header.opcode == frame::REPLY {
                 return Ok(());
             }
@@ -203,7 +203,7 @@ impl Drop for Probe {
     fn drop(&mut self) {
         let mut frame = Vec::new();
         encode_post(&mut frame, &Goodbye {}, 0);
-        // The server sees the connection's end in any case.
+        // An error is harmless: the server sees the connection's end in any case.
         let _ = self.link.send_all(&mut [IoSlice::new(&frame)]);
     }
 }

@@ -11,14 +11,15 @@ use crate::devices::require_servers;
 use crate::failure::Failure;
 use crate::{places, vendors};
 
-/// Becomes the program, with Ropeway's devices in its OpenCL.
+/// Replaces this process with the program, which sees Ropeway's devices in its OpenCL.
 pub fn run(args: &RunArgs) -> Result<(), Failure> {
     let asked = flatten(&args.servers);
     let mut config = Config::load();
     config.discover |= args.discover;
-    // Says so here when there is none; the library itself reads the configuration again.
+    // A missing server is reported here; the library itself reads the configuration again.
     require_servers(&asked, &config)?;
-    // The library takes a list in the environment for all there is.
+    // The library takes a list in the environment as complete, so the list includes the configured servers where they
+    // are wanted.
     let mut list = if asked.is_empty() && args.discover { config.servers } else { asked }
         .iter()
         .map(ToString::to_string)

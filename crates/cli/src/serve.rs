@@ -15,7 +15,7 @@ use crate::log;
 pub fn serve(args: ServeArgs) -> Result<(), Failure> {
     start_log()?;
     let worker = worker_arguments(&args.worker);
-    // The image that runs now, even when a newer one has been installed in its place meanwhile.
+    // `/proc/self/exe` is the image that runs now, even if a newer one has been installed in its place meanwhile.
     let program = "/proc/self/exe".into();
     let options = ServeOptions {
         listen: args.listen,
@@ -68,7 +68,7 @@ pub fn worker(args: WorkerArgs) -> Result<ExitCode, Failure> {
     Ok(ropeway_daemon::worker::run(options, !args.no_sandbox)?.into())
 }
 
-/// The command line of a worker that nothing was said about.
+/// Returns the command line of a worker without any options.
 pub fn default_worker() -> Vec<OsString> {
     vec!["worker".into()]
 }

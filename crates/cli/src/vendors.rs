@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use crate::places::{ICD_FILE, VENDORS, icd_files, is_ours};
 
-/// What `OCL_ICD_VENDORS` was before `ropeway run` put its folder there, for the server behind `local:`.
+/// The value of `OCL_ICD_VENDORS` before `ropeway run` put its folder there, for the server behind `local:`.
 pub const NATIVE_VENDORS: &str = "ROPEWAY_NATIVE_VENDORS";
 
 /// Whether a folder, or an .icd file, names other drivers than Ropeway.
@@ -21,9 +21,9 @@ pub fn has_others(place: &Path) -> bool {
     icd_files(place).is_ok_and(|files| files.iter().any(|(_, library)| !is_ours(library)))
 }
 
-/// Makes the folder for the client library `library`; with `only`, the machine's own .icd files stay out.
+/// Creates the folder for the client library `library`; with `only`, leaves out the machine's own .icd files.
 ///
-/// Programs that start at the same time may share it, so it is never without Ropeway's file.
+/// Programs that start at the same time may share the folder, so Ropeway's file must never be missing from it.
 pub fn prepare(library: &Path, only: bool) -> io::Result<PathBuf> {
     let others = if only { Vec::new() } else { machines_own()? };
     let mut hasher = DefaultHasher::new();
@@ -39,7 +39,8 @@ pub fn prepare(library: &Path, only: bool) -> io::Result<PathBuf> {
     Ok(folder)
 }
 
-/// The machine's .icd files, without Ropeway's: where its variables for loaders say, else in the usual folder.
+/// Returns the machine's .icd files without Ropeway's: from the place that the loaders' variables name, else from the
+/// usual folder.
 fn machines_own() -> io::Result<Vec<PathBuf>> {
     let named = ["OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH"].into_iter().find_map(filled);
     let place = named.map_or(PathBuf::from(VENDORS), PathBuf::from);
@@ -54,7 +55,7 @@ fn machines_own() -> io::Result<Vec<PathBuf>> {
     }
 }
 
-/// Where the folders are: gone with the user's login, or else with the user's cache.
+/// Returns where the folders are: in a place that is removed when the user logs out, else in the user's cache.
 fn base() -> io::Result<PathBuf> {
     let folder = filled("XDG_RUNTIME_DIR")
         .map(PathBuf::from)
@@ -72,7 +73,7 @@ fn filled(name: &str) -> Option<OsString> {
     env::var_os(name).filter(|value| !value.is_empty())
 }
 
-/// Makes a file in `folder` with `make`, in the place of one that may be in use.
+/// Creates a file in `folder` with `make` and atomically replaces the old one, which may be in use.
 fn replace(folder: &Path, name: &Path, make: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
     // The name does not end in .icd, so that no loader reads it.
     let mut fresh = name.as_os_str().to_owned();

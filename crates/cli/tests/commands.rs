@@ -25,7 +25,7 @@ impl Drop for Folder {
     }
 }
 
-/// `ropeway` with nothing configured but `home`.
+/// A command `ropeway` with no configuration other than `home`.
 fn ropeway(home: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ropeway"));
     command.args(args).env_clear().env("PATH", "/usr/bin:/bin").env("HOME", home);
@@ -94,7 +94,8 @@ fn doctor_says_what_is_wrong_and_what_to_do() {
     assert!(report.contains("libropeway.so (release "), "{report}");
     assert_eq!(code, Some(0), "{report}");
 
-    // A port on which nobody answers, a host that does not exist, one that speaks something else.
+    // The three servers: a port on which nobody answers, a host that does not exist, and a service that speaks another
+    // protocol.
     let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = other.local_addr().unwrap().port();
     std::thread::spawn(move || {

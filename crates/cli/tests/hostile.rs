@@ -1,4 +1,4 @@
-//! Bytes that no client sends: each connection ends with a reason in the log, and nobody else notices.
+//! Bytes that no real client sends: each such connection ends with a reason in the log, and no other client notices.
 
 mod common;
 
@@ -64,7 +64,7 @@ fn a_truncated_handshake_is_named() {
 fn another_version_is_told_so() {
     let server = Server::start(&[]);
     let link = server.link();
-    // What lies behind the preamble is not looked at: another version's hello may be anything.
+    // Bytes behind the preamble are not looked at: another version's hello may be anything.
     send(&link, &[preamble(VERSION + 1, 0, 500), random(500)].concat());
     let error = answer(&link).unwrap_err();
     let HandshakeError::Refused(text) = &error else { panic!("{error}") };

@@ -8,7 +8,7 @@
 //! | layer | what |
 //! |---|---|
 //! | `base` | locks, names, status codes, the application's memory ([`host`], [`region`]), [`log`], [`stats`] |
-//! | [`residency`] | which homes of a context hold what, and what must move: reckoned, without doing anything |
+//! | [`residency`] | which homes of a context hold what, and what must move: computed only, with no side effects |
 //! | [`link`] | one link to one server: batches out, replies in, who reads when |
 //! | `objects` | [`device`], [`context`], [`queue`], [`device_queue`], [`event`], [`memory`], [`image`], [`program`], [`kernel`], [`svm`] and `home`: what a context is made of where it has devices of several servers or platforms |
 //! | `planning` | what a command needs in its home before it can be sent there, and how it gets there |

@@ -73,7 +73,7 @@ fn a_large_write_waits_to_be_asked_for_and_a_large_read_arrives_in_pieces() {
     queue.enqueue_read(Part::Bytes(&buffer, 0), into, true, ALONE, CL_COMMAND_READ_BUFFER).unwrap();
     assert!(*bytes.lock().unwrap() == pattern(3));
 
-    // Nobody waits: the helper sends what is asked for, and finish waits for what is still to come.
+    // Nobody waits: the background I/O thread sends what is asked for, and finish waits for what is still to come.
     let (bytes, into) = target(SIZE);
     queue.enqueue_read(Part::Bytes(&buffer, 0), into, false, ALONE, CL_COMMAND_READ_BUFFER).unwrap();
     queue.finish().unwrap();
@@ -199,7 +199,7 @@ fn callbacks_come_without_anybody_waiting() {
         let (sender, called) = std::sync::mpsc::channel();
         event.on_status(0, Box::new(move |status| sender.send(status).unwrap()));
         assert_eq!(called.recv_timeout(Duration::from_secs(5)), Ok(-5));
-        // Long enough for the helper to go to sleep now and then.
+        // Long enough for the background I/O thread to go to sleep now and then.
         std::thread::sleep(Duration::from_millis(3));
     }
     drop((queue, context));
@@ -216,7 +216,7 @@ fn a_server_that_pauses_within_a_frame_is_waited_for_as_between_frames() {
                 let mut note = Vec::new();
                 encode_note(&mut note, &ReadData { transfer: read.transfer, offset: 0 }, SIZE);
                 note.resize(note.len() + SIZE, 7);
-                // Longer than a thread waits before it asks for a sign of life.
+                // Longer than a thread waits before it pings the server.
                 for part in note.chunks(note.len() / 2 + 1) {
                     peer.0.write_all(part).unwrap();
                     std::thread::sleep(Duration::from_secs(7));
@@ -235,7 +235,7 @@ fn a_server_that_pauses_within_a_frame_is_waited_for_as_between_frames() {
 #[test]
 fn a_server_that_gives_no_sign_of_life_is_lost_in_the_end() {
     let (context, queue, server) = connect(|peer| {
-        // Alive to TCP, and nothing more.
+        // TCP sees the server as alive, but the server never answers.
         std::thread::sleep(Duration::from_secs(40));
         drop(peer);
     });
@@ -349,7 +349,7 @@ fn no_memory_is_put_where_a_lying_server_says() {
         None
     });
     assert_eq!(outcome, Err(ropeway_abi::CL_MEM_OBJECT_ALLOCATION_FAILURE));
-    // What is no address of pages is not even tried.
+    // An address that is no multiple of the page size is not even tried.
     assert!(tried.borrow().iter().all(|(address, len)| *address != 0 && address % 4096 == 0 && *len == 4096));
     assert!(matches!(context.svm_region(0x1000, 1), Ok(None)));
     queue.flush().unwrap();

@@ -1,4 +1,4 @@
-//! The application's memory is its own again when it is told that a read is over, whatever a server does.
+//! Once the application is told that a read is over, nothing writes to its memory any more, whatever a server does.
 
 mod stand_in;
 
@@ -76,9 +76,9 @@ fn a_read_whose_event_has_failed_takes_no_more_bytes() {
 /// Memory that lets a test look while a thread is writing into it.
 struct Held {
     bytes: Vec<u8>,
-    /// Told when a thread is about to write.
+    /// Notified when a thread is about to write.
     entered: Sender<()>,
-    /// Told when it may.
+    /// Notified when the thread may go on.
     go_on: Receiver<()>,
     given_back: Arc<AtomicBool>,
 }
@@ -94,7 +94,7 @@ impl HostTarget for Held {
 
     fn run(&mut self, at: usize) -> &mut [u8] {
         let _ = self.entered.send(());
-        // Where the others wait for this thread, as they should, nobody tells.
+        // If the others wait for this thread, as they should, nobody sends, and this times out.
         let _ = self.go_on.recv_timeout(Duration::from_millis(500));
         self.bytes.get_mut(at..).unwrap_or_default()
     }
@@ -135,7 +135,7 @@ fn nobody_is_told_of_a_loss_while_a_thread_still_receives() {
     let event = queue.enqueue_read(part, Box::new(into), false, WITH_EVENT, CL_COMMAND_READ_BUFFER).unwrap().unwrap();
     let told_early: Mutex<Vec<&str>> = Mutex::default();
     std::thread::scope(|scope| {
-        // Whatever tells the application that the server is lost, it may free its memory at once.
+        // Whichever way the application is told that the server is lost, it may free its memory at once.
         let (given_back, told_early) = (&given_back, &told_early);
         let told = |by: &'static str| {
             if !given_back.load(Ordering::SeqCst) {

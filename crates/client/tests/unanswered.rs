@@ -18,15 +18,15 @@ use stand_in::{ALONE, Connected, Peer, Serve, connect_all};
 /// Longer than anything takes that does not wait for an answer.
 const LONG: Duration = Duration::from_secs(5);
 
-/// Of a memory object; half of it is more rows of a rectangle than are told apart.
+/// The size of a memory object; half of it, in rows, is more than the rows of a rectangle that are tracked separately.
 const SIZE: usize = 1 << 10;
 
 /// What a stand-in server leaves unanswered until it is told to answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Unanswered {
-    /// To connect to a peer.
+    /// Requests to connect to a peer.
     Connecting,
-    /// What has ended, from the first failure of an arrival on.
+    /// Questions of what has ended, from the first failed arrival on.
     Ends,
 }
 
@@ -69,7 +69,7 @@ fn server(leaves: Unanswered, asked: Sender<()>, answer: Receiver<()>) -> Serve 
     })
 }
 
-/// Two servers, and where they say that they were asked and are told to answer.
+/// Two servers, with the channel on which they report that they were asked, and the channels that tell them to answer.
 fn two(leaves: Unanswered) -> (Connected, Receiver<()>, [Sender<()>; 2]) {
     let (asked, was_asked) = channel();
     let (first, answer_first) = channel();
@@ -90,8 +90,8 @@ fn write(connected: &Connected, queue: usize, memory: &Memory) {
     connected.queues[queue].enqueue_write(part, bytes, false, ALONE, CL_COMMAND_WRITE_BUFFER).unwrap();
 }
 
-/// Has one thread enqueue a command of the second server that needs what the first one has; while that waits for an answer, other threads' commands
-/// go on.
+/// Has one thread enqueue a command of the second server that needs contents of the first one; while that waits for an
+/// answer, other threads' commands must go on.
 fn others_go_on(
     connected: &Connected,
     needed: &Memory,
@@ -114,7 +114,7 @@ fn others_go_on(
         });
         let went_on = is_done.recv_timeout(LONG);
         assert!(!waits.is_finished(), "it waits for what nobody has answered");
-        // Whatever came of it: all threads end.
+        // All threads must end, whatever the outcome.
         drop(answers);
         assert!(went_on.is_ok(), "other threads' commands waited, too");
         let _ = waits.join().unwrap();
@@ -125,7 +125,7 @@ fn others_go_on(
 fn a_pair_that_does_not_connect_holds_up_nobody_else() {
     let (connected, was_asked, answers) = two(Unanswered::Connecting);
     let needed = written(&connected);
-    // Also those that use the same memory, where it is.
+    // Commands that use the same memory where it already is must go on as well.
     others_go_on(&connected, &needed, &needed, &was_asked, answers);
 }
 
@@ -138,7 +138,8 @@ fn asking_what_came_of_an_event_holds_up_nobody_else() {
     let rect = BufferRect { origin: [0; 3], region: [1, rows, 1], row_pitch: 2, slice_pitch: SIZE as u64 };
     let bytes = Box::new(vec![2; SIZE / 2]);
     connected.queues[1].enqueue_write(Part::Rect(&needed, rect), bytes, false, ALONE, CL_COMMAND_WRITE_BUFFER).unwrap();
-    // It is told that what came from the first server has failed, but not of what that was to come after.
+    // The client is told that the transfer from the first server has failed, but not how the events that it waited for
+    // ended.
     connected.queues[1].finish().unwrap();
     others_go_on(&connected, &needed, &written(&connected), &was_asked, answers);
 }

@@ -1,7 +1,8 @@
 //! Connections to other servers, made for workers.
 //!
-//! A worker, in which its client's kernels run, must not reach the network. It says where its peer is and what it has to prove there; this makes
-//! the connection and says the hello, in a thread of its own and in bounded time. The worker gets the socket only of what has answered as a peer does.
+//! A worker runs its client's kernels, and so must not reach the network. It says where its peer is and what it has to
+//! prove there; this module connects and sends the hello, in a thread of its own and in bounded time. The worker gets
+//! the socket only if the other end has answered as a peer does.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -16,22 +17,22 @@ use ropeway_transport::{Endpoint, Link, Sender};
 use ropeway_worker::handoff::{self, MAX_ADDRESS, MAX_ADDRESSES, MAX_DIALS, ToWorker};
 use tracing::{debug, warn};
 
-/// How long one address may take to be connected to. The answer has as long as any handshake.
+/// Time limit for connecting to one address. The answer may take as long as in any handshake.
 const CONNECT: Duration = Duration::from_secs(2);
 
 /// A connection that a worker wants.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Dial {
-    /// The worker's name for it.
+    /// The worker's name for the request.
     pub(crate) ticket: u64,
     /// URLs, in order of preference.
     pub(crate) addresses: Vec<String>,
-    /// What it is for.
+    /// The purpose of the connection.
     pub(crate) purpose: Purpose,
 }
 
 impl Dial {
-    /// Makes the connection, and tells the worker `pid` what came of it.
+    /// Makes the connection, and tells the worker `pid` the outcome.
     pub(crate) fn start(self, pid: u32, control: Arc<OwnedFd>, under_way: &Arc<AtomicUsize>) {
         let ticket = self.ticket;
         let refuse = |control: &OwnedFd, why: &str| tell(pid, control, ticket, Err(why.to_owned()), None);
@@ -59,7 +60,7 @@ impl Dial {
         }
     }
 
-    /// The first of the addresses where a peer answers, with what it has proved there.
+    /// Connects to the first address where a peer answers, and returns the link and the peer's proof.
     fn connect(&self) -> Result<(Link, [u8; 32]), String> {
         let mut failures = Vec::new();
         for address in &self.addresses {
@@ -110,9 +111,9 @@ fn plain(error: &io::Error) -> String {
     }
 }
 
-/// Tells a worker what came of a dial. One that does not listen is on its way out, or in a bad way.
+/// Tells a worker the outcome of a dial. A worker that does not listen is about to end, or broken.
 fn tell(pid: u32, control: &OwnedFd, ticket: u64, outcome: Result<[u8; 32], String>, link: Option<&Link>) {
-    // A sentence with many addresses and errors is cut to what a message holds.
+    // An error text with many addresses is cut to what a message holds.
     let outcome = outcome.map_err(|why| why.chars().take(1000).collect());
     let message = ToWorker::Dialled { ticket, outcome };
     if let Err(error) = handoff::say(control.as_fd(), &message, link.map(AsFd::as_fd), false) {

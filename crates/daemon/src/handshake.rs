@@ -1,4 +1,4 @@
-//! Reading a client's hello, in whatever pieces it comes, without waiting for anybody.
+//! Reads a client's hello, in whatever pieces it comes, without blocking.
 
 use std::io::{ErrorKind, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -19,21 +19,21 @@ pub(crate) struct Pending {
     link: Link,
     peer: String,
     deadline: Instant,
-    /// Never longer than a preamble and the longest hello.
+    /// The bytes read so far: at most a preamble and the longest hello.
     bytes: Vec<u8>,
     preamble: Option<Preamble>,
 }
 
-/// What a connection came to.
+/// The outcome of reading a connection's opening.
 #[derive(Debug)]
 pub(crate) enum Step {
     /// More has to come.
     Wait,
     /// The hello is whole.
     Hello(Hello),
-    /// The client is told why not.
+    /// The client is refused, and told why.
     Refuse(String),
-    /// The connection ends without a word; why, for the log.
+    /// The connection is closed without an answer; the reason is for the log.
     Drop(String),
 }
 
@@ -45,7 +45,7 @@ impl Pending {
         Self { link, peer, deadline, bytes: Vec::new(), preamble: None }
     }
 
-    /// The moment at which the client has had its time.
+    /// Returns when the client's time for its hello is over.
     pub(crate) fn deadline(&self) -> Instant {
         self.deadline
     }
@@ -60,7 +60,7 @@ impl Pending {
         (self.link, self.peer)
     }
 
-    /// Reads what has come, and no byte beyond the hello: those behind it are the worker's.
+    /// Reads the available bytes, but none beyond the hello: those are the worker's.
     pub(crate) fn advance(&mut self) -> Step {
         loop {
             let needed = PREAMBLE_LEN + self.preamble.map_or(0, |p| p.len as usize);
@@ -93,7 +93,7 @@ impl Pending {
             };
             return match decode_hello(preamble, &self.bytes[PREAMBLE_LEN..]) {
                 Ok(hello) => Step::Hello(Hello {
-                    // They go into logs, here and at the worker.
+                    // These go into the logs of the daemon and the worker.
                     program: printable(&hello.program),
                     release: printable(&hello.release),
                     ..hello
@@ -110,12 +110,13 @@ impl AsFd for Pending {
     }
 }
 
-/// A client's text without what would begin a new line of a log, or move a terminal's cursor; at most 100 characters.
+/// Returns a client's text without characters that would begin a new line of a log or move a terminal's cursor; at most
+/// 100 characters.
 fn printable(text: &str) -> String {
     text.chars().take(100).map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
-/// Words for a client whose hello is not acceptable. The texts of [`HandshakeError`] speak of the other side as "it".
+/// Words the refusal of a hello that is not acceptable. The texts of [`HandshakeError`] call the other side "it".
 fn refuse(error: &HandshakeError) -> Step {
     Step::Refuse(match error {
         HandshakeError::Version { theirs } => format!(
@@ -131,12 +132,12 @@ fn refuse(error: &HandshakeError) -> Step {
 
 /// A refused connection, kept open until the client has read why.
 ///
-/// Closing at once with bytes of the client's still unread would make the kernel reset the connection, and the refusal
-/// could be lost on its way.
+/// If it were closed at once, with bytes from the client still unread, the kernel would reset the connection, and the
+/// refusal could be lost on its way.
 pub(crate) struct Refused {
     link: Link,
     deadline: Instant,
-    /// Bytes of the client's that will still be read and thrown away.
+    /// How many more bytes from the client are read and discarded.
     patience: usize,
 }
 
@@ -151,12 +152,12 @@ impl Refused {
         Some(Self { link, deadline: now + LINGER, patience: 64 << 10 })
     }
 
-    /// The moment at which it is closed in any case.
+    /// Returns when the connection is closed in any case.
     pub(crate) fn deadline(&self) -> Instant {
         self.deadline
     }
 
-    /// Throws away what the client sent; whether the connection is over.
+    /// Discards what the client sent; returns whether the connection is over.
     pub(crate) fn drain(&mut self) -> bool {
         let mut bytes = [0; 4096];
         match self.link.try_recv(&mut bytes) {

@@ -1,17 +1,17 @@
 //! `ropeway serve`: listens, reads each client's hello, and hands the connection to a worker process that is already
-//! warm. Never calls OpenCL itself, so that no driver's fault can reach it.
+//! warm. It never calls OpenCL itself, so that no driver fault can reach it.
 //!
 //! | where | what |
 //! |---|---|
-//! | [`options`] | what a server can be told |
+//! | [`options`] | the options of a server |
 //! | `listen` | the sockets, and which addresses are refused |
-//! | `handshake` | hello read in pieces, without waiting for anybody |
+//! | `handshake` | reads hellos in pieces, without blocking |
 //! | `line` | clients that wait for a worker |
 //! | `pool`, `process` | worker processes: warm ones kept ready, sessions watched |
-//! | `probe` | what is found out of drivers by trying them, in a process of its own |
+//! | `probe` | finds out facts about drivers by trying them, in a process of its own |
 //! | `memory` | how much main memory a session takes |
 //! | `dial` | connections to other servers, made for workers, which have no network of their own |
-//! | `server` | the loop that all of these are driven by |
+//! | `server` | the loop that drives all of these |
 //! | `stop`, `notify` | signals, and what systemd is told |
 //! | `sandbox`, [`worker`] | the worker's side: what it may do, and its start |
 #![forbid(unsafe_code)]

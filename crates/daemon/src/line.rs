@@ -1,4 +1,5 @@
-//! The line of clients that wait for a worker: first come, first served. Each is told again and again that it waits, and for what.
+//! The line of clients that wait for a worker: first come, first served. Each is told regularly that it waits, and for
+//! what.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, IoSlice};
@@ -14,7 +15,7 @@ use crate::pool::Client;
 /// The time from one sign of life to the next.
 const BEAT: Duration = Duration::from_secs(limits::WAITING_SECONDS);
 
-/// How long a client waits.
+/// The longest that a client waits.
 pub(crate) const MOST: Duration = Duration::from_secs(limits::MAX_WAITING_SECONDS);
 
 /// Longest reason, in characters: a [`Waiting`] is no longer than a hello.
@@ -48,7 +49,7 @@ impl Line {
         self.waiting.is_empty()
     }
 
-    /// The last in the line is from now on `client`, who is told so.
+    /// Adds `client` to the end of the line, and tells it so.
     ///
     /// # Errors
     /// The client, whose connection is of no use.
@@ -63,7 +64,7 @@ impl Line {
         Ok(())
     }
 
-    /// Serves the first in the line, and the next, as long as `serve` does not give one back.
+    /// Serves clients from the front of the line until `serve` gives one back.
     pub(crate) fn serve(&mut self, mut serve: impl FnMut(Client) -> Result<(), Client>) {
         while let Some(Place { client, since }) = self.waiting.pop_front() {
             if let Err(client) = serve(client) {
@@ -73,24 +74,24 @@ impl Line {
         }
     }
 
-    /// Empties the line.
+    /// Empties the line, and returns its clients.
     pub(crate) fn dissolve(&mut self) -> impl Iterator<Item = Client> + use<> {
         std::mem::take(&mut self.waiting).into_iter().map(|place| place.client)
     }
 
-    /// Takes out a client, which has gone.
+    /// Removes a client that has gone.
     pub(crate) fn leave(&mut self, number: u64) -> Option<Client> {
         let at = self.waiting.iter().position(|place| place.client.number == number)?;
         self.waiting.remove(at).map(|place| place.client)
     }
 
-    /// Takes out those who have waited for [`MOST`].
+    /// Removes and returns the clients that have waited for [`MOST`].
     pub(crate) fn expired(&mut self, now: Instant) -> Vec<Client> {
         let late = self.waiting.partition_point(|place| now >= place.since + MOST);
         self.waiting.drain(..late).map(|place| place.client).collect()
     }
 
-    /// Gives everybody a sign of life where it is due; takes out those whose connections are of no use.
+    /// Sends every client a sign of life when it is due; removes and returns those whose connections no longer work.
     pub(crate) fn beat(&mut self, reason: impl FnOnce() -> String, now: Instant) -> Vec<Client> {
         if self.is_empty() || now < self.next_beat {
             return Vec::new();
@@ -108,7 +109,7 @@ impl Line {
         lost
     }
 
-    /// When there is something to do without any socket saying so.
+    /// Returns when the line has something to do even if no socket becomes ready.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.waiting.front().map(|first| self.next_beat.min(first.since + MOST))
     }
@@ -119,16 +120,16 @@ impl Line {
     }
 }
 
-/// Tells a client that it waits; whether its connection can still be used.
+/// Tells a client that it waits; returns whether its connection can still be used.
 fn tell(client: &Client, before: usize, reason: &str) -> bool {
     let before = u32::try_from(before).unwrap_or(u32::MAX);
     let frame =
         encode_opening(Opening::Waiting, &Waiting { before, reason: reason.chars().take(MAX_REASON).collect() });
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
     match sendmsg(&client.link, &[IoSlice::new(&frame)], &mut SendAncillaryBuffer::default(), flags) {
-        // What follows half a frame would not be understood.
+        // After half a frame, the client would not understand anything else.
         Ok(sent) => sent == frame.len(),
-        // It has not read the last ones yet, and will find them when it does.
+        // The client has not read the last messages yet, and will find them when it does.
         Err(error) => std::io::Error::from(error).kind() == ErrorKind::WouldBlock,
     }
 }
@@ -180,7 +181,7 @@ mod tests {
         }
         let told = streams.iter_mut().map(heard).collect::<Vec<_>>();
         assert_eq!(told, (0..4).map(|before| (before, "so".to_owned())).collect::<Vec<_>>());
-        // The second leaves; those behind it come nearer.
+        // The second leaves; those behind it move up.
         assert_eq!(line.leave(2).map(|client| client.number), Some(2));
         assert!(line.leave(2).is_none());
         assert!(line.beat(|| unreachable!("it is not due"), now).is_empty());

@@ -51,7 +51,7 @@ fn from_systemd() -> io::Result<Vec<OwnedFd>> {
     let mut passed = ListenFd::from_env();
     let mut fds = Vec::new();
     for index in 0..passed.len() {
-        // One that is not of this kind stays where it is, for the next kind.
+        // A socket of another kind stays where it is, for the next kind.
         let fd = match passed.take_unix_listener(index) {
             Ok(unix) => unix.map(OwnedFd::from),
             Err(_) => passed.take_tcp_listener(index)?.map(OwnedFd::from),

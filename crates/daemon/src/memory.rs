@@ -1,28 +1,30 @@
 //! How much of the machine's main memory a session takes, and how much it may.
 //!
-//! No limit of the system's fits: drivers reserve far more addresses than they use, which address and data limits count, and a control group of
-//! its own is not to be had without rights. So the daemon looks: rarely where there is much room, often where there is little.
+//! No system limit fits: address and data limits count the addresses that drivers reserve, far more than they use, and
+//! making a control group for a session needs rights. So the daemon checks for itself: rarely if there is much room,
+//! often if there is little.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Faster than this, in bytes a second, memory is hardly taken.
+/// Processes hardly ever take memory faster than this, in bytes a second.
 const PACE: u64 = 8 << 30;
 
-/// The shortest time from one look to the next, ...
+/// The shortest time between two checks, ...
 const SOONEST: Duration = Duration::from_millis(20);
 
 /// ... and the longest.
 const LATEST: Duration = Duration::from_secs(2);
 
-/// When to look again at a session that takes `taken` of the `limit` bytes that it may take.
+/// Returns the time until the next check of a session that has taken `taken` of its `limit` bytes.
 pub(crate) fn look_again(taken: u64, limit: u64) -> Duration {
     let room = limit.saturating_sub(taken);
     Duration::from_millis(room.saturating_mul(1000) / PACE).clamp(SOONEST, LATEST)
 }
 
-/// Main memory that a process holds, in bytes, swapped or not: what other processes do not have a part in, and what it shares as memory.
+/// Returns the main memory that a process holds, in bytes, resident or swapped: its private memory and its shared
+/// memory, without mapped files.
 pub(crate) fn taken(pid: u32) -> Option<u64> {
     sum(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
 }
@@ -37,12 +39,12 @@ fn sum(status: &str) -> Option<u64> {
     Some(held << 10)
 }
 
-/// What a session may take where nobody has said so: three quarters of what this server may.
+/// Returns the default limit for a session: three quarters of what this server may take.
 pub(crate) fn default_limit() -> u64 {
     limit_of(&fs::read_to_string("/proc/meminfo").unwrap_or_default(), control_group()) / 4 * 3
 }
 
-/// The machine's memory, or what the control group leaves of it; no limit where neither can be found out.
+/// Returns the machine's memory, or the control group's limit if that is lower; no limit if neither is known.
 fn limit_of(meminfo: &str, group: Option<u64>) -> u64 {
     let total = meminfo
         .lines()
@@ -59,7 +61,8 @@ fn control_group() -> Option<u64> {
         .min()
 }
 
-/// The files with the limits: of each group and those above it, which in a container may be all that can be seen.
+/// Lists the files with the limits of each group and of those above it, which in a container may be all that is
+/// visible.
 fn limits_in(root: &Path, groups: &str) -> impl Iterator<Item = PathBuf> {
     let of_line = |line: &str| {
         let mut fields = line.splitn(3, ':');

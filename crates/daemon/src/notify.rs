@@ -1,4 +1,4 @@
-//! What systemd is told (sd_notify).
+//! Notifications to systemd (sd_notify).
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
@@ -6,7 +6,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 use tracing::warn;
 
-/// Tells the service manager a state such as `READY=1`, where there is one that listens.
+/// Reports a state such as `READY=1` to the service manager, if there is one that listens.
 pub(crate) fn notify(state: &str) {
     let Some(name) = std::env::var_os("NOTIFY_SOCKET") else { return };
     // A name that begins with @ is in the abstract name space.

@@ -1,4 +1,4 @@
-//! What a server can be told, and why it cannot start.
+//! The options of a server, and the reasons why it cannot start.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use ropeway_transport::Endpoint;
 
-/// What a server can be told.
+/// The options of a server.
 #[derive(Clone, Debug)]
 pub struct ServeOptions {
     /// Where to listen. Empty: on the sockets that systemd passed, else on the default endpoint.
@@ -22,7 +22,7 @@ pub struct ServeOptions {
     pub session_memory: Option<u64>,
     /// Announce this server on the local network, under this name.
     pub announce: Option<String>,
-    /// End with the end of standard input, too: with the program that has its other end.
+    /// End at the end of standard input, too: together with the program that holds its other end.
     pub ends_with_input: bool,
     /// The program and first arguments that start a worker.
     pub worker: WorkerCommand,

@@ -17,29 +17,29 @@ use crate::process::{Session, State, Word, Worker};
 /// holds some hundred MB.
 const BURST: usize = 2;
 
-/// So long after the last client that found no warm worker, the pool goes back to its usual size.
+/// The pool returns to its usual size this long after the last client that found no warm worker.
 const BURST_OVER: Duration = Duration::from_secs(30);
 
-/// A new session has this long before the replacement of its worker starts to take processor time, and the driver's
-/// locks, from it: as long as half of the pool is still warm ...
+/// How long a new session runs before its worker's replacement starts, which takes processor time and the driver's
+/// locks from it: if at least half of the pool is still warm ...
 const SETTLE: Duration = Duration::from_secs(1);
 
-/// ... and when less is.
+/// ... and if less is.
 const SETTLE_IN_HASTE: Duration = Duration::from_millis(10);
 
 /// Most workers to start at the same time, however many cores there are: they contend for the driver's locks and the disk.
 const MAX_AT_ONCE: usize = 8;
 
-/// A step of a worker's start that takes this long is named to those who wait, ...
+/// A step of a worker's start that takes this long is named to waiting clients, ...
 const SLOW_STEP: Duration = Duration::from_secs(2);
 
 /// ... and one that takes this long is logged.
 const STUCK_STEP: Duration = Duration::from_secs(10);
 
-/// Starts of workers that have to fail one after the other before clients no longer wait for the next try.
+/// Number of consecutive failed worker starts after which clients no longer wait for the next try.
 const HOPELESS: u32 = 3;
 
-/// The pause before the next start after one that failed; it doubles with each that follows.
+/// The pause before the next start after a failed one; it doubles with each further failure.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
 /// The longest such pause.
@@ -49,22 +49,23 @@ const MAX_PAUSE: Duration = Duration::from_secs(5);
 pub(crate) struct Pool {
     command: WorkerCommand,
     workers: BTreeMap<u32, Worker>,
-    /// Warm workers to keep when nothing special happens.
+    /// The number of warm workers to keep in normal times.
     warm: usize,
-    /// Warm workers to keep now: more after clients had to wait.
+    /// The number of warm workers to keep now: higher after clients had to wait.
     target: usize,
     last_miss: Instant,
-    /// Most workers to start at the same time: more would only delay each other, and the first of them.
+    /// The maximum number of workers to start at the same time: starting more would only delay all of them, including
+    /// the first to become ready.
     at_once: usize,
-    /// Workers that ended before they were ready, since the last that became ready.
+    /// The number of workers that ended before they were ready, since a worker last became ready.
     failures: u32,
     not_before: Instant,
-    /// When the newest session is no longer to be spared.
+    /// The end of the newest session's settling time; until then, workers start only for waiting clients.
     settled: Instant,
     sessions_begun: u64,
     /// What is known of the machine's drivers.
     drivers: Vec<DriverFact>,
-    /// Most bytes of main memory that a session may take.
+    /// The maximum number of bytes of main memory that a session may take.
     session_memory: u64,
     /// Whether a worker ever became ready.
     can_serve: bool,
@@ -76,14 +77,15 @@ pub(crate) struct Client {
     pub(crate) link: Link,
     /// The peer's address.
     pub(crate) peer: String,
-    /// What it says of itself.
+    /// The server's announcement.
     pub(crate) hello: Box<Hello>,
-    /// Counts clients from 1 since the server's start, as their hellos came.
+    /// The client's number, counted from 1 since the server's start in the order in which hellos arrived.
     pub(crate) number: u64,
 }
 
 impl Pool {
-    /// A pool that keeps `warm` workers ready, whose sessions take up to `session_memory` bytes of main memory each; none is started yet.
+    /// Creates a pool that keeps `warm` workers ready, each of whose sessions may take up to `session_memory` bytes of
+    /// main memory. Starts no worker yet.
     pub(crate) fn new(command: WorkerCommand, warm: usize, session_memory: u64, now: Instant) -> Self {
         let workers = BTreeMap::new();
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -110,7 +112,7 @@ impl Pool {
         self.workers.iter().map(|(&pid, worker)| (pid, worker))
     }
 
-    /// How many serve a session.
+    /// Returns the number of workers that serve a session.
     pub(crate) fn sessions(&self) -> usize {
         self.count(|state| matches!(state, State::Session(_)))
     }
@@ -127,7 +129,7 @@ impl Pool {
         told.for_each(|worker| worker.tell_drivers(drivers));
     }
 
-    /// Ends sessions that take more of the machine's main memory than they may.
+    /// Ends sessions that take more of the machine's main memory than allowed.
     pub(crate) fn watch_memory(&mut self, now: Instant) {
         let limit = self.session_memory;
         for (&pid, worker) in &mut self.workers {
@@ -135,7 +137,7 @@ impl Pool {
             if session.look_at.is_none_or(|at| now < at) {
                 continue;
             }
-            // One that is not there any more takes nothing.
+            // A worker that no longer exists takes no memory.
             let taken = memory::taken(pid).unwrap_or(0);
             if taken <= limit {
                 session.look_at = Some(now + memory::look_again(taken, limit));
@@ -153,12 +155,12 @@ impl Pool {
         }
     }
 
-    /// How many are ready.
+    /// Returns the number of workers that are ready.
     pub(crate) fn ready(&self) -> usize {
         self.count(|state| matches!(state, State::Warm))
     }
 
-    /// Whether all the warm workers that should be there are there.
+    /// Returns whether the pool has its full number of warm workers.
     pub(crate) fn is_full(&self) -> bool {
         self.ready() >= self.warm
     }
@@ -171,12 +173,12 @@ impl Pool {
         self.count(|state| matches!(state, State::Starting))
     }
 
-    /// Whether no worker will be ready soon, because they fail to start.
+    /// Returns whether no worker will be ready soon because workers fail to start.
     pub(crate) fn is_broken(&self) -> bool {
         self.failures >= HOPELESS && self.ready() == 0 && self.starting() == 0
     }
 
-    /// What is done for those who wait, for a person: part of a sentence.
+    /// Describes, as part of a sentence for a person, what the pool is doing for waiting clients.
     pub(crate) fn standing(&self, now: Instant) -> String {
         let mut text = match self.starting() {
             0 if self.failures > 0 => "its workers fail to start, and it tries again".to_owned(),
@@ -195,7 +197,7 @@ impl Pool {
     /// Hands `client` to a warm worker; gives it back when there is none.
     pub(crate) fn serve(&mut self, client: Client) -> Result<(), Client> {
         loop {
-            // The oldest: the others may still be busy with the end of their start.
+            // The oldest warm worker: newer ones may still be finishing their start.
             let warm = self.workers.values_mut().filter(|worker| matches!(worker.state, State::Warm));
             let Some(worker) = warm.min_by_key(|worker| worker.started) else { return Err(client) };
             let pid = worker.pid();
@@ -216,7 +218,7 @@ impl Pool {
                     return Ok(());
                 }
                 Err(error) => {
-                    // It must have ended just now; its exit is logged in its turn.
+                    // The worker must have ended just now; its exit is logged when it is reaped.
                     warn!(worker = pid, %error, "a warm worker takes no client");
                     if let Some(worker) = self.workers.get_mut(&pid) {
                         worker.gave_up();
@@ -226,14 +228,14 @@ impl Pool {
         }
     }
 
-    /// A client found no warm worker: keep more of them for a while.
+    /// Records that a client found no warm worker: the pool keeps more of them for a while.
     pub(crate) fn missed(&mut self, now: Instant) {
         self.last_miss = now;
         self.target = (self.target + 1).min(self.warm * BURST);
     }
 
-    /// Starts what is missing: workers for `waiting` clients, and warm ones. Gives at most one start, so that the loop
-    /// sees to clients in between; whether one was made.
+    /// Starts missing workers: those for `waiting` clients, and warm ones. Starts at most one per call, so that the
+    /// loop serves clients in between; returns whether it started one.
     pub(crate) fn refill(&mut self, waiting: usize, now: Instant) -> bool {
         if self.target > self.warm && now.duration_since(self.last_miss) >= BURST_OVER {
             self.target = self.warm;
@@ -256,7 +258,7 @@ impl Pool {
         }
     }
 
-    /// Lets warm workers go that a burst of clients has left over: each may hold memory of devices.
+    /// Retires warm workers left over from a burst of clients: each may hold device memory.
     fn retire(&mut self) {
         let excess = self.ready().saturating_sub(self.target);
         let warm = self.workers.values_mut().filter(|worker| matches!(worker.state, State::Warm));
@@ -265,17 +267,18 @@ impl Pool {
 
     fn wants_more(&self, waiting: usize) -> bool {
         let starting = self.starting();
-        // While some are warm nobody is in a hurry: sessions are disturbed by one start at a time.
+        // While warm workers remain and no client waits, there is no hurry: only one worker starts at a time, to
+        // disturb sessions less.
         let at_once = if self.ready() > 0 && waiting == 0 { 1 } else { self.at_once };
         self.ready() + starting < self.target + waiting && starting < at_once
     }
 
-    /// When a worker may be started: at once for clients that wait, unless workers fail.
+    /// Returns when the next worker may be started: at once if clients wait, unless workers fail.
     fn next_start(&self, waiting: usize) -> Instant {
         if waiting > 0 { self.not_before } else { self.not_before.max(self.settled) }
     }
 
-    /// When there is something to do without any socket saying so.
+    /// Returns when the line has something to do even if no socket becomes ready.
     pub(crate) fn deadline(&self, waiting: usize) -> Option<Instant> {
         let missing = self.wants_more(waiting).then_some(self.next_start(waiting));
         let burst = (self.target > self.warm).then_some(self.last_miss + BURST_OVER);
@@ -310,7 +313,7 @@ impl Pool {
         }
     }
 
-    /// Reads what a worker says.
+    /// Reads and handles a message from a worker.
     pub(crate) fn hear(&mut self, pid: u32) {
         let Some(worker) = self.workers.get_mut(&pid) else { return };
         match worker.listen() {
@@ -323,14 +326,15 @@ impl Pool {
             }
             Word::Step(what) => worker.takes_step(what, STUCK_STEP),
             Word::Dial(dial) => dial.start(pid, worker.shared_control(), &worker.dials),
-            // The end of one with a session says it all.
+            // The exit of a worker with a session is handled when it is reaped.
             Word::Gone if matches!(worker.state, State::Session(_)) => {}
             Word::Gone => worker.gave_up(),
             Word::Probing(_) | Word::Probed(_) | Word::Nothing => {}
         }
     }
 
-    /// Passes on a connection of what says to be a peer of `session`; says why not in one sentence.
+    /// Passes a connection from an alleged peer of `session` on to the session's worker; on failure returns the reason
+    /// in one sentence.
     pub(crate) fn hand_peer(&self, session: SessionId, client: &Client) -> Result<(), String> {
         let worker = self.workers.values().find(|worker| worker.serves(session));
         let worker = worker.ok_or("it has no such session, or none any more")?;
@@ -340,7 +344,7 @@ impl Pool {
         })
     }
 
-    /// Sees to a worker that has ended.
+    /// Handles a worker that has ended.
     pub(crate) fn reap(&mut self, pid: u32, now: Instant) {
         let Some(worker) = self.workers.get_mut(&pid) else { return };
         let Some(end) = worker.ended() else { return };
@@ -358,7 +362,7 @@ impl Pool {
             }
             State::Warm => {
                 warn!(worker = pid, %end, "a warm worker ended by itself");
-                // It could start, so the next can; but not in a tight loop.
+                // This worker was able to start, so the next one should be too; the pause avoids a tight loop.
                 self.not_before = self.not_before.max(now + FIRST_PAUSE);
             }
             State::Retired => debug!(worker = pid, %end, "a worker that is no longer needed ends"),
@@ -373,14 +377,14 @@ impl Pool {
         self.workers.remove(&pid);
     }
 
-    /// Waits longer after each failure before the next start.
+    /// Records a failed start and lengthens the pause before the next one.
     fn failed(&mut self, now: Instant) {
         self.failures += 1;
         let pause = FIRST_PAUSE * 2u32.saturating_pow(self.failures.min(10) - 1);
         self.not_before = now + pause.min(MAX_PAUSE);
     }
 
-    /// Asks all workers to end, waits up to `limit` for it, and kills the rest. `hurry` is asked whether to wait no longer.
+    /// Asks all workers to end, waits up to `limit`, and kills the rest. Stops waiting early when `hurry` returns true.
     pub(crate) fn stop(&mut self, limit: Duration, mut hurry: impl FnMut() -> bool) {
         let deadline = Instant::now() + limit;
         for worker in self.workers.values() {

@@ -1,4 +1,5 @@
-//! What no query tells of this machine's drivers, found out once for all workers: by a process of its own, which a driver may keep for ever.
+//! Facts about this machine's drivers that no query tells. One separate process finds them out for all workers, since a
+//! driver may hang it for ever.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -10,20 +11,21 @@ use tracing::{debug, warn};
 use crate::options::WorkerCommand;
 use crate::process::{Word, Worker};
 
-/// How long a driver may take to be tried. One that takes longer is taken not to have what it was tried for, which is always safe.
+/// How long the trial of a driver may take. A driver that takes longer is assumed to lack the property under test,
+/// which is always safe.
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// The argument that makes a worker process try drivers.
 const ARGUMENT: &str = "--probe";
 
-/// Tries drivers, one after the other.
+/// The prober, which tries drivers one after the other.
 pub(crate) struct Prober {
     command: WorkerCommand,
     process: Option<Worker>,
     state: State,
-    /// What is known.
+    /// The results so far.
     facts: Vec<DriverFact>,
-    /// The driver that is tried, and until when it has to have answered.
+    /// The driver being tried, and the time by which it must have answered.
     trying: Option<(String, Instant)>,
 }
 
@@ -31,33 +33,33 @@ pub(crate) struct Prober {
 enum State {
     /// Nothing has been started.
     New,
-    /// A process tries.
+    /// A process is trying drivers.
     Running,
-    /// All that can be known is known.
+    /// No more facts will come.
     Done,
 }
 
 impl Prober {
-    /// One that is not started; workers are started by `command`.
+    /// Creates a prober that is not started; `command` starts workers.
     pub(crate) fn new(command: &WorkerCommand) -> Self {
         let mut command = command.clone();
         command.args.push(ARGUMENT.into());
         Self { command, process: None, state: State::New, facts: Vec::new(), trying: None }
     }
 
-    /// Starts, unless it did before.
+    /// Starts the prober, unless it was started before.
     pub(crate) fn start(&mut self, now: Instant) {
         if self.state == State::New {
             self.start_process(now);
         }
     }
 
-    /// Whether no more facts will come.
+    /// Returns whether no more facts will come.
     pub(crate) fn is_done(&self) -> bool {
         self.state == State::Done
     }
 
-    /// What is known so far.
+    /// Returns the facts known so far.
     pub(crate) fn facts(&self) -> &[DriverFact] {
         &self.facts
     }
@@ -79,13 +81,13 @@ impl Prober {
         self.state = State::Done;
     }
 
-    /// What becomes readable when the process says something, and with its end.
+    /// Returns the descriptors that become readable when the process sends a message, and when it ends.
     pub(crate) fn sockets(&self) -> Option<(Option<BorrowedFd<'_>>, BorrowedFd<'_>)> {
         let process = self.process.as_ref()?;
         Some((process.is_heard().then(|| process.control()), process.exit()))
     }
 
-    /// Hears all that the process has said; whether there is a new fact.
+    /// Reads all that the process has sent; returns whether there is a new fact.
     pub(crate) fn hear(&mut self, now: Instant) -> bool {
         let before = self.facts.len();
         while let Some(process) = &mut self.process {
@@ -103,13 +105,13 @@ impl Prober {
         self.facts.len() > before
     }
 
-    /// When a driver has had its time.
+    /// Returns when the time of the current trial is up.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let process = self.process.as_ref()?;
         self.trying.as_ref().map(|(_, at)| *at).or(process.kill_at)
     }
 
-    /// Ends a process that is kept for too long. What follows is its end.
+    /// Kills a process that has exceeded its time; `reap` then handles its end.
     pub(crate) fn expire(&mut self, now: Instant) {
         if self.deadline().is_none_or(|at| now < at) {
             return;
@@ -131,7 +133,8 @@ impl Prober {
         process.kill();
     }
 
-    /// Sees to the end of the process; whether there is a new fact. Drivers that are left are tried by another process.
+    /// Handles the end of the process; returns whether there is a new fact. Another process tries the drivers that are
+    /// left.
     pub(crate) fn reap(&mut self, now: Instant) -> bool {
         let Some(end) = self.process.as_mut().and_then(Worker::ended) else { return false };
         let heard = self.hear(now);
@@ -156,13 +159,14 @@ impl Prober {
 mod tests {
     use super::*;
 
-    /// Drives a prober whose process is this script until it is done. The scripts' messages are bytes as `handoff` encodes them.
+    /// Drives a prober whose process runs `script` until the prober is done. The scripts' messages are bytes as
+    /// `handoff` encodes them.
     fn probed(script: &str) -> Vec<DriverFact> {
         let command = WorkerCommand { program: "/bin/sh".into(), args: vec!["-c".into(), script.into()] };
         let mut prober = Prober::new(&command);
         let begin = Instant::now();
         prober.start(begin);
-        // A driver that hangs is not waited for here.
+        // The test does not wait for a driver that hangs; it moves the clock on instead.
         let mut skipped = Duration::ZERO;
         while !prober.is_done() {
             assert!(begin.elapsed() < Duration::from_secs(10), "waited in vain");

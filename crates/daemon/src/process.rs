@@ -20,7 +20,7 @@ use tracing::{debug, warn};
 use crate::dial::Dial;
 use crate::options::WorkerCommand;
 
-/// A worker that is not ready after this long hangs in a driver, and is killed.
+/// How long a worker may take to become ready. A worker that takes longer hangs in a driver, and is killed.
 pub(crate) const START_LIMIT: Duration = Duration::from_secs(60);
 
 /// How long a worker that has given up may take to end.
@@ -29,31 +29,31 @@ const END_LIMIT: Duration = Duration::from_secs(5);
 /// How long a session that must end has to tell its client so.
 const FAREWELL_LIMIT: Duration = Duration::from_secs(1);
 
-/// What a worker is doing.
+/// The state of a worker.
 #[derive(Debug)]
 pub(crate) enum State {
-    /// It initialises its machine's OpenCL.
+    /// The worker initialises the machine's OpenCL.
     Starting,
-    /// It will never be ready; its end follows.
+    /// The worker will never be ready, and is about to end.
     Failing,
-    /// It waits for a client.
+    /// The worker waits for a client.
     Warm,
-    /// It is no longer needed; its end follows.
+    /// The worker is no longer needed, and is about to end.
     Retired,
-    /// It serves one.
+    /// The worker serves a session.
     Session(Session),
 }
 
 /// The session that a worker serves.
 #[derive(Debug)]
 pub(crate) struct Session {
-    /// Counts sessions from 1 since the server's start.
+    /// The session's number, counted from 1 since the server's start.
     pub(crate) number: u64,
     /// The client's program name, as it says.
     pub(crate) program: String,
     /// When it began.
     pub(crate) since: Instant,
-    /// When its memory is looked at; `None` once it has taken too much.
+    /// When to check its memory next; `None` once it has taken too much.
     pub(crate) look_at: Option<Instant>,
 }
 
@@ -64,45 +64,45 @@ pub(crate) struct Step {
     pub(crate) what: String,
     /// When it began.
     pub(crate) since: Instant,
-    /// When the log says that it takes long.
+    /// When to log that the step takes long.
     pub(crate) log_at: Instant,
 }
 
-/// A worker process. Dropped while it runs, it is killed.
+/// A worker process; dropping it kills the process.
 pub(crate) struct Worker {
     child: Child,
-    /// Becomes readable when the process has ended.
+    /// A descriptor that becomes readable when the process has ended.
     exit: OwnedFd,
-    /// Our end of its control socket; it ends when ours is closed.
+    /// Our end of the worker's control socket; the worker ends when it is closed.
     control: Arc<OwnedFd>,
-    /// Whether it has closed its end: there is nothing more to hear from it.
+    /// Whether the worker has closed its end of the control socket: no more messages can come.
     deaf: bool,
-    /// The name of its session, from when it is ready.
+    /// The id of the worker's session, known once the worker is ready.
     pub(crate) session: Option<SessionId>,
     /// Connections that are being made for it.
     pub(crate) dials: Arc<AtomicUsize>,
     pub(crate) state: State,
     pub(crate) started: Instant,
-    /// Where its start stands, as it says.
+    /// The current step of the worker's start, as the worker reports it.
     pub(crate) step: Option<Step>,
-    /// When it is killed unless it gets on.
+    /// When to kill the worker unless it makes progress.
     pub(crate) kill_at: Option<Instant>,
 }
 
-/// A worker said something on its control socket, or closed it.
+/// A message from a worker on its control socket, or the socket's end.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Word {
-    /// It is ready for a client, and its session will have this name.
+    /// The worker is ready for a client; its session will have this id.
     Ready(SessionId),
-    /// Its start has come to this native call.
+    /// The worker's start has reached this native call.
     Step(String),
-    /// It tries this driver ...
+    /// The worker begins to try this driver.
     Probing(String),
-    /// ... which takes the bytes of writes late, or not.
+    /// The trial's result: whether the driver takes the bytes of writes late.
     Probed(bool),
-    /// It wants to be connected to a peer.
+    /// The worker asks to be connected to a peer.
     Dial(Dial),
-    /// It will never be; its end follows.
+    /// The worker has closed its socket or broken the protocol, and is about to end.
     Gone,
     /// Nothing yet.
     Nothing,
@@ -112,14 +112,14 @@ impl Worker {
     /// Starts one.
     pub(crate) fn spawn(command: &WorkerCommand, now: Instant) -> io::Result<Self> {
         let (control, theirs) = handoff::pair()?;
-        // What a driver prints before the worker catches it belongs into the log, not between the lines that say where
+        // A driver's output from before the worker captures it belongs in the log, not between the lines that say where
         // the server listens.
         let output = io::stderr().as_fd().try_clone_to_owned()?;
         let mut child = Command::new(&command.program)
             .arg0("ropeway")
             .args(&command.args)
             .env_remove("NOTIFY_SOCKET")
-            // Ropeway's own OpenCL library, which the machine's loader may find, has nothing to offer to a worker.
+            // Tells Ropeway's own OpenCL library, which the machine's loader may find, to offer no devices in a worker.
             .env("ROPEWAY_WORKER", "1")
             .stdin(theirs)
             .stdout(Stdio::from(output))
@@ -153,7 +153,7 @@ impl Worker {
         self.child.id()
     }
 
-    /// Reads what it says.
+    /// Reads one message from the worker.
     pub(crate) fn listen(&mut self) -> Word {
         let starting = matches!(self.state, State::Starting);
         match handoff::hear(self.control.as_fd(), false) {
@@ -172,18 +172,19 @@ impl Worker {
         }
     }
 
-    /// Whether it may say something.
+    /// Returns whether the worker may still send messages.
     pub(crate) fn is_heard(&self) -> bool {
         !self.deaf && matches!(self.state, State::Starting | State::Session(_))
     }
 
-    /// Its start has come to `what`; the log says so if it is still there after `patience`.
+    /// Records that the worker's start has reached `what`; the log says so if the worker is still there after
+    /// `patience`.
     pub(crate) fn takes_step(&mut self, what: String, patience: Duration) {
         let since = Instant::now();
         self.step = Some(Step { what, since, log_at: since + patience });
     }
 
-    /// It is ready for a client.
+    /// Marks the worker as ready for a client.
     pub(crate) fn became_ready(&mut self, session: SessionId) {
         self.step = None;
         self.state = State::Warm;
@@ -191,20 +192,20 @@ impl Worker {
         self.kill_at = None;
     }
 
-    /// Whether it serves the session of this name.
+    /// Returns whether the worker serves `session`.
     pub(crate) fn serves(&self, session: SessionId) -> bool {
         matches!(self.state, State::Session(_)) && self.session == Some(session)
     }
 
-    /// Tells it what is known of the machine's drivers.
+    /// Tells the worker the known facts about the machine's drivers.
     pub(crate) fn tell_drivers(&self, facts: &[DriverFact]) {
         if let Err(error) = handoff::say(self.control.as_fd(), &ToWorker::Drivers(facts.to_vec()), None, false) {
-            // It goes on without.
+            // The worker continues without these facts.
             debug!(worker = self.pid(), %error, "a worker does not hear of its drivers");
         }
     }
 
-    /// Ends its session, for this reason, which its client is told; kills it if it takes long.
+    /// Ends the worker's session and tells its client the reason; kills the worker if it does not end in time.
     pub(crate) fn end_session(&mut self, reason: &str) {
         if let Err(error) = handoff::say(self.control.as_fd(), &ToWorker::End(reason.to_owned()), None, false) {
             warn!(worker = self.pid(), %error, "a worker does not hear that it has to end");
@@ -213,7 +214,7 @@ impl Worker {
         self.kill_at = Some(Instant::now() + FAREWELL_LIMIT);
     }
 
-    /// Passes on a connection of what says to be a peer of its session.
+    /// Passes a connection from an alleged peer of its session on to the worker.
     pub(crate) fn hand_peer(&self, link: &Link, hello: &Hello) -> io::Result<()> {
         handoff::say(self.control.as_fd(), &ToWorker::Peer(hello.clone()), Some(link.as_fd()), false)
     }
@@ -223,16 +224,16 @@ impl Worker {
         self.control.clone()
     }
 
-    /// It will serve nobody.
+    /// Marks a worker that will serve no client.
     pub(crate) fn gave_up(&mut self) {
         self.state = State::Failing;
         self.step = None;
         self.kill_at = Some(Instant::now() + END_LIMIT);
     }
 
-    /// Lets it go: at the end of its control socket it ends by itself.
+    /// Retires the worker: it ends by itself when its control socket is closed.
     pub(crate) fn retire(&mut self) {
-        // Closed already is as good.
+        // An error means that the socket is closed already, which is as good.
         let _ = rustix::net::shutdown(&self.control, rustix::net::Shutdown::Both);
         self.state = State::Retired;
         self.kill_at = Some(Instant::now() + END_LIMIT);
@@ -257,11 +258,11 @@ impl Worker {
     }
 
     fn signal(&self, signal: Signal) {
-        // It may have ended already; that is what is wanted.
+        // The worker may have ended already, which is what is wanted.
         let _ = pidfd_send_signal(&self.exit, signal);
     }
 
-    /// How it ended, if it has.
+    /// Returns how the worker ended, if it has.
     pub(crate) fn ended(&mut self) -> Option<End> {
         match self.child.try_wait() {
             Ok(status) => status.map(End::Status),
@@ -274,7 +275,7 @@ impl Worker {
         self.control.as_fd()
     }
 
-    /// What becomes readable with its end.
+    /// A descriptor that becomes readable when the process ends.
     pub(crate) fn exit(&self) -> BorrowedFd<'_> {
         self.exit.as_fd()
     }
@@ -283,7 +284,7 @@ impl Worker {
 impl Drop for Worker {
     fn drop(&mut self) {
         self.kill();
-        // Killed or ended: this does not wait for long.
+        // The process was killed or has ended, so this wait is short.
         let _ = self.child.wait();
     }
 }
@@ -291,14 +292,14 @@ impl Drop for Worker {
 /// How a worker process ended.
 #[derive(Debug)]
 pub(crate) enum End {
-    /// As it says or by a signal.
+    /// The process exited, or a signal killed it.
     Status(ExitStatus),
-    /// Somebody else took its status.
+    /// The exit status is lost: something else collected it.
     Unknown(io::Error),
 }
 
 impl End {
-    /// Whether it ended by itself and without an error.
+    /// Returns whether the worker exited by itself and without an error.
     pub(crate) fn is_clean(&self) -> bool {
         matches!(self, Self::Status(status) if status.success())
     }

@@ -1,8 +1,8 @@
-//! What a worker process may do: compute, and little else.
+//! The sandbox of a worker process: it may compute, and do little else.
 //!
-//! Kernels and drivers run in it, so it must be taken to be under a client's control. Four walls, each explained at its
-//! place: no new privileges, an end with the server, limits, and (where the kernel has Landlock) only those files that an
-//! OpenCL implementation needs.
+//! Kernels and drivers run in a worker, so it must be assumed to be under a client's control. Four walls, each
+//! explained at its place: no new privileges, an end with the server, limits, and (where the kernel has Landlock)
+//! access only to those files that an OpenCL implementation needs.
 
 use std::ffi::OsString;
 use std::fs;
@@ -16,14 +16,14 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::set_no_new_privs;
 use tracing::{debug, warn};
 
-/// The newest Landlock that these rules know. Older kernels enforce the part that they have.
+/// The newest Landlock ABI that these rules know. Older kernels enforce the part that they support.
 const LANDLOCK: ABI = ABI::V6;
 
-/// Open files that a worker may have: drivers open hundreds.
+/// The maximum number of open files in a worker: drivers open hundreds.
 const OPEN_FILES: u64 = 4096;
 
-/// The system: read and execute. PoCL runs a compiler and a linker; drivers read /proc and /sys.
-/// Home folders are not in it, and neither is /var.
+/// System folders, which a worker may read and execute. PoCL runs a compiler and a linker; drivers read /proc and /sys.
+/// Home folders and /var are not included.
 const SYSTEM: &[&str] = &[
     "/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/etc", "/opt", "/proc", "/sys", "/dev", "/run", "/nix",
     "/gnu",
@@ -40,8 +40,8 @@ const SYSTEM_VARIABLES: &[&str] = &[
     "ROCM_PATH",
 ];
 
-/// Compiler caches: the variable that names the folder, else the folder within the user's cache folder or home; and
-/// what exists where there is such an implementation.
+/// Compiler caches: the variable that names the folder, else the folder within the user's cache folder or home; and a
+/// path that exists only where that implementation is installed.
 const CACHES: &[(&str, Base, &str, &str)] = &[
     ("POCL_CACHE_DIR", Base::Cache, "pocl", "/"),
     ("CUDA_CACHE_PATH", Base::Home, ".nv", "/dev/nvidiactl"),
@@ -59,15 +59,15 @@ enum Base {
     Home,
 }
 
-/// Puts this process, and all it starts, behind the walls. Has to come before any other thread exists.
+/// Puts this process, and all it starts, into the sandbox. Must be called before any other thread exists.
 ///
-/// `program_cache` is the one folder of Ropeway's own that it may write to.
+/// `program_cache` is the only folder of Ropeway's own that the process may write to.
 pub(crate) fn enter(program_cache: Option<&Path>) {
     // A program that a kernel starts, setuid or not, gets no more rights than this process has.
     if let Err(error) = set_no_new_privs(true) {
         warn!(%error, "sandbox: cannot give up new privileges");
     }
-    // The memory of a crashed worker is its client's data: it does not belong onto this machine's disk.
+    // The memory of a crashed worker is its client's data: no core dump may put it on this machine's disk.
     limit(Resource::Core, 0);
     limit(Resource::Nofile, OPEN_FILES);
     let env = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
@@ -95,7 +95,7 @@ fn restrict(readable: &[PathBuf], writable: &[PathBuf]) -> Result<RulesetStatus,
     let status = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(all)?
-        // No rule follows for these: the worker has its client's socket already and needs no other.
+        // No rule allows any network access: the worker has its client's socket already and needs no other.
         .handle_access(AccessNet::from_all(LANDLOCK))?
         // Nor may it signal processes outside.
         .scope(Scope::Signal)?
@@ -108,7 +108,7 @@ fn restrict(readable: &[PathBuf], writable: &[PathBuf]) -> Result<RulesetStatus,
     Ok(status.ruleset)
 }
 
-/// What may be read and executed.
+/// The paths that may be read and executed.
 fn readable(env: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
     let named = SYSTEM_VARIABLES.iter().filter_map(|name| env(name));
     let named =
@@ -116,7 +116,7 @@ fn readable(env: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
     SYSTEM.iter().map(PathBuf::from).chain(named).collect()
 }
 
-/// What may be written to: devices, temporary files, and the compilers' caches (made where they are missing).
+/// The paths that may be written to: devices, temporary files, and the compilers' caches (made where they are missing).
 fn writable(env: impl Fn(&str) -> Option<OsString>, program_cache: Option<&Path>) -> Vec<PathBuf> {
     let mut paths: Vec<PathBuf> = vec!["/dev".into(), "/tmp".into(), "/var/tmp".into()];
     paths.extend(env("TMPDIR").map(PathBuf::from));
@@ -135,7 +135,7 @@ fn writable(env: impl Fn(&str) -> Option<OsString>, program_cache: Option<&Path>
     paths.extend(program_cache.map(Path::to_owned));
     paths.retain(|path| path.is_absolute());
     for path in &paths {
-        // A rule is about a folder that exists. One that cannot be made is one that nobody can write to.
+        // A rule can only name a folder that exists. A folder that cannot be created is one that nobody can write to.
         if let Err(error) = fs::create_dir_all(path) {
             debug!(%error, path = %path.display(), "sandbox: no such cache");
         }
@@ -171,12 +171,12 @@ mod tests {
         fs::remove_dir_all(&root).unwrap();
     }
 
-    /// Restrictions cannot be taken back, so this test does its work in a process of its own.
+    /// A process cannot lift its own restrictions, so this test does its work in a separate process.
     #[test]
     fn behind_the_walls() {
         const MARK: &str = "ROPEWAY_SANDBOX_TEST";
         let Some(root) = std::env::var_os(MARK).map(PathBuf::from) else {
-            // Neither below /tmp nor in any of the system's folders, wherever this was built.
+            // The test's folder must lie neither below /tmp nor in any system folder, wherever the test was built.
             let built = std::env::current_exe().unwrap().with_extension("walls");
             let home = Path::new(&std::env::var_os("HOME").unwrap()).join(format!(".walls-{}", std::process::id()));
             let temporary = std::env::temp_dir();
@@ -188,7 +188,7 @@ mod tests {
             let output = std::process::Command::new(std::env::current_exe().unwrap())
                 .args(["--exact", "sandbox::tests::behind_the_walls", "--nocapture"])
                 .env(MARK, &root)
-                // Cargo names the folder that this test works in.
+                // Cargo puts the folder that this test works in into `LD_LIBRARY_PATH`.
                 .env_remove("LD_LIBRARY_PATH")
                 .env("HOME", &root)
                 .output()

@@ -1,6 +1,6 @@
-//! The server's loop: one thread that waits for everything at once and never for anybody alone.
+//! The server's loop: one thread that waits for all events at once and never blocks on a single client.
 //!
-//! It also starts the workers, which ask the kernel to kill them when the thread that started them goes.
+//! The same thread starts the workers, which ask the kernel to kill them when the thread that started them ends.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Write};
@@ -22,14 +22,15 @@ use crate::stop::StopSignal;
 use crate::worker::host_name;
 use crate::{ServeError, ServeOptions, listen, memory, notify};
 
-/// Most connections whose hello is not whole, or that are being refused. A connection beyond takes the place of the oldest,
-/// so that silent peers cannot keep others out. A burst of clients on a busy machine connects first and sends its hellos later.
+/// The maximum number of connections whose hello is incomplete, or that are being refused. A further connection
+/// replaces the oldest, so that silent peers cannot keep others out. A burst of clients on a busy machine connects
+/// first and sends its hellos later.
 const MAX_PENDING: usize = 512;
 
 /// How long sessions have to end when the server is asked to.
 const STOP_LIMIT: Duration = Duration::from_secs(2);
 
-/// How long no connection is accepted after the system had no room for one.
+/// How long the server accepts no connection after the system failed to accept one.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves until SIGTERM or SIGINT.
@@ -69,7 +70,7 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
     server.run()
 }
 
-/// What poll found something for.
+/// The source of a poll event.
 #[derive(Clone, Copy)]
 enum Source {
     Stop,
@@ -89,13 +90,13 @@ struct Server {
     pool: Pool,
     prober: Prober,
     max_sessions: usize,
-    /// By arrival, as are the refused.
+    /// Connections with an unfinished handshake, by arrival; `refused` has the same order.
     pending: BTreeMap<u64, Pending>,
     refused: BTreeMap<u64, Refused>,
     /// Clients without a worker.
     line: Line,
     next_key: u64,
-    /// Clients that have said hello since the server's start.
+    /// The number of clients that have said hello since the server's start.
     clients: u64,
     accept_after: Instant,
     announced: bool,
@@ -151,7 +152,7 @@ impl Server {
         }
     }
 
-    /// Waits until something is there, or `timeout`.
+    /// Waits until a source has an event, or until `timeout`.
     fn wait(&self, timeout: Option<Duration>) -> Result<Vec<Source>, ServeError> {
         let mut sources: Vec<(Source, BorrowedFd<'_>)> = vec![(Source::Stop, self.stop.as_fd())];
         if Instant::now() >= self.accept_after {
@@ -173,7 +174,8 @@ impl Server {
         let mut fds: Vec<PollFd<'_>> = sources
             .iter()
             .map(|(source, fd)| {
-                // What a client says after its hello is for its worker; here only its end counts.
+                // What a client sends after its hello is for its worker; while the client waits here, only the
+                // connection's end matters.
                 let flags = if matches!(source, Source::Waiting(_)) { PollFlags::RDHUP } else { PollFlags::IN };
                 PollFd::from_borrowed_fd(*fd, flags)
             })
@@ -191,7 +193,7 @@ impl Server {
             .collect())
     }
 
-    /// The next moment at which something is to be done although no socket says so.
+    /// Returns the next time at which something must be done even without a socket event.
     fn deadline(&self, now: Instant) -> Option<Instant> {
         let first = |deadlines: &mut dyn Iterator<Item = Instant>| deadlines.min();
         [
@@ -207,7 +209,7 @@ impl Server {
         .min()
     }
 
-    /// Ends what has had its time.
+    /// Ends everything whose time is up.
     fn expire(&mut self, now: Instant) {
         self.pending.retain(|_, pending| {
             let late = now >= pending.deadline();
@@ -254,7 +256,7 @@ impl Server {
         }
     }
 
-    /// Keeps the bound on unfinished handshakes.
+    /// Keeps unfinished handshakes within their limit.
     fn make_room(&mut self) {
         if self.pending.len() + self.refused.len() < MAX_PENDING {
             return;
@@ -318,7 +320,7 @@ impl Server {
         }
     }
 
-    /// A client has gone before it had a worker.
+    /// Handles a client that leaves before it had a worker.
     fn leaves(&mut self, number: u64) {
         if let Some(client) = self.line.leave(number) {
             log_leaving(&client);
@@ -344,7 +346,7 @@ impl Server {
         }
     }
 
-    /// Says once that clients will start fast from now on.
+    /// Announces, once, that clients will start fast from now on.
     fn announce(&mut self) {
         if !self.announced && self.pool.is_full() && self.prober.is_done() {
             self.announced = true;
@@ -354,11 +356,11 @@ impl Server {
         }
     }
 
-    /// Ends everything, in bounded time.
+    /// Stops the server in bounded time.
     fn end(&mut self) {
         info!(sessions = self.pool.sessions(), "stopping");
         notify::notify("STOPPING=1");
-        // No new clients, and the files of Unix sockets go.
+        // From here on there are no new clients, and the files of Unix sockets are removed.
         self.listeners.clear();
         self.pending.clear();
         for client in self.line.dissolve() {
@@ -374,7 +376,7 @@ fn log_leaving(client: &Client) {
     info!(client = client.number, peer = %client.peer, "a client leaves before it had a worker");
 }
 
-/// Announces the server on the local network. It serves also where that is not possible.
+/// Announces the server on the local network. Failure to announce does not stop the server.
 fn announce(name: &str, listeners: &[Listener]) -> Option<Announcer> {
     match Announcer::new(name, &host_name(), listeners.iter().map(Listener::endpoint)) {
         Ok(announcer) => {
@@ -388,13 +390,14 @@ fn announce(name: &str, listeners: &[Listener]) -> Option<Announcer> {
     }
 }
 
-/// A line for the scripts that started the server. Nobody reading is no reason to end.
+/// Prints a line for the scripts that started the server. A missing reader is no reason to end.
 fn say(line: &str) {
     let mut out = io::stdout();
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
-/// Each session takes three descriptors here; the usual soft limit of 1024 is for programs that use select.
+/// Raises the limit of open files: each session takes three descriptors here, and the usual soft limit of 1024 is meant
+/// for programs that use select.
 fn raise_file_limit() {
     let limit = getrlimit(Resource::Nofile);
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {

@@ -13,14 +13,14 @@ pub(crate) struct StopSignal {
 }
 
 impl StopSignal {
-    /// Catches SIGTERM and SIGINT from now on, and the end of standard input where that counts.
+    /// Catches SIGTERM and SIGINT from now on, and with `ends_with_input` the end of standard input too.
     pub(crate) fn catch(ends_with_input: bool) -> io::Result<Self> {
         let (reader, writer) = UnixStream::pair()?;
         reader.set_nonblocking(true)?;
         if ends_with_input {
             let mut writer = writer.try_clone()?;
             std::thread::Builder::new().name("input".into()).spawn(move || {
-                // Nothing is said there; an error is an end as well.
+                // Nothing meaningful arrives on standard input; an error counts as its end.
                 let _ = io::copy(&mut io::stdin(), &mut io::sink());
                 let _ = writer.write_all(&[0]);
             })?;
@@ -30,7 +30,7 @@ impl StopSignal {
         Ok(Self { reader })
     }
 
-    /// Takes one signal out; whether there was one.
+    /// Takes out one stop request; returns whether there was one.
     pub(crate) fn take(&self) -> bool {
         use std::io::Read;
         (&self.reader).read(&mut [0]).is_ok_and(|n| n > 0)

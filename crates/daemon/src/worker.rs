@@ -11,12 +11,12 @@ use rustix::stdio::dup2_stdin;
 
 use crate::sandbox;
 
-/// Why a worker cannot begin.
+/// The reason why a worker cannot begin.
 #[derive(Debug)]
 pub enum WorkerError {
-    /// It was started by hand.
+    /// The worker was started by hand.
     NoServer,
-    /// Something that it needs.
+    /// The system refused something that the worker needs.
     System(&'static str, io::Error),
 }
 
@@ -31,17 +31,17 @@ impl fmt::Display for WorkerError {
 
 impl std::error::Error for WorkerError {}
 
-/// Is a worker: takes the control socket from standard input, enters the sandbox unless it is not wanted, and serves one
-/// session. The end of the session is the end of the process; an exit code comes back only where there was none.
+/// Runs a worker: takes the control socket from standard input, enters the sandbox if `sandboxed`, and serves one
+/// session. The process ends with its session; an exit code is returned only when there was no session.
 ///
 /// # Errors
 /// A [`WorkerError`] when it cannot begin.
 pub fn run(options: WorkerOptions, sandboxed: bool) -> Result<u8, WorkerError> {
     let control = control_socket()?;
-    // It was started as /proc/self/exe. Without a name of its own it works as well.
+    // The process was started as /proc/self/exe, so it sets its own name; it works without one too.
     let _ = rustix::thread::set_name(c"ropeway-worker");
-    // Without its server a worker would hold devices that nobody can see to. Had the server ended before this call, the
-    // control socket would be at its end, which ends the worker as well.
+    // Without its server, a worker would hold devices that nobody can manage. If the server ended before this call, the
+    // control socket is at its end, which ends the worker as well.
     set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|error| WorkerError::System("tie its life to the server's", error.into()))?;
     if sandboxed {

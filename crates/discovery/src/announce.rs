@@ -1,4 +1,4 @@
-//! What a server does.
+//! Announcing a server.
 
 use std::net::IpAddr;
 
@@ -7,14 +7,14 @@ use ropeway_transport::Endpoint;
 
 use crate::{DiscoveryError, HOST, RELEASE, SERVICE, end};
 
-/// Answers those who look for servers, as long as it lives; then says good-bye.
+/// Answers clients that look for servers, for as long as it lives; says good-bye when dropped.
 pub struct Announcer {
     daemon: ServiceDaemon,
 }
 
 impl Announcer {
-    /// Announces a server of this `name` on `host` that listens on these endpoints: each TCP port on the interfaces by which it can be
-    /// reached.
+    /// Announces a server called `name` on `host` that listens on these endpoints: each TCP port is announced on the
+    /// interfaces by which it can be reached.
     ///
     /// # Errors
     /// [`DiscoveryError`].
@@ -25,7 +25,7 @@ impl Announcer {
     ) -> Result<Self, DiscoveryError> {
         let this = Self { daemon: ServiceDaemon::new()? };
         let addresses = endpoints.into_iter().filter_map(|endpoint| match endpoint {
-            // One that listens has an address.
+            // The endpoint of a listening socket is always an address.
             Endpoint::Tcp { host, port } => Some((host.parse::<IpAddr>().ok()?, *port)),
             Endpoint::Unix(_) | Endpoint::Local => None,
         });
@@ -39,7 +39,7 @@ impl Announcer {
 
 fn service(name: &str, host: &str, address: IpAddr, port: u16) -> Result<ServiceInfo, DiscoveryError> {
     let properties = [(HOST, host), (RELEASE, env!("CARGO_PKG_VERSION"))];
-    // A host name of its own: the machine's may be announced by others, with all its addresses.
+    // The service has a host name of its own: others may announce the machine's own name, with all of its addresses.
     let label: String = host.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(40).collect();
     let own = format!("ropeway-{label}-{port}.local.");
     if !address.is_unspecified() {

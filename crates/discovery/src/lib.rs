@@ -37,9 +37,9 @@ impl From<mdns_sd::Error> for DiscoveryError {
     }
 }
 
-/// Ends what answers and asks in the background, and waits for its end a moment.
+/// Ends the background activity that answers and asks, and waits briefly for its end.
 fn end(daemon: &mdns_sd::ServiceDaemon) {
-    // Ended already is as good.
+    // An error means that it has ended already, which is as good.
     if let Ok(ended) = daemon.shutdown() {
         let _ = ended.recv_timeout(std::time::Duration::from_millis(500));
     }

@@ -1,4 +1,4 @@
-//! What a client does.
+//! Looking for servers.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -14,14 +14,14 @@ const MOST: usize = 256;
 /// Longer texts than this are cut.
 const MOST_LETTERS: usize = 200;
 
-/// A server that announces itself. All of it is what somebody on the network says.
+/// A server that announces itself. Every field is an unverified claim from the network.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Found {
     /// The name that it announces.
     pub name: String,
     /// The name that its machine gives itself; empty if it says nothing.
     pub host: String,
-    /// Its release of Ropeway; empty if it says nothing.
+    /// The server's release of Ropeway; empty if not announced.
     pub release: String,
     /// Its addresses, those that are most likely of use first.
     pub addresses: Vec<IpAddr>,
@@ -29,7 +29,7 @@ pub struct Found {
     pub port: u16,
 }
 
-/// Looks for servers for so long. Nothing of it goes on when this returns.
+/// Looks for servers for `time`. Nothing runs in the background after this returns.
 ///
 /// # Errors
 /// [`DiscoveryError`].
@@ -65,7 +65,7 @@ fn server(service: &ResolvedService) -> Option<Found> {
     let name = service.fullname.strip_suffix(SERVICE)?.strip_suffix('.')?.replace("\\.", ".").replace("\\\\", "\\");
     let property = |key| text(service.txt_properties.get_property_val_str(key).unwrap_or_default());
     let mut addresses: Vec<IpAddr> = service.addresses.iter().map(|address| address.to_ip_addr()).collect();
-    // Those of one link alone are of no use without its name.
+    // A link-local address is of no use without the name of its link.
     addresses.retain(|address| !matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local()));
     addresses.sort_by_key(|address| (!address.is_loopback(), address.is_ipv6(), *address));
     addresses.dedup();
@@ -74,7 +74,7 @@ fn server(service: &ResolvedService) -> Option<Found> {
     usable.then(|| Found { name: text(&name), host: property(HOST), release: property(RELEASE), addresses, port })
 }
 
-/// What somebody on the network says, fit to be printed.
+/// Returns text from the network in a form fit to be printed.
 fn text(said: &str) -> String {
     said.chars().filter(|c| !c.is_control()).take(MOST_LETTERS).collect()
 }

@@ -1,5 +1,5 @@
-//! The lists in `docs/compatibility.md` are what the code says: the functions with their state, which comes from the dispatch table,
-//! and the tests that call them; the extensions, which come from [`crate::offered`].
+//! Writes the lists in `docs/compatibility.md` from the code: the functions with their state, from the dispatch table;
+//! the tests that call them; the extensions, from [`crate::offered`].
 //!
 //! `UPDATE_GOLDEN=1 cargo test -p ropeway-icd compatibility` (`make golden`) writes them anew.
 
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use crate::api::{collectives, command_buffer, content_size, loader, semaphore, servers};
 use crate::{dispatch, offered};
 
-/// What is to be said of functions that do not simply work.
+/// Remarks on functions that do not simply work.
 const NOTES: &[(&str, &str)] = &[
     ("clSetCommandQueueProperty", "`CL_INVALID_OPERATION`, as for every device of OpenCL 1.1 or later"),
     ("clGetSemaphoreHandleForTypeKHR", "`CL_INVALID_VALUE`, as for every semaphore without handles; found by name"),
@@ -118,7 +118,7 @@ fn programs() -> Vec<(String, String)> {
         let path = path.strip_prefix(&folder).expect("it is in the folder").with_extension("");
         path.to_string_lossy().into_owned()
     };
-    // Calls at random say nothing about a function.
+    // Programs that call functions at random are no test of any one function.
     files(&folder, ".c")
         .into_iter()
         .map(|(path, text)| (name(&path), text))
@@ -161,7 +161,7 @@ fn functions() -> String {
             "found by name" => note.unwrap_or_else(|| "works; found by name".to_owned()),
             _ => note.unwrap_or_else(|| "works".to_owned()),
         };
-        // What a loader alone calls is tested by every program that finds the platform.
+        // Functions that only the loader calls are tested by every program that finds the platform.
         if module != "unsupported" && tests.is_empty() && !name.starts_with("clIcd") {
             untested.push(name);
         }

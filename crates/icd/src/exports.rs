@@ -1,4 +1,4 @@
-//! What the shared object exports: the functions that a loader looks for by name.
+//! Exports of the shared object: the functions that a loader looks for by name.
 //!
 //! They only pass on. The dispatch table must not name them: the program's own `clGetPlatformInfo`, from the loader, would
 //! take their place, and call itself for ever.

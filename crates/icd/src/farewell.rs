@@ -16,7 +16,7 @@ use crate::guard;
 static AT_END: extern "C" fn() = at_end;
 
 extern "C" fn at_end() {
-    // A child of fork would print its parent's.
+    // A forked child would print its parent's counts.
     if std::env::var_os("ROPEWAY_STATS").as_deref() == Some(OsStr::new("1")) && !guard::forked() {
         // Nobody is left to hear of a closed standard error.
         let _ = std::io::stderr().write_all(format!("ropeway: stats: {STATS}\n").as_bytes());

@@ -45,7 +45,7 @@ fn run<T>(name: &'static str, body: impl FnOnce() -> Result<T, cl_int>) -> Resul
     if forked() {
         return Err(refuse_child());
     }
-    // What a panic leaves half done is either dropped with the closure or behind a lock of the client's, which copes.
+    // State that a panic leaves half done is either dropped with the closure or behind a lock of the client's, which ignores poisoning.
     let outcome = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(outcome) => outcome,
         Err(panic) => Err(report_panic(name, panic.as_ref())),
@@ -85,7 +85,7 @@ pub fn arm() {
     let mark = page.cast::<AtomicU8>();
     // SAFETY: the page is mapped for ever, and zero is a valid AtomicU8.
     unsafe { &*mark }.store(1, Ordering::Relaxed);
-    // Where two threads arm at once one page is too many; that is all.
+    // Where two threads arm at once, one page too many is mapped; nothing else comes of it.
     MARK.store(mark, Ordering::Release);
 }
 

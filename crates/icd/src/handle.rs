@@ -40,7 +40,7 @@ pub trait Object: Send + Sync + 'static {
     const INVALID: cl_int;
 }
 
-/// What a handle points to. The first two words are laid down by cl_khr_icd.
+/// The target of a handle. cl_khr_icd lays down the first two words.
 #[repr(C, align(64))]
 struct Slot {
     /// For the loader: where the functions are.
@@ -218,7 +218,7 @@ impl<T: Object> Handle<T> {
         slot.drop.store(drop_object::<T> as *mut c_void, Ordering::Relaxed);
         slot.application.store(0, Ordering::Relaxed);
         slot.tag.store(T::TAG, Ordering::Relaxed);
-        // Publishes all of the above to whoever acquires a reference.
+        // Publishes all of the above to the threads that acquire a reference.
         slot.references.store(1, Ordering::Release);
         Ok(Self { slot, object: PhantomData })
     }

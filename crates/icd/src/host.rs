@@ -192,7 +192,7 @@ impl HostRange for Owned {
     }
 }
 
-/// Memory at exactly this address, `len` bytes, zero at first. `None` where there is something else, or nothing can be.
+/// Maps `len` zeroed bytes at exactly this address. `None` where something else is mapped there, or memory is short.
 pub fn map_at(address: usize, len: usize) -> Option<Arc<dyn HostRange>> {
     isize::try_from(len).ok().filter(|len| *len > 0)?;
     let wanted = std::ptr::with_exposed_provenance_mut::<c_void>(address);

@@ -1,4 +1,4 @@
-//! What handles stand for: the client's objects, with the handles of what they belong to.
+//! The objects behind handles: the client's objects, with the handles of the objects that they belong to.
 
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -27,9 +27,9 @@ use crate::handle::{Handle, Object};
 /// `cl_platform_id`.
 pub struct Platform {
     client: Arc<device::Platform>,
-    /// Its own handle, by which the devices that it gets later are made.
+    /// Its own handle, with which its later devices are created.
     this: Raw,
-    /// Those made so far, in the order of the client's list.
+    /// The devices created so far, in the order of the client's list.
     devices: Mutex<Vec<Handle<Device>>>,
 }
 
@@ -48,7 +48,7 @@ pub struct Device {
     pub limits: Limits,
 }
 
-/// What of a device is needed to check arguments.
+/// Limits of a device that argument checks need.
 pub struct Limits {
     pub max_work_group_size: u64,
     pub max_work_item_sizes: Vec<u64>,
@@ -92,7 +92,7 @@ pub struct Context {
     pub properties: Vec<isize>,
     /// The default queues on its devices. Each belongs to the context, which therefore does not hold it.
     pub default_queues: Mutex<Vec<DefaultQueue>>,
-    /// What collective operations keep. Not in the client's context, which the programs among it keep.
+    /// Objects kept for collective operations. Not in the client's context, which the kept programs keep alive.
     pub workshop: collectives::Workshop,
 }
 
@@ -224,7 +224,7 @@ impl Platform {
         self.all_devices().into_iter().filter(|device| device.client.is_listed()).collect()
     }
 
-    /// All that there ever were: handles never end.
+    /// All devices that there ever were: their handles live as long as the process.
     pub fn all_devices(&self) -> Vec<Handle<Device>> {
         let all = self.client.devices();
         let mut devices = self.devices.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! What of a native device is offered through Ropeway.
+//! Capabilities: the part of a native device that Ropeway offers.
 //!
 //! Most properties are passed on as they are. This is the one place that says which are not: what needs functions of the host
 //! API that Ropeway does not have yet is reported as absent, in every query that could name it.
@@ -7,7 +7,7 @@ use ropeway_abi::*;
 
 use crate::objects::text_of;
 
-/// What a query of a device gets instead of the native answer.
+/// The answer to a query of a device, in place of the native one.
 pub enum Answer {
     /// A cl_uint or cl_bool.
     Uint(cl_uint),
@@ -57,7 +57,7 @@ pub fn device_info(name: cl_device_info) -> Option<Answer> {
 }
 
 /// Extensions that are offered where the device has them: those of the language, and those of queries that are passed on.
-/// What is not listed may need host functions that Ropeway lacks.
+/// Extensions that are not listed may need host functions that Ropeway lacks.
 pub const EXTENSIONS: &[&str] = &[
     "cl_amd_device_attribute_query",
     "cl_amd_fp64",

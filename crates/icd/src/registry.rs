@@ -22,8 +22,8 @@ struct Handles {
 
 static HANDLES: Mutex<Handles> = Mutex::new(Handles { platforms: Vec::new(), servers: Vec::new() });
 
-/// All servers, found on first use. None in a server's worker, which looks at the native platforms of its machine through the
-/// same loader.
+/// All servers, found on first use. None in a server's worker, which sees the native platforms of its machine through
+/// the same loader.
 pub fn system() -> Option<&'static Arc<System>> {
     static SYSTEM: OnceLock<Option<Arc<System>>> = OnceLock::new();
     let system = SYSTEM.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! Between messages and bytes.
+//! Conversion between messages and bytes.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,12 +18,12 @@ pub fn decode<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, DecodeError> 
     }
 }
 
-/// The body of a message that is `value`, as [`decode`] reads it.
+/// Encodes `value` as the body of a message, which [`decode`] reads.
 pub fn encode_body<T: Serialize>(value: &T) -> Vec<u8> {
     postcard::to_stdvec(value).expect("a message encodes into memory")
 }
 
-/// Holds a frame's call number and tail against what its message allows.
+/// Checks a frame's call number and tail against what its message allows.
 pub(crate) fn check_header(header: FrameHeader, kind: Kind, tail: bool) -> Result<(), DecodeError> {
     if (header.call != 0) != (kind == Kind::Call) {
         return Err(DecodeError::CallNumber(header.opcode));
@@ -34,7 +34,7 @@ pub(crate) fn check_header(header: FrameHeader, kind: Kind, tail: bool) -> Resul
     Ok(())
 }
 
-/// Appends a post to `out`; its tail of `tail` bytes is the caller's to send right behind it.
+/// Appends a post to `out`; the caller sends its tail of `tail` bytes right behind it.
 pub fn encode_post<P: Post>(out: &mut Vec<u8>, post: &P, tail: usize) {
     encode(out, P::OPCODE, 0, post, tail);
 }

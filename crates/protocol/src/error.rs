@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Why bytes from the wire were refused. Each ends the connection that they came by, and nothing else.
+/// Why bytes from the wire were refused. Each error ends the connection that carried the bytes, and nothing else.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum DecodeError {
     /// The frame's flags are not 0.
@@ -27,7 +27,7 @@ pub enum DecodeError {
     CallNumber(u16),
     /// Bulk bytes behind a message that has none.
     UnexpectedTail(u16),
-    /// The body is not what the opcode says.
+    /// The body does not match the opcode.
     Body,
 }
 

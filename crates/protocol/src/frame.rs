@@ -34,7 +34,7 @@ pub struct FrameHeader {
 }
 
 impl FrameHeader {
-    /// The header as it travels.
+    /// Encodes the header as it is sent.
     pub fn to_bytes(self) -> [u8; FRAME_HEADER_LEN] {
         let mut out = [0; FRAME_HEADER_LEN];
         out[0..2].copy_from_slice(&self.opcode.to_le_bytes());
@@ -44,7 +44,7 @@ impl FrameHeader {
         out
     }
 
-    /// Reads a header and holds its lengths against `max_body` and [`limits::MAX_TAIL`].
+    /// Reads a header and checks its lengths against `max_body` and [`limits::MAX_TAIL`].
     ///
     /// # Errors
     /// [`DecodeError::Flags`], [`DecodeError::BodyTooLong`], [`DecodeError::TailTooLong`].

@@ -1,9 +1,9 @@
 //! How a connection begins.
 //!
 //! Each side sends a [`Preamble`] of 16 bytes and then a body (postcard) of the length given in it: the client a
-//! [`Hello`], the server a [`Welcome`] or a [`Refusal`], before which it may say, with one or more [`Waiting`], that the client has to wait for it.
-//! The preamble and the meaning of a refusal stay as they are in
-//! all versions of the protocol, so that two that do not fit can say so to each other.
+//! [`Hello`], the server a [`Welcome`] or a [`Refusal`]. Before that answer, the server may send one or more
+//! [`Waiting`], which tell the client to wait. The preamble and the meaning of a refusal are the same in all versions
+//! of the protocol, so that two ends with different versions can tell each other so.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ pub const MAGIC: [u8; 8] = *b"ROPEWAY\n";
 /// Bytes of an encoded [`Preamble`].
 pub const PREAMBLE_LEN: usize = 16;
 
-/// What the body behind a preamble is.
+/// The kind of the body behind a preamble.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Opening {
     /// The client's [`Hello`].
@@ -39,23 +39,23 @@ pub enum Opening {
 pub struct Preamble {
     /// The sender's protocol version.
     pub version: u16,
-    /// What follows.
+    /// The body that follows.
     pub opening: Opening,
     /// Its length in bytes.
     pub len: u32,
 }
 
-/// Why a handshake came to nothing.
+/// Why a handshake failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum HandshakeError {
     /// The peer does not speak Ropeway's protocol at all.
     NotRopeway,
-    /// The peer speaks another version of it.
+    /// The peer speaks another version of the protocol.
     Version {
         /// The peer's.
         theirs: u16,
     },
-    /// The peer announced more than allowed.
+    /// The peer announced a longer body than allowed.
     TooLong {
         /// Bytes announced.
         len: u32,
@@ -68,7 +68,7 @@ pub enum HandshakeError {
     BigEndian,
     /// The server refused, and says why.
     Refused(String),
-    /// The server lives, but has let the client wait for longer than a client waits.
+    /// The server is alive, but has kept the client waiting for longer than clients wait.
     TooBusy,
 }
 
@@ -97,7 +97,7 @@ impl fmt::Display for HandshakeError {
 impl std::error::Error for HandshakeError {}
 
 impl Preamble {
-    /// The preamble as it travels.
+    /// Encodes the preamble as it is sent.
     pub fn to_bytes(self) -> [u8; PREAMBLE_LEN] {
         let mut out = [0; PREAMBLE_LEN];
         out[..8].copy_from_slice(&MAGIC);
@@ -132,30 +132,30 @@ impl Preamble {
     }
 }
 
-/// What a connection is for. All of a session's connections use the daemon's one port.
+/// The purpose of a connection. All of a session's connections use the daemon's one port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Purpose {
     /// A new session's commands.
     Commands,
-    /// Another session's messages to one that is there already. It is answered with a [`Joined`].
+    /// Messages from another session to one that already exists. The answer is a [`Joined`].
     Peer {
-        /// The session that this is for.
+        /// The session that the connection leads to.
         session: SessionId,
         /// The session that sends it.
         from: SessionId,
-        /// Which of the connections between the two: 0 is the one for signals, others are for bulk data.
+        /// Which of the connections between the two sessions this is: 0 carries signals, the others carry bulk data.
         link: u8,
         /// [`peer_proof`] of what the sender knows.
         proof: [u8; 32],
     },
 }
 
-/// What the client says of itself.
+/// The client's first message.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Hello {
     /// Optional parts of the protocol that the client can use; see [`features`].
     pub features: u64,
-    /// What the connection is for.
+    /// The purpose of the connection.
     pub purpose: Purpose,
     /// The client's release of Ropeway, for logs.
     pub release: String,
@@ -167,7 +167,7 @@ pub struct Hello {
     pub credential: Vec<u8>,
 }
 
-/// What the server says of itself.
+/// The server's answer to a hello.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Welcome {
     /// Optional parts of the protocol that both will use: a subset of the client's.
@@ -186,10 +186,11 @@ pub struct Welcome {
     pub platforms: Vec<PlatformInfo>,
 }
 
-/// The server lives, and the client is to wait for its [`Welcome`] or [`Refusal`]: every [`limits::WAITING_SECONDS`], another of these says so again.
+/// The server is alive, and the client must wait for its [`Welcome`] or [`Refusal`]; another of these messages follows
+/// every [`limits::WAITING_SECONDS`].
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Waiting {
-    /// How many clients, which came before this one, wait, too.
+    /// How many clients that came before this one are still waiting.
     pub before: u32,
     /// The reason: part of a sentence for a person, such as "2 workers are being started".
     pub reason: String,
@@ -207,11 +208,11 @@ pub enum Answer {
 /// A session's answer to a peer that has joined it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Joined {
-    /// [`peer_proof`] the other way round, so that the peer knows whom it has reached.
+    /// The [`peer_proof`] in the other direction, which shows the peer whom it has reached.
     pub proof: [u8; 32],
 }
 
-/// What session `from` shows session `to` to prove that it knows the secret of their group: a keyed hash (BLAKE3) of who speaks to whom
+/// The proof by which session `from` shows session `to` that it knows the secret of their group: a keyed hash (BLAKE3) of who speaks to whom
 /// by which connection. Compare with [`proofs_equal`].
 pub fn peer_proof(secret: &[u8; 32], from: SessionId, to: SessionId, link: u8) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new_keyed(secret);
@@ -220,7 +221,7 @@ pub fn peer_proof(secret: &[u8; 32], from: SessionId, to: SessionId, link: u8) -
     *hasher.finalize().as_bytes()
 }
 
-/// Whether two proofs are the same, in a time that does not depend on where they differ.
+/// Whether two proofs are equal, in a time that does not depend on where they differ.
 pub fn proofs_equal(one: &[u8; 32], other: &[u8; 32]) -> bool {
     // The comparison of BLAKE3's own hashes takes constant time.
     blake3::Hash::from_bytes(*one) == blake3::Hash::from_bytes(*other)
@@ -235,12 +236,12 @@ pub struct Refusal {
 
 /// Bits of [`Hello::features`]. None are defined yet.
 pub mod features {
-    /// What this release can use.
+    /// The features that this release supports.
     pub const SUPPORTED: u64 = 0;
 }
 
-/// The queries of clGetDeviceInfo that [`DeviceInfo`] answers: OpenCL 1.0 to 3.0 with Khronos extensions, then vendors' own:
-/// NVIDIA's, AMD's, Intel's, ARM's and Qualcomm's. What is not in the answer is CL_INVALID_VALUE.
+/// The queries of clGetDeviceInfo that [`DeviceInfo`] answers: OpenCL 1.0 to 3.0 with Khronos extensions, then vendors'
+/// own: NVIDIA's, AMD's, Intel's, ARM's and Qualcomm's. A query without an answer there returns CL_INVALID_VALUE.
 pub const DEVICE_QUERIES: [std::ops::RangeInclusive<u32>; 13] = [
     0x1000..=0x1077,
     0x12A9..=0x12AB,
@@ -273,7 +274,7 @@ pub struct DeviceInfo {
     pub properties: Vec<Property>,
 }
 
-/// A hello, welcome or refusal as it travels: preamble and body.
+/// Encodes a hello, welcome or refusal as it is sent: preamble and body.
 pub fn encode_opening<T: Serialize>(opening: Opening, body: &T) -> Vec<u8> {
     let body = postcard::to_stdvec(body).expect("an opening encodes into memory");
     let len = u32::try_from(body.len()).expect("an opening is shorter than 4 GiB");

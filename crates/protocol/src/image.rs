@@ -1,7 +1,7 @@
 //! Images: formats, sizes, regions, and the layout of their elements' bytes on the wire.
 //!
-//! The bytes of a region travel tightly packed: row after row, slice after slice, nothing in between. Both sides reckon with the
-//! functions here, which give `None` where a number of the other side's would overflow.
+//! The bytes of a region travel tightly packed: row after row, slice after slice, with nothing in between. Both sides
+//! compute with the functions here, which return `None` if the other side's numbers would overflow.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,9 +14,9 @@ pub struct ImageFormat {
     pub data_type: u32,
 }
 
-/// What has one channel, two, three, four: CL_R, CL_A, CL_INTENSITY, CL_LUMINANCE, CL_Rx, CL_DEPTH; CL_RG, CL_RA, CL_RGx; CL_RGB, CL_sRGB;
-/// CL_RGBA, CL_BGRA, CL_ARGB, CL_RGBx, CL_sRGBx, CL_sRGBA, CL_sBGRA, CL_ABGR. A channel of padding counts where it takes
-/// room.
+/// Channel orders with one channel, two, three, four: CL_R, CL_A, CL_INTENSITY, CL_LUMINANCE, CL_Rx, CL_DEPTH; CL_RG,
+/// CL_RA, CL_RGx; CL_RGB, CL_sRGB; CL_RGBA, CL_BGRA, CL_ARGB, CL_RGBx, CL_sRGBx, CL_sRGBA, CL_sBGRA, CL_ABGR. A padding
+/// channel counts if it takes space.
 const CHANNELS: [&[u32]; 4] = [
     &[0x10B0, 0x10B1, 0x10B8, 0x10B9, 0x10BA, 0x10BD],
     &[0x10B2, 0x10B3, 0x10BB],
@@ -35,7 +35,8 @@ impl ImageFormat {
             0x10D1 | 0x10D3 | 0x10D8 | 0x10DB | 0x10DD => channels * 2,
             // CL_SIGNED_INT32, CL_UNSIGNED_INT32, CL_FLOAT.
             0x10D9 | 0x10DC | 0x10DE => channels * 4,
-            // Three channels in one number, for CL_RGB and CL_RGBx only: CL_UNORM_SHORT_565, CL_UNORM_SHORT_555, CL_UNORM_INT_101010.
+            // Three channels packed into one number, for CL_RGB and CL_RGBx only: CL_UNORM_SHORT_565,
+            // CL_UNORM_SHORT_555, CL_UNORM_INT_101010.
             0x10D4..=0x10D6 if ![0x10B4, 0x10BC].contains(&self.order) => return None,
             0x10D4 | 0x10D5 => 2,
             // CL_UNSIGNED_INT_RAW10_EXT, CL_UNSIGNED_INT_RAW12_EXT.
@@ -46,7 +47,7 @@ impl ImageFormat {
         })
     }
 
-    /// Whether the specification has channels of this type in this order (OpenCL 3.0 API, section 5.3.1.1).
+    /// Whether the specification allows this channel type with this channel order (OpenCL 3.0 API, section 5.3.1.1).
     pub fn is_legal(self) -> bool {
         let eight_bits = matches!(self.data_type, 0x10D0 | 0x10D2 | 0x10D7 | 0x10DA);
         let normalized_or_float = matches!(self.data_type, 0x10D0..=0x10D3 | 0x10DD | 0x10DE);
@@ -82,7 +83,8 @@ pub enum ImageKind {
 }
 
 impl ImageKind {
-    /// Which of the three numbers counts the slices that a slice pitch is about; `None` for images that have none.
+    /// Returns which of the three numbers counts the slices that a slice pitch separates; `None` for images without
+    /// slices.
     pub fn slices(self) -> Option<usize> {
         match self {
             Self::Image1D | Self::Image1DBuffer | Self::Image2D => None,
@@ -91,7 +93,7 @@ impl ImageKind {
         }
     }
 
-    /// How many of an origin's and a region's three numbers mean something.
+    /// Returns how many of the three numbers of an origin or region are used.
     pub fn dimensions(self) -> usize {
         match self {
             Self::Image1D | Self::Image1DBuffer => 1,
@@ -101,18 +103,18 @@ impl ImageKind {
     }
 }
 
-/// What an image is like.
+/// The description of an image.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ImageDescription {
     /// Its type.
     pub kind: ImageKind,
     /// The format of its elements.
     pub format: ImageFormat,
-    /// How many elements it has each way, as regions count them: width, then height or the number of images of a 1D array, then depth
-    /// or the number of images of a 2D array; 1 for what its type does not have.
+    /// The image's size in elements, as regions count them: width, then height or the number of images of a 1D array,
+    /// then depth or the number of images of a 2D array; 1 for each dimension that its type lacks.
     pub extent: [u64; 3],
-    /// Bytes from one row to the next in the buffer that a 2D image is made of; 0 where they follow each other, and for all
-    /// other images.
+    /// Bytes from one row to the next in the buffer that a 2D image is made of; 0 if the rows are contiguous, and for
+    /// all other images.
     pub row_pitch: u64,
 }
 
@@ -122,7 +124,7 @@ impl ImageDescription {
         self.region_bytes(self.extent)
     }
 
-    /// The number of bytes that the image takes of the buffer that it is made of.
+    /// Returns how many bytes the image occupies in the buffer that it is made of.
     pub fn bytes_of_buffer(&self) -> Option<u64> {
         let row = self.region_bytes([self.extent[0], 1, 1])?;
         let pitch = if self.row_pitch == 0 { row } else { self.row_pitch };
@@ -135,7 +137,7 @@ impl ImageDescription {
         region.iter().try_fold(self.format.element_size()?, |bytes, n| bytes.checked_mul(*n))
     }
 
-    /// Whether all of `part` lies in the image, and is not empty.
+    /// Whether `part` is not empty and lies entirely in the image.
     pub fn holds(&self, part: &ImagePart) -> bool {
         part.origin
             .iter()
@@ -179,7 +181,7 @@ impl ImagePart {
                 return None;
             }
             let piece = std::array::from_fn(|i| step[i].min(region[i] - at[i]));
-            // The sums are parts of the image, or saturate in what is none.
+            // The sums lie within the image, or saturate if the part is not in the image.
             let begins = std::array::from_fn(|i| origin[i].saturating_add(at[i]));
             at[0] += piece[0];
             for i in 0..2 {

@@ -34,8 +34,8 @@ pub const MAX_CONTENT: usize = 256 << 20;
 /// Most live objects (of all kinds together) of one session.
 pub const MAX_OBJECTS: usize = 4 << 20;
 
-/// Most bytes of its memory that a session may have the server hold for what is not finished: small reads and writes on all queues, and program
-/// contents.
+/// Most bytes of server memory that a session's unfinished work may occupy: small reads and writes on all queues, and
+/// program contents.
 pub const MAX_STAGED: usize = 1 << 30;
 
 /// Seconds that a peer has for its half of the handshake.
@@ -44,7 +44,7 @@ pub const HANDSHAKE_SECONDS: u64 = 5;
 /// Seconds from one sign of life to the next for a client that waits for its welcome.
 pub const WAITING_SECONDS: u64 = 1;
 
-/// After this many seconds without one, such a client takes the server for lost.
+/// Seconds without a sign of life after which such a client takes the server for lost.
 pub const WAITING_SILENCE_SECONDS: u64 = 15;
 
 /// Most seconds that a client waits for its welcome.

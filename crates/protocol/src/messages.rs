@@ -9,12 +9,12 @@
 //! command 9 method_name: MessageName { field: Type, ... } => recorded VariantName;
 //! ```
 //!
-//! `post` has no reply, `call` has one, `note` goes from the server to the client. `command` is a post whose first field is
-//! `command: Command`. `+ tail` lets bulk bytes follow. `=> recorded` makes the same fields, without `command`, a variant of
-//! [`Recorded`], which command buffers consist of.
-//! The method is the message's handler in [`Serve`] (worker), [`Receive`] (client) or [`ServePeer`] (between workers).
-//! Each table is a macro that calls another one with all rows, so that whatever needs one item for each message is generated.
-//! After a change here, run `make golden`, which raises [`crate::VERSION`].
+//! `post` has no reply, `call` has one, `note` goes from the server to the client. `command` is a post whose first
+//! field is `command: Command`. `+ tail` lets bulk bytes follow. `=> recorded` makes the same fields, without
+//! `command`, a variant of [`Recorded`], which command buffers consist of. The method is the message's handler in
+//! [`Serve`] (worker), [`Receive`] (client) or [`ServePeer`] (between workers). Each table is a macro that passes all
+//! its rows to another macro, which generates an item for each message. After a change here, run `make golden`, which
+//! raises [`crate::VERSION`].
 
 use crate::codec::{DecodeError, check_header, decode};
 use crate::content::ContentHash;
@@ -48,28 +48,29 @@ macro_rules! client_messages {
     };
     /// Drops a command queue.
     post 4 release_queue: ReleaseQueue { queue: QueueId };
-    /// Makes a command queue on the device, for kernels that enqueue kernels; `properties` is CL_QUEUE_PROPERTIES, `size` is CL_QUEUE_SIZE
-    /// where one is given. The answer is the size that it got, in bytes.
+    /// Makes a command queue on the device, for kernels that enqueue kernels; `properties` is CL_QUEUE_PROPERTIES,
+    /// `size` is CL_QUEUE_SIZE if given. The answer is the size that the queue got, in bytes.
     call 68 create_device_queue: CreateDeviceQueue {
         queue: DeviceQueueId, context: ContextId, device: u32, properties: u64, size: Option<u32>,
     } -> u32;
     /// Drops a command queue on the device.
     post 69 release_device_queue: ReleaseDeviceQueue { queue: DeviceQueueId };
-    /// Makes a command queue on the device the one that kernels there get from `get_default_queue` (clSetDefaultDeviceCommandQueue).
+    /// Makes a command queue on the device the default, which `get_default_queue` returns to kernels there
+    /// (clSetDefaultDeviceCommandQueue).
     call 70 set_default_device_queue: SetDefaultDeviceQueue { queue: DeviceQueueId } -> ();
     /// Hands all that was enqueued to the device (clFlush).
     post 5 flush: Flush { queue: QueueId };
 
     // Devices.
 
-    /// Divides a device as `properties` (a list that ends with 0) say (clCreateSubDevices); unless `make` is set, only says into
-    /// how many. The new ones are named by the indices in the answer.
+    /// Divides a device according to `properties` (a list that ends with 0) (clCreateSubDevices); unless `make` is set,
+    /// only returns how many parts that gives. The answer has the indices that name the new devices.
     call 6 create_sub_devices: CreateSubDevices {
         platform: u32, device: u32, properties: Vec<i64>, make: bool,
     } -> SubDevices;
     /// Drops a sub-device.
     post 7 release_sub_device: ReleaseSubDevice { platform: u32, device: u32 };
-    /// A property that the handshake did not tell (clGetDeviceInfo).
+    /// Returns a property that the handshake did not include (clGetDeviceInfo).
     call 8 get_device_info: GetDeviceInfo { platform: u32, device: u32, name: u32 } -> Vec<u8>;
 
     // Memory.
@@ -95,17 +96,19 @@ macro_rules! client_messages {
     call 21 create_program_with_binary: CreateProgramWithBinary {
         program: ProgramId, context: ContextId, binaries: Vec<BinaryFor>,
     } -> BinaryReply;
-    /// A piece of a source or binary that the server asked for: its `offset`, of `total` bytes in all.
+    /// A piece of a source or binary that the server asked for, from `offset` in it; `total` is the length of the
+    /// whole.
     post 22 put_content: PutContent { hash: ContentHash, total: u64, offset: u64 } + tail;
-    /// Builds a program and tells what came of it on these devices, or says which contents the server lacks. The first `named`
-    /// of them are those that the application named for the native call; with 0 it named none, and means all.
+    /// Builds a program and returns the outcome for these devices, or says which contents the server lacks. The first
+    /// `named` devices are those that the application named for the native call; 0 means that it named none, and so
+    /// all.
     call 23 build_program: BuildProgram<'a> {
         program: ProgramId, devices: Vec<u32>, named: u32, options: &'a str,
     } -> BuildReply;
     /// The length in bytes of a built program's binary for one device; 0 where there is none.
     call 36 program_binary_size: ProgramBinarySize { program: ProgramId, device: u32 } -> u64;
-    /// The binary of a built program for one device. It comes as the answer's transfer would: in `ReadData` notes of `transfer`;
-    /// the answer is its length in bytes.
+    /// The binary of a built program for one device. It is sent in `ReadData` notes of `transfer`; the answer is its
+    /// length in bytes.
     call 24 program_binary: ProgramBinary { program: ProgramId, device: u32, transfer: TransferId } -> u64;
     /// Drops a program.
     post 25 release_program: ReleaseProgram { program: ProgramId };
@@ -135,9 +138,9 @@ macro_rules! client_messages {
     call 33 create_program_with_built_in_kernels: CreateProgramWithBuiltInKernels<'a> {
         program: ProgramId, context: ContextId, devices: Vec<u32>, names: &'a str,
     } -> BuildReply;
-    /// Makes a kernel that is like another, its arguments included.
+    /// Makes a copy of a kernel, its arguments included.
     post 34 clone_kernel: CloneKernel { kernel: KernelId, source: KernelId };
-    /// clGetKernelSubGroupInfo: the `room` values at most of the answer, which may depend on `input`.
+    /// clGetKernelSubGroupInfo: at most `room` values of the answer, which may depend on `input`.
     call 35 kernel_sub_group_info: KernelSubGroupInfo {
         kernel: KernelId, device: u32, name: u32, input: Vec<u64>, room: u32,
     } -> Vec<u64>;
@@ -152,7 +155,7 @@ macro_rules! client_messages {
     command 40 enqueue_kernel: EnqueueKernel { kernel: KernelId, range: NdRange } => recorded Kernel;
     /// Writes the tail into a buffer at `offset` (eager: at most `limits::MAX_EAGER` bytes).
     command 41 write_buffer: WriteBuffer { buffer: MemoryId, offset: u64 } + tail;
-    /// Writes `size` bytes into a buffer at `offset`, once they were asked for with `TransferReady`.
+    /// Writes `size` bytes into a buffer at `offset`; the client sends them once the server asks with `TransferReady`.
     command 42 write_buffer_transfer: WriteBufferTransfer {
         buffer: MemoryId, offset: u64, size: u64, transfer: TransferId,
     };
@@ -170,13 +173,13 @@ macro_rules! client_messages {
     command 46 fill_buffer: FillBuffer<'a> {
         buffer: MemoryId, pattern: &'a [u8], offset: u64, size: u64,
     } => recorded FillBuffer;
-    /// A marker; it waits for all before it where its wait list is empty.
+    /// A marker; with an empty wait list, it waits for all commands before it.
     command 47 marker: Marker {};
     /// A barrier.
     command 48 barrier: Barrier {};
     /// Writes the tail into a rectangular region of a buffer (eager: at most `limits::MAX_EAGER` bytes).
     command 50 write_buffer_rect: WriteBufferRect { buffer: MemoryId, rect: BufferRect } + tail;
-    /// Writes a rectangular region of a buffer, once its bytes were asked for with `TransferReady`.
+    /// Writes a rectangular region of a buffer; the client sends its bytes once the server asks with `TransferReady`.
     command 51 write_buffer_rect_transfer: WriteBufferRectTransfer {
         buffer: MemoryId, rect: BufferRect, transfer: TransferId,
     };
@@ -210,11 +213,12 @@ macro_rules! client_messages {
     /// Waits for all of these events (clWaitForEvents).
     call 65 wait_for_events: WaitForEvents { events: EventList } -> Waited;
 
-    // Shared virtual memory. Once allocated it is a buffer, for all commands and for `ReleaseMemory`.
+    // Shared virtual memory. Once allocated, it counts as a buffer in all commands and in `ReleaseMemory`.
 
-    /// Allocates shared virtual memory (clSVMAlloc). The answer is its address: a multiple of `page` and of `alignment`, with all bytes up to
-    /// the next multiple of `page` behind its end to itself. The client uses the same addresses. If it has something else there, it keeps
-    /// the allocation and makes another `attempt`, saying what is `taken` at its side: pairs of first address and length.
+    /// Allocates shared virtual memory (clSVMAlloc). The answer is its address: a multiple of `page` and of
+    /// `alignment`; nothing else uses the bytes from its end to the next multiple of `page`. The client uses the same
+    /// addresses. If they are occupied on the client, it keeps the allocation and makes another `attempt`, listing what
+    /// is `taken` on its side: pairs of first address and length.
     call 130 svm_alloc: SvmAlloc {
         memory: MemoryId, context: ContextId, flags: u64, size: u64, alignment: u32, page: u32, attempt: u32,
         taken: Vec<(u64, u64)>,
@@ -223,8 +227,8 @@ macro_rules! client_messages {
     post 131 create_svm_buffer: CreateSvmBuffer {
         memory: MemoryId, svm: MemoryId, flags: u64, offset: u64, size: u64,
     };
-    /// Tells which shared virtual memory a kernel uses without having it as an argument (CL_KERNEL_EXEC_INFO_SVM_PTRS): addresses by
-    /// their offsets.
+    /// Says which shared virtual memory a kernel uses beyond its arguments (CL_KERNEL_EXEC_INFO_SVM_PTRS): each address
+    /// as an allocation and an offset in it.
     post 132 set_kernel_svm_pointers: SetKernelSvmPointers { kernel: KernelId, pointers: Vec<(MemoryId, u64)> };
 
     // Images and samplers.
@@ -235,10 +239,10 @@ macro_rules! client_messages {
     post 101 release_sampler: ReleaseSampler { sampler: SamplerId };
     /// Whether a sampler could be made.
     call 112 sampler_status: SamplerStatus { sampler: SamplerId } -> ();
-    /// The formats of images of a type, a CL_MEM_OBJECT_IMAGE…, made with these flags (clGetSupportedImageFormats).
+    /// The supported formats for images of a type (CL_MEM_OBJECT_IMAGE…) with these flags (clGetSupportedImageFormats).
     call 102 image_formats: ImageFormats { context: ContextId, flags: u64, image_type: u32 } -> Vec<ImageFormat>;
-    /// Makes an image of memory of its own, or of a buffer's or image's; `flags` are the native ones, without those about host
-    /// memory.
+    /// Makes an image in memory of its own, or in that of a buffer or another image; `flags` are the native ones,
+    /// without those about host memory.
     post 103 create_image: CreateImage {
         image: MemoryId, context: ContextId, flags: u64, like: ImageDescription, of: Option<MemoryId>,
         initial: InitialContents,
@@ -247,7 +251,7 @@ macro_rules! client_messages {
     call 104 memory_status: MemoryStatus { memory: MemoryId } -> ();
     /// Writes the tail, the packed bytes of all elements, into part of an image (eager: at most `limits::MAX_EAGER` bytes).
     command 105 write_image: WriteImage { image: MemoryId, part: ImagePart } + tail;
-    /// Writes part of an image, once its bytes were asked for with `TransferReady`.
+    /// Writes part of an image; the client sends its bytes once the server asks with `TransferReady`.
     command 106 write_image_transfer: WriteImageTransfer {
         image: MemoryId, part: ImagePart, transfer: TransferId,
     };
@@ -270,11 +274,12 @@ macro_rules! client_messages {
 
     // Command buffers.
 
-    /// Makes a command buffer; what it records is for queues like this one.
+    /// Makes a command buffer, whose commands are for queues like this one.
     post 150 create_command_buffer: CreateCommandBuffer { commands: CommandBufferId, queue: QueueId };
     /// Drops a command buffer, and with it all that it records.
     post 151 release_command_buffer: ReleaseCommandBuffer { commands: CommandBufferId };
-    /// Adds a command, to be carried out when those named by their places in the order of recording have ended.
+    /// Adds a command that runs once the commands in `waits` have ended, each given by its position in the order of
+    /// recording.
     post 152 record: Record<'a> { commands: CommandBufferId, waits: Vec<u32>, #[serde(borrow)] action: Recorded<'a> };
     /// Carries out all that was recorded.
     command 153 replay: Replay { commands: CommandBufferId };
@@ -287,7 +292,7 @@ macro_rules! client_messages {
     post 171 release_semaphore: ReleaseSemaphore { semaphore: SemaphoreId };
     /// Signals semaphores.
     command 172 signal_semaphores: SignalSemaphores { semaphores: Vec<SemaphoreId> };
-    /// Waits until semaphores are signaled, which they then are no longer.
+    /// Waits until semaphores are signaled, and resets them.
     command 173 wait_semaphores: WaitSemaphores { semaphores: Vec<SemaphoreId> };
     /// Answers whether a semaphore is signaled (1) or not (0).
     call 174 semaphore_payload: SemaphorePayload { semaphore: SemaphoreId } -> u64;
@@ -299,17 +304,20 @@ macro_rules! client_messages {
 
     // Other sessions of the same client: peers.
 
-    /// This session takes part in a group: whoever proves that it knows the secret may be its peer. Sent once, before all that is about peers.
+    /// Makes this session a member of a group: whoever proves that it knows the secret may be its peer. Sent once,
+    /// before all other messages about peers.
     post 190 open_peers: OpenPeers { secret: [u8; 32] };
-    /// Connects to another session, at the first of these addresses of its server that answers. What comes of it is told with `PeerState`.
+    /// Connects to another session, at the first of its server's addresses that answers. `PeerState` reports the
+    /// outcome.
     post 191 connect_peer: ConnectPeer { peer: SessionId, addresses: Vec<String> };
-    /// Sends part of a memory object to a peer, which was told to expect it, once the events in `after` have ended. `event` ends when
-    /// all is sent.
+    /// Sends part of a memory object to a peer once the events in `after` have ended; the peer has been told to expect
+    /// it. `event` ends when all is sent.
     post 192 push: Push {
         memory: MemoryId, what: Moved, after: EventList, event: Option<EventId>, peer: SessionId, transfer: TransferId,
     };
-    /// Takes what a peer pushes into part of a memory object; `event` is a new one, which ends when all has come. `queue` is the one whose next command
-    /// waits for it, if all that comes before that waits for nothing that comes after.
+    /// Receives what a peer pushes into part of a memory object; `event` is a new one, which ends when all has come.
+    /// `queue` is the queue whose next command waits for it, given only if no command before that one waits for
+    /// anything after it.
     post 193 expect: Expect {
         memory: MemoryId, what: Moved, event: EventId, peer: SessionId, transfer: TransferId, queue: Option<QueueId>,
     };
@@ -317,32 +325,34 @@ macro_rules! client_messages {
     post 194 expect_signal: ExpectSignal { event: EventId, context: ContextId, peer: SessionId };
     /// Signals a peer's event `remote` as soon as `event` has ended.
     post 195 signal_peer: SignalPeer { event: EventId, peer: SessionId, remote: EventId };
-    /// The client has lost this peer: so has this session, whatever it knows of it. What is expected of it fails.
+    /// The client has lost this peer: this session treats it as lost, too, whatever it knows of the peer itself.
+    /// Everything expected from the peer fails.
     post 197 lose_peer: LosePeer { peer: SessionId };
     /// Bytes that this session has received from its client and sent to it, received from its peers and sent to them.
     call 196 traffic: Traffic {} -> [u64; 4];
 
-    // Contents of which only the first bytes mean something: as many as the first 8 bytes of another buffer say, `content`, when the command's
-    // turn has come.
+    // Contents of which only the first bytes are meaningful: the first 8 bytes of another buffer, `content`, say how
+    // many, and are read when the command's turn has come.
 
-    /// As `Push`, of ranges, no further than the contents go; the peer was told with `ExpectContent`. `PushEnds` says where they end.
+    /// As `Push` for ranges, but sends no more than the meaningful bytes; the peer was told with `ExpectContent`.
+    /// `PushEnds` says where they end.
     post 210 push_content: PushContent {
         memory: MemoryId, ranges: Vec<(u64, u64)>, content: MemoryId, after: EventList, peer: SessionId, transfer: TransferId,
     };
-    /// As `Expect`, of ranges of which only the first bytes may come.
+    /// As `Expect` for ranges, of which possibly only the first bytes come.
     post 211 expect_content: ExpectContent {
         memory: MemoryId, ranges: Vec<(u64, u64)>, event: EventId, peer: SessionId, transfer: TransferId,
     };
-    /// As `ReadBuffer`, no further than the contents go; where not all is sent, `ReadEnds` says so.
+    /// As `ReadBuffer`, but sends no more than the meaningful bytes; `ReadEnds` follows if that is not all.
     command 212 read_content: ReadContent {
         buffer: MemoryId, offset: u64, size: u64, content: MemoryId, transfer: TransferId,
     };
 
     // The link.
 
-    /// Answered at once, with as many bytes of tail as asked for: measures latency and bandwidth.
+    /// Answered at once, with a tail of as many bytes as asked for: measures latency and bandwidth.
     call 80 ping: Ping { answer: u32 } + tail -> ();
-    /// The client ends the session of its own will.
+    /// The client ends the session deliberately.
     post 81 goodbye: Goodbye {};
     } };
 }
@@ -354,21 +364,22 @@ macro_rules! server_notes {
 
     /// Commands have ended.
     note 1 completed: Completed { completions: Completions };
-    /// The server has a place for this transfer's bytes: send them.
+    /// The server has space for this transfer's bytes: send them.
     note 2 transfer_ready: TransferReady { transfer: TransferId };
     /// Bytes of a transfer to the client, from `offset` in it. They come in order; the transfer is over with its last byte.
     note 3 read_data: ReadData { transfer: TransferId, offset: u64 } + tail;
-    /// A transfer, in either direction, came to nothing: its command ended with this status.
+    /// A transfer, in either direction, failed: its command ended with this status.
     note 4 transfer_failed: TransferFailed { transfer: TransferId, status: Status };
-    /// What kernels or the native implementation printed.
+    /// Output of kernels or of the native implementation.
     note 5 output: Output { stream: OutputStream } + tail;
-    /// What the native implementation told its context's callback (pfn_notify of clCreateContext).
+    /// A text that the native implementation gave to its context's callback (pfn_notify of clCreateContext).
     note 6 context_error: ContextError { context: ContextId, text: String };
-    /// A command has come further, but not to its end: CL_SUBMITTED or CL_RUNNING.
+    /// A command has advanced, but not ended: CL_SUBMITTED or CL_RUNNING.
     note 66 progressed: Progressed { event: EventId, status: Status };
-    /// Whether a peer can be reached. Sent once for each `ConnectPeer`, and again when a connection is lost; `text` says why not, for a person.
+    /// Whether a peer can be reached. Sent once for each `ConnectPeer`, and again when a connection is lost; `text`
+    /// tells a person why it cannot.
     note 8 peer_state: PeerState { peer: SessionId, connected: bool, text: String };
-    /// No more bytes will come of a read than these.
+    /// A read ends after `size` bytes; no more will come.
     note 213 read_ends: ReadEnds { transfer: TransferId, size: u64 };
     /// The server ends the session, and why: one sentence for a person.
     note 7 closing: Closing { reason: String };
@@ -380,12 +391,13 @@ macro_rules! server_notes {
 macro_rules! peer_messages {
     ($with:ident! { $($first:tt)* }) => { $with! { $($first)*
 
-    /// Bytes of a push, from `offset` in it. A piece of ranges has `limits::CHUNK` bytes and begins at a multiple of that, but for what is left at the
-    /// end; they come in any order, by any of the connections between two sessions. Pieces of an image have at most as many, and come in order.
+    /// Bytes of a push, from `offset` in it. A piece of ranges has `limits::CHUNK` bytes, except for the last one, and
+    /// begins at a multiple of that; the pieces come in any order, by any of the connections between two sessions.
+    /// Pieces of an image are no longer than that, and come in order.
     post 1 push_data: PushData { transfer: TransferId, offset: u64 } + tail;
-    /// A push came to nothing: what it should wait for ended with this status.
+    /// A push failed: something that it had to wait for ended with this status.
     post 2 push_failed: PushFailed { transfer: TransferId, status: Status };
-    /// A push, of which only the first bytes were expected for certain, has so many.
+    /// A push whose length was not certain in advance has `size` bytes.
     post 4 push_ends: PushEnds { transfer: TransferId, size: u64 };
     /// An event of the receiver's has ended.
     post 3 signal: Signal { event: EventId, status: Status };
@@ -400,7 +412,7 @@ client_messages! { messages! {
     /// # Errors
     /// A [`DecodeError`] for a frame that is not well formed, or what the handler returned.
     fn dispatch;
-    /// What a client may send, in the order of declaration.
+    /// The messages that a client may send, in the order of declaration.
     const MESSAGES;
 } }
 
@@ -412,7 +424,7 @@ server_notes! { messages! {
     /// # Errors
     /// A [`DecodeError`] for a frame that is not well formed, or what the handler returned.
     fn receive;
-    /// What a server may send unasked, in the order of declaration.
+    /// The notes that a server may send unasked, in the order of declaration.
     const NOTES;
 } }
 
@@ -424,6 +436,6 @@ peer_messages! { messages! {
     /// # Errors
     /// A [`DecodeError`] for a frame that is not well formed, or what the handler returned.
     fn dispatch_peer;
-    /// What a peer may send, in the order of declaration.
+    /// The messages that a peer may send, in the order of declaration.
     const PEER_MESSAGES;
 } }

@@ -1,4 +1,4 @@
-//! What command buffers are made of.
+//! The commands of command buffers.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use crate::ids::{KernelId, MemoryId};
 use crate::image::ImagePart;
 use crate::types::{BufferRect, NdRange};
 
-/// Takes those rows of the message table that say `=> recorded`.
+/// Selects the rows of the message table that are marked `=> recorded`.
 macro_rules! recorded {
     ($(
         $(#[doc = $doc:expr])*
@@ -14,8 +14,8 @@ macro_rules! recorded {
             $(+ $tail:ident)? $(-> $reply:ty)? $(=> recorded $recorded:ident)?;
     )*) => { recorded! { $(@ $name { $($fields)* } [$($recorded)?])* } };
     ($(@ $name:ident $fields:tt [$($recorded:ident)?])*) => {
-        /// What one command of a command buffer does: the fields of the message that enqueues such a command, without its queue, event and
-        /// wait list. The order of the messages in the table is that of the variants on the wire.
+        /// What one command of a command buffer does: the fields of the message that enqueues such a command, without
+        /// its queue, event and wait list. On the wire, the variants are in the order of the messages in the table.
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
         #[allow(missing_docs, reason = "the message's documentation covers its fields")]
         pub enum Recorded<'a> {
@@ -23,7 +23,8 @@ macro_rules! recorded {
                 #[doc = concat!("As [`", stringify!($name), "`](crate::messages::", stringify!($name), ").")]
                 $recorded $fields,
             )? )*
-            /// Holds back all commands behind it until those that it waits for have ended: all before it, where its wait list is empty.
+            /// Holds back all commands behind it until the commands in its wait list have ended; if that is empty, all
+            /// commands before it.
             Barrier,
         }
     };

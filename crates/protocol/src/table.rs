@@ -1,4 +1,4 @@
-//! What the message table generates, and the traits that its messages have.
+//! The generator behind the message table, and the traits of its messages.
 
 use std::marker::PhantomData;
 
@@ -45,7 +45,8 @@ impl Described {
     }
 }
 
-/// A type as it is usually written: the compiler renders the tokens of a macro with spaces around brackets, too.
+/// Formats a type as it is usually written: the compiler puts spaces around brackets when it renders the tokens of a
+/// macro.
 fn tidy(tokens: &str) -> String {
     let is_kept = |(at, c): &(usize, char)| {
         let (before, after) = (&tokens[..*at], &tokens[at + c.len_utf8()..]);
@@ -69,7 +70,7 @@ pub trait Call: Serialize {
     const OPCODE: u16;
     /// Its name.
     const NAME: &'static str;
-    /// What the answer holds.
+    /// The body of the answer.
     type Reply: Serialize + DeserializeOwned;
 }
 
@@ -105,7 +106,7 @@ pub struct TailError;
 
 /// The bulk bytes behind a frame, read straight to where they belong.
 ///
-/// What a handler leaves unread is skipped by the reader of frames.
+/// The frame reader skips the bytes that a handler leaves unread.
 pub trait Tail {
     /// Bytes not yet read.
     fn remaining(&self) -> usize;
@@ -165,7 +166,7 @@ macro_rules! messages {
 
         $(#[$trait_doc])*
         pub trait $Trait {
-            /// What ends the connection when a handler returns it.
+            /// An error that ends the connection when a handler returns it.
             type Error: From<DecodeError>;
             $(
                 $(#[doc = $doc])*

@@ -1,4 +1,4 @@
-//! What messages are made of.
+//! The types of the messages' fields.
 
 use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -34,7 +34,7 @@ impl<'de> Deserialize<'de> for EventList {
                 f.write_str("a list of events")
             }
 
-            // Grows as elements come, whatever length was announced.
+            // The list grows as elements arrive, whatever length was announced.
             fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<EventList, A::Error> {
                 let mut list = SmallVec::new();
                 while let Some(event) = seq.next_element()? {
@@ -56,14 +56,14 @@ impl FromIterator<EventId> for EventList {
     }
 }
 
-/// What every enqueued command has.
+/// The fields that every enqueued command has.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Command {
     /// The queue it is enqueued on.
     pub queue: QueueId,
     /// The name of its event, if the application wants one.
     pub event: Option<EventId>,
-    /// What it waits for.
+    /// The wait list.
     pub waits: EventList,
 }
 
@@ -88,7 +88,7 @@ pub enum ArgValue<'a> {
     Bytes(&'a [u8]),
     /// A memory object, or the null one.
     Memory(Option<MemoryId>),
-    /// So many bytes of local memory.
+    /// Local memory of this many bytes.
     Local(u64),
     /// An address in shared virtual memory, by its offset there, or the null pointer.
     Svm(Option<(MemoryId, u64)>),
@@ -114,7 +114,7 @@ pub enum InitialContents {
 pub struct BufferRect {
     /// Where it begins: in bytes, rows and slices.
     pub origin: [u64; 3],
-    /// How much there is of it: bytes in a row, rows, slices.
+    /// Its extent: bytes in a row, rows, slices.
     pub region: [u64; 3],
     /// Bytes from one row to the next; never 0.
     pub row_pitch: u64,
@@ -123,8 +123,9 @@ pub struct BufferRect {
 }
 
 impl BufferRect {
-    /// The offset of its first byte, and the number of bytes from there to behind its last one. `None` if a part of it is empty, a row or slice
-    /// is longer than its pitch, a slice is no whole number of rows, or numbers wrap around.
+    /// Returns the offset of its first byte, and the number of bytes from there to the end of its last one. Returns
+    /// `None` if a dimension of it is empty, a row or slice is longer than its pitch, a slice is not a whole number of
+    /// rows, or numbers wrap around.
     pub fn bounds(&self) -> Option<(u64, u64)> {
         let ([x, y, z], [row, rows, slices]) = (self.origin, self.region);
         let fits = row <= self.row_pitch && rows.checked_mul(self.row_pitch)? <= self.slice_pitch;
@@ -140,7 +141,7 @@ impl BufferRect {
         Some((first, span))
     }
 
-    /// How many bytes it has: no more than it spans.
+    /// Returns how many bytes it has, which is no more than it spans.
     pub fn size(&self) -> u64 {
         self.region.iter().fold(1, |size, n| size.saturating_mul(*n))
     }
@@ -173,11 +174,12 @@ pub struct EventDone {
     pub event: EventId,
     /// 0 for complete, less for an error.
     pub status: Status,
-    /// When it was queued, submitted, started, ended and completed, in nanoseconds of the device's timer; where the queue profiles.
+    /// When it was queued, submitted, started, ended and completed, in nanoseconds of the device's timer; `None` if the
+    /// queue does not profile.
     pub times: Option<[u64; 5]>,
 }
 
-/// Commands that have ended since the server last said so, as far as the client still holds their events.
+/// Commands that have ended since the server's last report, if the client still holds their events.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Completions {
     /// One entry for each such event.
@@ -187,9 +189,9 @@ pub struct Completions {
 /// The answer to [`crate::messages::Finish`] and [`crate::messages::WaitForEvents`].
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Waited {
-    /// What the native call returned, or the first error that a command without an event ended with since the last answer.
+    /// The status of the native call, or the first error of a command without an event since the last answer.
     pub status: Status,
-    /// What has ended by now.
+    /// The commands that have ended by now.
     pub completions: Completions,
 }
 
@@ -205,7 +207,7 @@ pub enum BuildReply {
 /// The answer to [`crate::messages::CreateSubDevices`].
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct SubDevices {
-    /// Into how many devices the device is divided.
+    /// How many devices the device is divided into.
     pub count: u32,
     /// The new devices; none where only their number was asked for.
     pub devices: Vec<SubDevice>,
@@ -220,10 +222,10 @@ pub struct SubDevice {
     pub properties: Vec<Property>,
 }
 
-/// What came of a build.
+/// The outcome of a build.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Built {
-    /// What the native build call returned.
+    /// The status of the native build call.
     pub status: Status,
     /// For each device asked for, in that order.
     pub devices: Vec<DeviceBuild>,
@@ -261,13 +263,13 @@ pub struct KernelInfo {
     pub work_group: Vec<WorkGroupInfo>,
 }
 
-/// What a kernel's argument takes; learned from the native implementation's own checks.
+/// The kind of a kernel's argument, learned from the native implementation's own checks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub enum ArgKind {
     /// A value whose size is not known, because the native implementation takes any.
     #[default]
     Unknown,
-    /// A value of so many bytes.
+    /// A value of this many bytes.
     Value(u32),
     /// A buffer, in global or constant memory.
     Buffer,
@@ -281,14 +283,14 @@ pub enum ArgKind {
     Sampler,
     /// A pipe.
     Pipe,
-    /// Something that the native implementation took no value for.
+    /// An argument for which the native implementation accepted no value.
     Other,
 }
 
 /// clGetKernelArgInfo of one argument.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct KernelArgInfo {
-    /// What it takes.
+    /// The argument's kind.
     pub kind: ArgKind,
     /// The argument's declaration; `None` where the native implementation has no argument information.
     pub declared: Option<ArgDeclaration>,
@@ -318,7 +320,7 @@ pub struct WorkGroupInfo {
     pub work_group_size: u64,
     /// CL_KERNEL_COMPILE_WORK_GROUP_SIZE.
     pub compile_work_group_size: [u64; 3],
-    /// CL_KERNEL_LOCAL_MEM_SIZE, in bytes, without what local arguments take.
+    /// CL_KERNEL_LOCAL_MEM_SIZE, in bytes, without the memory of local arguments.
     pub local_mem_size: u64,
     /// CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE.
     pub preferred_multiple: u64,
@@ -335,11 +337,11 @@ pub enum BinaryReply {
     NeedContent(Vec<ContentHash>),
     /// The program was made, or not.
     Loaded {
-        /// What the native call returned.
+        /// The status of the native call.
         status: Status,
         /// CL_SUCCESS or CL_INVALID_BINARY for each binary.
         each: Vec<Status>,
-        /// What clGetProgramBuildInfo says before it is built, for the device of each binary.
+        /// The answers of clGetProgramBuildInfo before a build, for the device of each binary.
         devices: Vec<DeviceBuild>,
     },
 }

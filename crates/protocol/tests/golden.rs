@@ -1,7 +1,7 @@
 //! Pins the wire: the message table, and samples of every message and reply byte for byte.
 //!
-//! `UPDATE_GOLDEN=1 cargo test -p ropeway-protocol --test golden` (`make golden`) writes `golden.txt` anew, and raises [`VERSION`]
-//! when the wire has changed and that has not been raised yet.
+//! `UPDATE_GOLDEN=1 cargo test -p ropeway-protocol --test golden` (`make golden`) writes `golden.txt` anew, and raises
+//! [`VERSION`] if the wire has changed since the version was last raised.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -59,7 +59,7 @@ fn pinned() -> String {
     out
 }
 
-/// The first line of what is pinned.
+/// The first line of `golden.txt`.
 fn first_line(version: u16) -> String {
     format!("version {version}\n")
 }

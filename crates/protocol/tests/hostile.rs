@@ -1,4 +1,4 @@
-//! Bytes from someone who means harm: never a panic, never more memory than the bytes themselves justify.
+//! Hostile bytes never cause a panic, and never take more memory than the bytes themselves justify.
 
 use proptest::prelude::*;
 use ropeway_generate::{Echo, EchoError, Entropy, MESSAGES, NOTES, PEER_MESSAGES, REPLIES, damage};
@@ -29,7 +29,8 @@ fn high_water() -> usize {
 #[test]
 fn a_list_that_announces_2_to_the_60_entries_takes_no_memory() {
     let before = high_water();
-    // The announced length in place of every byte of every message: some of these are lists and strings.
+    // Each message is cut before every byte and continued with the announced length: some of these places begin lists
+    // and strings.
     type Decoder = fn(&[u8]) -> Result<(Vec<u8>, usize), EchoError>;
     let tables = [
         (MESSAGES, Echo::at_server as Decoder),
@@ -44,7 +45,7 @@ fn a_list_that_announces_2_to_the_60_entries_takes_no_memory() {
             let body = &whole[FRAME_HEADER_LEN..FRAME_HEADER_LEN + header.body as usize];
             for at in 0..=body.len() {
                 let bytes = frame(header.opcode, header.call, &[&body[..at], &HUGE].concat());
-                // Some decode: the number may be an id or a size, and end its message.
+                // Some decode: the number may be an id or a size that ends its message.
                 let _ = echo(&bytes);
             }
         }
@@ -138,7 +139,7 @@ fn handshakes_that_do_not_fit_say_so() {
     let refused = decode_welcome(preamble, &refusal[PREAMBLE_LEN..]);
     assert_eq!(refused, Err(HandshakeError::Refused("full".into())));
 
-    // Only a client hears that it has to wait.
+    // Only a client is told to wait.
     let waiting = Waiting { before: 3, reason: "2 workers are being started".into() };
     let bytes = handshake::encode_opening(Opening::Waiting, &waiting);
     let preamble = read(&bytes).unwrap();
@@ -177,7 +178,7 @@ proptest! {
         let mut bytes = Vec::new();
         generator.frame(&mut Entropy::new(&entropy), &mut bytes);
         damage(&mut bytes, &mut Entropy::new(&harm));
-        // What still decodes is a message, and so comes back the same a second time.
+        // Bytes that still decode are a message, which a second round trip does not change.
         if let Ok((again, _)) = echo(&bytes) {
             let len = again.len();
             prop_assert_eq!(echo(&again), Ok((again, len)));

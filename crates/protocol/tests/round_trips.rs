@@ -1,4 +1,4 @@
-//! Whatever is encoded decodes to the same, for every message, reply and frame header.
+//! Every message, reply and frame header decodes to what was encoded.
 
 use proptest::prelude::*;
 use ropeway_generate::{Echo, Entropy, MESSAGES, NOTES, PEER_MESSAGES, REPLIES};

@@ -20,7 +20,7 @@ pub enum Endpoint {
     },
     /// A Unix socket.
     Unix(PathBuf),
-    /// A server of the program's own on this machine, started when it is needed.
+    /// The program's own server on this machine, started when needed.
     Local,
 }
 
@@ -53,7 +53,8 @@ impl Endpoint {
         }
     }
 
-    /// Whether only processes of the same machine can reach it. A host name counts as what it resolves to now.
+    /// Whether only processes of the same machine can reach it. A host name is judged by the addresses that it resolves
+    /// to now.
     pub fn is_local(&self) -> bool {
         match self {
             Self::Unix(_) | Self::Local => true,

@@ -1,7 +1,8 @@
 //! Descriptors that a forked child must not keep open.
 //!
-//! A child has copies of its parent's sockets. As long as it has them, the other end does not learn that the parent is gone. So whoever opens one
-//! [`Kept`]s it here, and the C boundary replaces each in a new child.
+//! A child has copies of its parent's sockets. As long as it has them, the other end does not learn that the parent is
+//! gone. Code that opens a socket therefore lists it here with [`Kept`], and the C boundary replaces each listed one in
+//! a new child.
 //!
 //! The list is read in a child of a process that may have had any number of threads in any state: reading takes no lock and allocates nothing.
 
@@ -15,7 +16,7 @@ const PLACES: usize = 64;
 /// No descriptor.
 const FREE: RawFd = -1;
 
-/// Pieces are never freed, so that reading needs no care.
+/// Pieces are never freed, so that readers need no precautions.
 struct Piece {
     places: [AtomicI32; PLACES],
     next: OnceLock<Box<Self>>,
@@ -29,14 +30,15 @@ impl Piece {
 
 static FIRST: Piece = Piece::new();
 
-/// A descriptor that children must not keep, as long as this lives; it has to go before the descriptor is closed.
+/// A descriptor that children must not keep, listed as long as this value lives; drop this before the descriptor is
+/// closed.
 #[derive(Debug)]
 pub struct Kept {
     place: &'static AtomicI32,
 }
 
 impl Kept {
-    /// From now on `fd` is replaced in every child.
+    /// Lists `fd`, which from now on is replaced in every child.
     pub fn from_children(fd: &impl AsFd) -> Self {
         let fd = fd.as_fd().as_raw_fd();
         let mut piece = &FIRST;
@@ -57,7 +59,7 @@ impl Drop for Kept {
     }
 }
 
-/// All of them. May be used where only async-signal-safe functions may.
+/// Returns all listed descriptors. May be called where only async-signal-safe functions may.
 pub fn all() -> impl Iterator<Item = RawFd> {
     std::iter::successors(Some(&FIRST), |piece| piece.next.get().map(|next| &**next))
         .flat_map(|piece| &piece.places)

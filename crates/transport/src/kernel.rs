@@ -1,20 +1,20 @@
-//! What the kernel knows of a socket and neither the standard library nor the socket crates ask it for.
+//! Facts about a socket that the kernel knows, but that neither the standard library nor the socket crates query.
 
 use std::io;
 use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
-/// How a TCP connection stands (`TCP_INFO`).
+/// The state of a TCP connection (`TCP_INFO`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpState {
-    /// How often in a row the oldest unacknowledged bytes were sent again.
+    /// How often in a row the oldest unacknowledged bytes were retransmitted.
     pub retransmits: u8,
-    /// Keep-alive and window probes that the other machine has not answered; its next packet sets this to 0.
+    /// Keep-alive and window probes that the other machine has not answered; any packet from it resets this to 0.
     pub probes: u8,
-    /// Since bytes were sent last, those sent again included.
+    /// Time since bytes were last sent, retransmissions included.
     pub since_sent: Duration,
-    /// Since anything came from the other machine.
+    /// Time since anything came from the other machine.
     pub since_heard: Duration,
 }
 
@@ -49,8 +49,8 @@ pub fn tcp_state(socket: BorrowedFd<'_>) -> io::Result<TcpState> {
     })
 }
 
-/// Bytes that were sent and that the other end has not taken: of a TCP socket those that its machine has not acknowledged, of a
-/// Unix socket those that are not read (`SIOCOUTQ`).
+/// Returns how many sent bytes the other end has not taken (`SIOCOUTQ`): of a TCP socket, those that the other machine
+/// has not acknowledged; of a Unix socket, those that are not read.
 ///
 /// # Errors
 /// What the kernel said.

@@ -1,7 +1,7 @@
 //! Byte links between clients and servers: TCP and Unix sockets today. No messages.
 //!
-//! [`Endpoint`] says where a server is, [`Link`] is one connected stream, [`Listener`] waits for links. What children must not keep open is
-//! [`inherited`]; unsafe code is in `kernel` alone.
+//! [`Endpoint`] says where a server is, [`Link`] is one connected stream, [`Listener`] waits for links. [`inherited`]
+//! lists the descriptors that children must not keep open; unsafe code is in `kernel` alone.
 #![deny(unsafe_code)]
 
 mod endpoint;

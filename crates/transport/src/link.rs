@@ -15,56 +15,57 @@ use crate::Endpoint;
 use crate::inherited::Kept;
 use crate::kernel::{self, TcpState};
 
-/// A machine that has answered nothing for so long is gone, or the way to it is.
+/// A machine that has answered nothing for this long is gone, or cannot be reached.
 const GONE_AFTER: Duration = Duration::from_secs(10);
 
-/// A quiet TCP link is probed after so long without a byte, ...
+/// A quiet TCP link is probed after this long without a byte, ...
 const PROBE_AFTER: Duration = Duration::from_secs(4);
 
-/// ... again after so long without an answer, ...
+/// ... again after this long without an answer, ...
 const PROBE_EACH: Duration = Duration::from_secs(2);
 
-/// ... and so often; then the kernel breaks the link, [`GONE_AFTER`] in all.
+/// ... and this many times; then the kernel breaks the link, after [`GONE_AFTER`] in all.
 const PROBES: u8 = 3;
 
-/// Before a machine is gone, it was seen twice to leave something unanswered, so long apart.
+/// A machine counts as gone only if it has been seen twice, this far apart, to leave something unanswered.
 const SUSPECTED_FOR: Duration = Duration::from_secs(4);
 
-/// What was sent less long ago than this may still be answered.
+/// Bytes sent less than this long ago may still be answered.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(1);
 
-/// How long a thread waits on a link until it looks around: whether the other machine still answers, and whether whoever waits still wants to.
+/// How long a thread waits on a link before it checks whether the other machine still answers and whether the wait is
+/// still wanted.
 pub const GLANCE: Duration = Duration::from_secs(2);
 
-/// Waking a thread that sleeps in the kernel costs some 7 us on each end of a round trip, so a reader first looks for so long
-/// whether bytes come: longer than a small command takes on a GPU, and short enough that nobody notices the work. It does so while bytes
-/// have come that soon lately: of the last eight times that it had to wait, twice at least.
+/// Waking a thread that sleeps in the kernel costs some 7 us on each end of a round trip, so a reader first polls for
+/// bytes for this long: longer than a small command takes on a GPU, and short enough that nobody notices the work. It
+/// polls only if at least two of its last eight waits were short.
 const SPIN: Duration = Duration::from_micros(50);
 
-/// A reader that slept for so long at the most would have been better off looking.
+/// A reader that slept for no longer than this would have done better to poll.
 const SHORT: Duration = Duration::from_micros(75);
 
-/// With one core, a thread that looks takes the time of the one that it is waiting for.
+/// Fewest cores for polling: with one core, a thread that polls takes the time of the thread that it waits for.
 const CORES_TO_SPIN: u32 = 2;
 
 /// A connected stream socket. Reading and writing are independent; several threads may share it, at most one reading
 /// and at most one writing at a time.
 ///
-/// Whether the *other machine* is there is decided here, for TCP: it is gone when it has answered nothing for [`GONE_AFTER`]. A machine that answers,
-/// though with "no room" as the program there does not read, is there for as long as it does. Whether the *program* there is alive is for those to
-/// decide who know what it owes them.
+/// For TCP, the link decides whether the *other machine* is there: it is gone when it has answered nothing for
+/// [`GONE_AFTER`]. A machine that still answers is there, even if it only answers "no room" because its program does
+/// not read. Whether that *program* is alive is decided by callers, who know what it owes them.
 #[derive(Debug)]
 pub struct Link {
-    /// A link that this process has made goes before its descriptor.
+    /// The listing of a link that this process has made; dropped before the descriptor.
     _kept: Option<Kept>,
     fd: OwnedFd,
     is_tcp: bool,
-    /// Since when the other machine has been seen to leave something unanswered.
+    /// When the other machine was first seen to leave something unanswered.
     suspected: Mutex<Option<Instant>>,
     spins: bool,
-    /// Whether the last waits for bytes were short: a bit for each, the last one's the lowest.
+    /// Whether the last waits for bytes were short: one bit each, the latest in the lowest bit.
     waits: AtomicU8,
-    /// Bytes that went out and came in, for whoever asks.
+    /// Bytes sent and received, as [`Link::traffic`] returns them.
     sent: AtomicU64,
     received: AtomicU64,
 }
@@ -74,7 +75,7 @@ pub trait Sender {
     /// Writes all of `parts`, in order.
     ///
     /// # Errors
-    /// What the socket said; the link is of no more use then.
+    /// The socket's error; the link cannot be used any more.
     fn send_all(&self, parts: &mut [IoSlice<'_>]) -> io::Result<()>;
 }
 
@@ -82,7 +83,7 @@ impl Link {
     /// Connects within `timeout`, which bounds all of a host's addresses together.
     ///
     /// # Errors
-    /// What the last address tried said; [`ErrorKind::TimedOut`] when none answered in time.
+    /// The error of the last address tried; [`ErrorKind::TimedOut`] when none answered in time.
     pub fn connect(endpoint: &Endpoint, timeout: Duration) -> io::Result<Self> {
         let deadline = Instant::now() + timeout;
         match endpoint {
@@ -115,7 +116,7 @@ impl Link {
     /// Takes over a socket that is connected already.
     ///
     /// # Errors
-    /// What setting its options said.
+    /// The error of setting the socket's options.
     pub fn from_fd(fd: OwnedFd) -> io::Result<Self> {
         Self::from_socket(Socket::from(fd), None)
     }
@@ -127,8 +128,8 @@ impl Link {
         let is_tcp = socket.domain()? != Domain::UNIX;
         if is_tcp {
             socket.set_tcp_nodelay(true)?;
-            // For a link on which nothing is under way. TCP_USER_TIMEOUT is no help for the others: it also breaks a link whose other machine
-            // answers, but has no room.
+            // For a link on which nothing is under way. TCP_USER_TIMEOUT would not do for other links: it also breaks a
+            // link whose other machine answers, but has no room.
             let probe = TcpKeepalive::new().with_time(PROBE_AFTER).with_interval(PROBE_EACH);
             socket.set_tcp_keepalive(&probe.with_retries(PROBES.into()))?;
         }
@@ -145,7 +146,7 @@ impl Link {
         })
     }
 
-    /// Fills `into` before `deadline`, however the bytes dribble.
+    /// Fills `into` before `deadline`, however slowly the bytes arrive.
     ///
     /// # Errors
     /// As [`Link::recv_exact`]; [`ErrorKind::TimedOut`] when they did not come in time.
@@ -167,7 +168,7 @@ impl Link {
     /// Waits for bytes and reads some into `into`; 0 means that the peer has closed.
     ///
     /// # Errors
-    /// What the socket said; [`ErrorKind::TimedOut`] when the other machine is gone.
+    /// The socket's error; [`ErrorKind::TimedOut`] when the other machine is gone.
     pub fn recv(&self, into: &mut [u8]) -> io::Result<usize> {
         loop {
             match self.recv_for_a_glance(into) {
@@ -207,10 +208,10 @@ impl Link {
         got
     }
 
-    /// Reads what is there without waiting; [`ErrorKind::WouldBlock`] when nothing is.
+    /// Reads available bytes without waiting; [`ErrorKind::WouldBlock`] if there are none.
     ///
     /// # Errors
-    /// What the socket said.
+    /// The socket's error.
     pub fn try_recv(&self, into: &mut [u8]) -> io::Result<usize> {
         self.recv_with(into, RecvFlags::DONTWAIT)
     }
@@ -231,7 +232,7 @@ impl Link {
     /// Fills `into`, however long the peer takes.
     ///
     /// # Errors
-    /// What the socket said; [`ErrorKind::UnexpectedEof`] when the peer closed before it was full; [`ErrorKind::TimedOut`] when the other
+    /// The socket's error; [`ErrorKind::UnexpectedEof`] when the peer closed before it was full; [`ErrorKind::TimedOut`] when the other
     /// machine is gone.
     pub fn recv_exact(&self, into: &mut [u8]) -> io::Result<()> {
         self.recv_exact_while(into, || self.check_machine())
@@ -284,10 +285,10 @@ impl Link {
         Ok(())
     }
 
-    /// Sends as much of `bytes` as goes without waiting; how much that is.
+    /// Sends as much of `bytes` as it can without waiting; returns how many bytes that was.
     ///
     /// # Errors
-    /// What the socket said; the link is of no more use then.
+    /// The socket's error; the link cannot be used any more.
     pub fn try_send(&self, bytes: &[u8]) -> io::Result<usize> {
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         match sendmsg(&self.fd, &[IoSlice::new(bytes)], &mut SendAncillaryBuffer::default(), flags) {
@@ -300,10 +301,11 @@ impl Link {
         }
     }
 
-    /// Whether bytes (or the end of the stream, or an error) are there within `timeout`; `None` waits for ever.
+    /// Waits for bytes, the end of the stream or an error, and returns whether any came within `timeout`; `None` waits
+    /// for ever.
     ///
     /// # Errors
-    /// What poll said.
+    /// The error of poll.
     pub fn wait_readable(&self, timeout: Option<Duration>) -> io::Result<bool> {
         let deadline = timeout.map(|t| Instant::now() + t);
         loop {
@@ -317,9 +319,9 @@ impl Link {
         }
     }
 
-    /// Ends both directions: whoever reads or writes on this link, here or there, stops.
+    /// Ends both directions: all reading and writing on this link stops, at both ends.
     pub fn shutdown(&self) {
-        // It may be closed by the peer already; that is what is wanted.
+        // The peer may have closed it already, which is just as good.
         let _ = shutdown(&self.fd, Shutdown::Both);
     }
 
@@ -333,16 +335,17 @@ impl Link {
         (self.sent.load(Ordering::Relaxed), self.received.load(Ordering::Relaxed))
     }
 
-    /// Bytes that the other end has taken: its machine, over TCP; its process, over a Unix socket.
+    /// Returns how many bytes the other end has taken: its machine, over TCP; its process, over a Unix socket.
     ///
     /// # Errors
-    /// What the socket said.
+    /// The socket's error.
     pub fn taken(&self) -> io::Result<u64> {
         let sent = self.sent.load(Ordering::Relaxed);
         Ok(sent.saturating_sub(kernel::untaken(self.fd.as_fd())?))
     }
 
-    /// Looks whether the other machine still answers: asked at each [`GLANCE`] of whoever waits. A Unix socket's is this one.
+    /// Checks whether the other machine still answers; threads that wait do this at each [`GLANCE`]. For a Unix socket,
+    /// that machine is this one.
     ///
     /// # Errors
     /// [`ErrorKind::TimedOut`] when it does not; what the socket said.
@@ -375,10 +378,11 @@ impl Link {
     }
 }
 
-/// Whether the machine at the other end is gone. `suspected` is since when it has been seen to leave something unanswered.
+/// Whether the machine at the other end is gone. `suspected` is the time when it was first seen to leave something
+/// unanswered.
 ///
-/// How often something was sent again does not say that alone: a machine whose program reads nothing answers each time that it has no room, and is asked
-/// ever more rarely.
+/// The number of retransmissions alone does not show that: a machine whose program reads nothing answers each one that
+/// it has no room, and is asked ever more rarely.
 fn is_gone(state: &TcpState, suspected: &mut Option<Instant>, now: Instant) -> bool {
     let is_unanswered = state.since_sent < state.since_heard;
     if state.probes == 0 && (state.retransmits == 0 || !is_unanswered) {
@@ -391,7 +395,7 @@ fn is_gone(state: &TcpState, suspected: &mut Option<Instant>, now: Instant) -> b
     was_asked_enough && state.since_heard >= GONE_AFTER && now.saturating_duration_since(since) >= SUSPECTED_FOR
 }
 
-/// Whoever uses `local:` starts that server first, and then knows where it listens.
+/// The error for connecting to `local:`; its user has to start that server first, and then knows where it listens.
 pub(crate) fn not_an_address() -> io::Error {
     io::Error::new(ErrorKind::Unsupported, "local: names a server that is started when it is needed, not an address")
 }
@@ -417,7 +421,7 @@ mod tests {
         TcpState { retransmits, probes, since_sent, since_heard }
     }
 
-    /// What is found of each state, looked at every [`GLANCE`].
+    /// Returns the verdict on each state, checked one [`GLANCE`] apart.
     fn looks(states: &[TcpState]) -> Vec<bool> {
         let (mut suspected, begin) = (None, Instant::now());
         (0..).zip(states).map(|(number, state)| is_gone(state, &mut suspected, begin + GLANCE * number)).collect()
@@ -434,10 +438,10 @@ mod tests {
 
     #[test]
     fn a_machine_that_answers_that_it_has_no_room_is_there() {
-        // It is asked every 50 s; the answer to the last probe is under way, or has been lost.
+        // The machine is probed every 50 s; the answer to the last probe is under way, or has been lost.
         let probed = [(0, 48), (1, 50), (0, 1), (0, 49), (1, 51), (1, 53), (1, 55)];
         assert!(!looks(&probed.map(|(probes, heard)| state(0, probes, 60, heard))).contains(&true));
-        // It answers what is sent again with what it has had before.
+        // The machine answers each retransmission by acknowledging only what it had before.
         let sent_again = [(24, 24), (0, 26), (1, 1), (3, 3), (24, 24), (0, 26)];
         assert!(!looks(&sent_again.map(|(sent, heard)| state(9, 0, sent, heard))).contains(&true));
         // A quiet link, and one on which something was just sent.

@@ -25,7 +25,7 @@ impl Listener {
     /// Listens on `endpoint`; port 0 takes any free one. A Unix socket's file that nobody listens on any more is replaced.
     ///
     /// # Errors
-    /// What the socket said: address in use, no such host, no permission.
+    /// The socket's error: address in use, no such host, no permission.
     pub fn bind(endpoint: &Endpoint) -> io::Result<Self> {
         match endpoint {
             Endpoint::Unix(path) => {
@@ -76,13 +76,13 @@ impl Listener {
     /// Waits for the next link.
     ///
     /// # Errors
-    /// What accept said.
+    /// The error of accept.
     pub fn accept(&self) -> io::Result<Link> {
         let (socket, _) = self.socket.accept()?;
         Link::from_fd(socket.into())
     }
 
-    /// Where it listens, with the port that was taken.
+    /// Returns the endpoint it listens on, with the port that was taken.
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
@@ -97,7 +97,7 @@ impl AsFd for Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         if let Some(file) = &self.file {
-            // Gone already is as good.
+            // The file may be gone already, which is just as good.
             let _ = std::fs::remove_file(file);
         }
     }

@@ -1,8 +1,8 @@
-//! What daemon and worker say to each other, and how connections pass between them.
+//! Messages between daemon and worker, and the passing of connections.
 //!
-//! Over the control socket, which keeps the bounds of messages (SOCK_SEQPACKET): the worker says that it is warm, and under which name its session
-//! will go; the daemon then gives it its client's connection. While the session lasts, the daemon passes on what others connect to it for, and
-//! connects it to other servers: a worker has no network of its own.
+//! The control socket preserves message boundaries (SOCK_SEQPACKET). The worker says that it is warm, and which name
+//! its session will have; the daemon then gives it its client's connection. While the session lasts, the daemon passes
+//! on connections from peers, and connects the worker to other servers: a worker has no network of its own.
 
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -34,44 +34,45 @@ pub const MAX_ADDRESS: usize = 256;
 /// Most connections that the daemon makes for one worker at the same time.
 pub const MAX_DIALS: usize = 8;
 
-/// What a worker says.
+/// A message of the worker's.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum ToDaemon {
-    /// It is warm; its session will have this name.
+    /// The worker is warm; its session will have this name.
     Ready(SessionId),
-    /// On its way to being warm it begins this native call, which is named with its purpose.
+    /// The worker, still warming up, begins this native call, given with its purpose.
     Step(String),
-    /// This process, which tries drivers, begins with this one.
+    /// The probing process begins with this driver.
     Probing(String),
-    /// Whether the driver named last takes the bytes of a write when the write is carried out.
+    /// Whether the driver named last reads the bytes of a write when the write is carried out.
     Probed(bool),
-    /// It wants to be connected to a peer, at the first of these addresses where that can be.
+    /// The worker wants a connection to a peer, at the first of these addresses that works.
     Dial {
-        /// The worker's name for this.
+        /// The worker's name for this request.
         ticket: u64,
         /// URLs.
         addresses: Vec<String>,
-        /// What the connection is for.
+        /// The purpose of the connection.
         purpose: Purpose,
     },
 }
 
-/// What the daemon says.
+/// A message of the daemon's.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum ToWorker {
-    /// This is known of the machine's drivers, from now on.
+    /// The facts that are known of the machine's drivers from now on.
     Drivers(Vec<DriverFact>),
     /// The session has to end, for this reason: one sentence for a person.
     End(String),
-    /// Here is the client's connection, on which this hello has been read.
+    /// The client's connection, from which this hello has been read.
     Serve(Hello),
-    /// Here is a connection of what says to be a peer, on which this hello has been read.
+    /// The connection of a pending peer, from which this hello has been read.
     Peer(Hello),
-    /// This is what came of a [`ToDaemon::Dial`]: a connection, with what the peer has proved in its answer, or one sentence that says why not.
+    /// The outcome of a [`ToDaemon::Dial`]: a connection, with the proof in the peer's answer, or one sentence that
+    /// says why there is none.
     Dialled {
-        /// The worker's name for it.
+        /// The worker's name for the request.
         ticket: u64,
-        /// The proof in the peer's answer.
+        /// The proof in the peer's answer, or the reason for the failure.
         outcome: Result<[u8; 32], String>,
     },
 }
@@ -79,15 +80,15 @@ pub enum ToWorker {
 /// The two ends of a control socket.
 ///
 /// # Errors
-/// What the system said.
+/// The operating system's error.
 pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
 }
 
-/// Says something, and passes a socket on with it.
+/// Sends a message, and passes a socket on with it.
 ///
 /// # Errors
-/// What the socket said: the other side is gone, or, without `wait`, does not listen.
+/// The socket's error: the other side is gone, or, without `wait`, does not listen.
 pub fn say<T: Serialize>(
     control: BorrowedFd<'_>,
     message: &T,
@@ -113,10 +114,11 @@ pub fn say<T: Serialize>(
     }
 }
 
-/// Hears what the other side says, with the socket that it passes on. `None` when it has closed its end.
+/// Receives a message from the other side, with the socket passed on with it. `None` if the other side has closed its
+/// end.
 ///
 /// # Errors
-/// What the socket said: without `wait`, [`ErrorKind::WouldBlock`]; or [`ErrorKind::InvalidData`] for something that is never said.
+/// The socket's error: without `wait`, [`ErrorKind::WouldBlock`]; [`ErrorKind::InvalidData`] for bytes that are no message.
 pub fn hear<T: DeserializeOwned>(control: BorrowedFd<'_>, wait: bool) -> io::Result<Option<(T, Option<OwnedFd>)>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut bytes = [0; MAX_MESSAGE];
@@ -125,7 +127,7 @@ pub fn hear<T: DeserializeOwned>(control: BorrowedFd<'_>, wait: bool) -> io::Res
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let got = match recvmsg(control, &mut [IoSliceMut::new(&mut bytes)], &mut ancillary, flags) {
             Err(Errno::INTR) => continue,
-            // The other side has ended with something of ours unread.
+            // The other side has ended without reading all that was sent to it.
             Err(Errno::CONNRESET) => return Ok(None),
             other => other?.bytes,
         };
@@ -142,7 +144,7 @@ pub fn hear<T: DeserializeOwned>(control: BorrowedFd<'_>, wait: bool) -> io::Res
     }
 }
 
-/// The daemon's side: waits until the worker has said that it is warm, and gives its session's name.
+/// Waits, on the daemon's side, until the worker has said that it is warm; returns its session's name.
 ///
 /// # Errors
 /// As [`hear`]; [`ErrorKind::UnexpectedEof`] when the worker ended instead.
@@ -157,15 +159,16 @@ pub fn await_ready(control: BorrowedFd<'_>) -> io::Result<SessionId> {
     }
 }
 
-/// The daemon's side: gives `socket`, on which `hello` has been read, to the worker.
+/// Gives `socket`, from which `hello` has been read, to the worker (on the daemon's side).
 ///
 /// # Errors
-/// What the control socket said: the worker is gone. The client's socket is still the caller's.
+/// The control socket's error: the worker is gone. The client's socket is still the caller's.
 pub fn send(control: BorrowedFd<'_>, socket: BorrowedFd<'_>, hello: &Hello) -> io::Result<()> {
     say(control, &ToWorker::Serve(hello.clone()), Some(socket), false)
 }
 
-/// The worker's side: waits for its client, and learns meanwhile what is known of the drivers. `None` when the daemon has closed the control socket.
+/// Waits, on the worker's side, for the client, and meanwhile takes in the facts about the drivers. `None` if the
+/// daemon has closed the control socket.
 ///
 /// # Errors
 /// As [`hear`].

@@ -1,4 +1,4 @@
-//! Queues and events as the one thread that carries out commands uses them: what every command needs.
+//! Queues and events as the one thread that carries out commands uses them.
 
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
@@ -16,9 +16,9 @@ use crate::base::error::{End, unknown};
 use crate::native::{self, Waits};
 use crate::objects::{Cell, Cells, Queue};
 
-/// A queue and what only the reader of commands needs of it.
+/// A queue, with the state that only the reader of commands needs.
 pub struct Lane {
-    /// What other threads see.
+    /// The part that other threads see.
     pub queue: Arc<Queue>,
     /// Memory of small writes.
     pub staging: native::Staging,
@@ -37,7 +37,7 @@ pub struct Lanes {
     pub failures: Arc<AtomicBool>,
     /// Queues on which something was enqueued since they were flushed.
     dirty: SmallVec<[Arc<Queue>; 4]>,
-    /// From how many bytes on that are held for what is not finished it is looked which of them the device is done with.
+    /// How many staged bytes must be held before the worker checks which of them the device is done with.
     reclaim_from: usize,
 }
 
@@ -64,12 +64,12 @@ pub fn claim<K: Eq + std::hash::Hash + Copy + std::fmt::Display, V>(
 }
 
 impl Lanes {
-    /// None; `failures` is whether a user event was ever set to an error.
+    /// Makes an empty set of queues and events; `failures` is whether a user event was ever set to an error.
     pub fn new(failures: Arc<AtomicBool>) -> Self {
         Self { failures, ..Self::default() }
     }
 
-    /// Enqueues a command: gathers what it waits for, lets `enqueue` do it, and takes note of its event or its failure.
+    /// Enqueues a command: gathers its wait list, lets `enqueue` do the rest, and records its event or its failure.
     ///
     /// # Errors
     /// The client named a queue or event that does not exist, or `enqueue` ends the session.
@@ -103,7 +103,7 @@ impl Lanes {
         }
     }
 
-    /// Takes note of a command that came to nothing.
+    /// Records a command that failed.
     ///
     /// # Errors
     /// As [`Session::claim`].
@@ -115,7 +115,7 @@ impl Lanes {
         queue: &Arc<Queue>,
     ) -> Result<(), End> {
         let Some(id) = event else {
-            // An error of what it waited for is told with that.
+            // The error of an event that the command waited for is reported with that event.
             if status != cl::CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST {
                 queue.note_error(status);
             }
@@ -126,8 +126,8 @@ impl Lanes {
         claim(total, &mut self.events, id, cell)
     }
 
-    /// Lets go of what small writes that have ended still hold, on all queues, once half of the limit is taken: a queue that is used no more would
-    /// keep its part of it otherwise.
+    /// Releases the memory of small writes that have ended, on all queues, once half of the limit is taken; otherwise,
+    /// a queue that is no longer used would keep its share.
     pub fn reclaim(&mut self, staged: &Budget) {
         let (taken, half) = (staged.taken(), staged.most() / 2);
         if taken < half.max(self.reclaim_from) {
@@ -143,7 +143,7 @@ impl Lanes {
                 queue.note_error(status);
             }
         }
-        // What is held by then is likely to have ended.
+        // The writes held now are likely to have ended by then.
         self.reclaim_from = staged.taken() + half / 8;
     }
 
@@ -172,7 +172,7 @@ impl Lanes {
         !self.dirty.is_empty()
     }
 
-    /// Hands to the devices what was enqueued, but for `except`, which is about to be finished.
+    /// Flushes all queues that need it, except `except`, which is about to be finished.
     pub fn flush(&mut self, except: Option<&Arc<Queue>>) {
         for queue in self.dirty.drain(..) {
             queue.dirty.store(false, Ordering::Relaxed);
@@ -194,9 +194,9 @@ impl Lanes {
     }
 }
 
-/// The native events of a wait list. The inner error is for a list with an event that has no native one, as its command
-/// came to nothing; and, where there can be such (`failures`), for one that has failed: PoCL 3.1 never ends a command that
-/// begins to wait for it then.
+/// Returns the native events of a wait list. The inner error is for a list with an event that has no native one, as its
+/// command failed; and, if user events may have failed (`failures`), for a list with an event that has failed: PoCL 3.1
+/// never ends a command that starts to wait for such an event.
 ///
 /// # Errors
 /// One of them does not exist.

@@ -3,10 +3,11 @@
 //! The daemon keeps a few workers warm ([`run`]) and gives each one connection ([`handoff`]). When the session ends, so
 //! does the process: whatever a driver did to it concerns nobody else.
 //!
-//! The way of a command: [`link`] cuts the received bytes into frames, [`serve`] has a handler for each message, which
-//! enqueues it natively and never waits; what waits is a [`session::job`], run by the same thread once it has given up the
-//! reader's role ([`session::team`]). Large transfers are [`rendezvous`]'. What goes to other sessions of the same client, and comes from them, is
-//! [`peers`]'. Native OpenCL is called in [`native`] alone, by way of [`objects`]; [`notify`] waits for what no call of the client's waits for.
+//! The path of a command: [`link`] cuts the received bytes into frames; [`serve`] has a handler for each message, which
+//! enqueues it natively and never waits; work that waits is a [`session::job`], run by the same thread once it has
+//! given up the reader's role ([`session::team`]). [`rendezvous`] does large transfers. [`peers`] handles traffic with
+//! other sessions of the same client. Only [`native`] calls the native OpenCL, by way of [`objects`]; [`notify`] waits
+//! for events that no call of the client's waits for.
 #![deny(unsafe_code)]
 
 mod base;

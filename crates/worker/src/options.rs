@@ -1,10 +1,10 @@
-//! How a worker is to work.
+//! Options of a worker.
 
 use std::path::PathBuf;
 
 use ropeway_protocol::limits;
 
-/// How a worker is to work.
+/// Options of a worker.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WorkerOptions {
     /// The folder of the program cache, shared by all workers; without one, programs last as long as their session.
@@ -13,7 +13,7 @@ pub struct WorkerOptions {
     pub cache_bytes: u64,
     /// The most bytes of buffers that the session may have; `None` for as many as the devices give.
     pub memory_quota: Option<u64>,
-    /// The most bytes of the machine's memory that the session may have held for transfers and program contents that are not finished.
+    /// The most bytes of host memory that may be held for the session's unfinished transfers and program contents.
     pub staged_bytes: usize,
     /// The host name that the client is told.
     pub host: String,
@@ -21,7 +21,7 @@ pub struct WorkerOptions {
     pub peer_address: Option<String>,
     /// Moves large transfers through pinned memory also where buffers could be mapped: for tests on machines without a GPU.
     pub force_pinned: bool,
-    /// Serves nobody, but tries the machine's drivers for the daemon.
+    /// Serves no client, but tries the machine's drivers for the daemon.
     pub probe: bool,
 }
 

@@ -1,7 +1,8 @@
-//! A process that finds out what no query tells of this machine's drivers, by trying it.
+//! A process that determines by trial what no query reveals about this machine's drivers.
 //!
-//! OpenCL leaves open what is tried here, so a driver may answer by never coming back from a call, which nothing but the end of the process
-//! interrupts. So no worker tries it: the daemon starts this process, sees where it stands, and ends it when it stands there for too long.
+//! OpenCL does not define what is tried here, so a driver may never return from a call, and only the end of the process
+//! interrupts that. So no worker tries it: the daemon starts this process, watches its progress, and ends it when it
+//! stays at one call for too long.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -12,18 +13,18 @@ use crate::options::WorkerOptions;
 use crate::peers::ahead;
 use crate::warmup::{is_own, refuse_own_library};
 
-/// Tries each driver that the daemon knows nothing of yet, and tells it the answers. Returns an exit code.
+/// Tries each driver of which the daemon has no facts yet, and tells it the answers. Returns an exit code.
 pub fn run(control: &OwnedFd, options: &WorkerOptions) -> u8 {
     let say = |message: ToDaemon| handoff::say(control.as_fd(), &message, None, true).is_ok();
     let Ok(Some((ToWorker::Drivers(known), _))) = handoff::hear(control.as_fd(), true) else { return 1 };
     let mut known: Vec<String> = known.into_iter().map(|fact: DriverFact| fact.driver).collect();
     let step = |what: &str| {
-        // A daemon that is gone is noticed with the next answer.
+        // If the daemon is gone, sending the next answer will fail.
         let _ = say(ToDaemon::Step(what.to_owned()));
     };
     refuse_own_library();
     step("clGetPlatformIDs");
-    // A worker says in the log why there is no OpenCL.
+    // A worker, not this process, logs why there is no OpenCL.
     let Ok(platforms) = native::platforms() else { return 0 };
     for platform in platforms.into_iter().filter(|platform| !is_own(*platform)) {
         for device in platform.devices() {
@@ -43,7 +44,7 @@ pub fn run(control: &OwnedFd, options: &WorkerOptions) -> u8 {
     0
 }
 
-/// A driver that cannot do it at all is not relied on for it.
+/// Determines whether writes read their bytes late; false for a driver on which the trial fails.
 fn takes_bytes_late(platform: Platform, device: Device, options: &WorkerOptions, step: &dyn Fn(&str)) -> bool {
     step("clCreateContext");
     let native = native::Context::new(platform, &[device], std::sync::Arc::new(Unheard));
@@ -51,7 +52,7 @@ fn takes_bytes_late(platform: Platform, device: Device, options: &WorkerOptions,
     ahead::probe(&context, step).unwrap_or(false)
 }
 
-/// Nobody has asked for this context's errors.
+/// A sink that drops this context's errors.
 struct Unheard;
 
 impl native::ErrorSink for Unheard {

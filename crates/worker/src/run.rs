@@ -36,8 +36,8 @@ const FAREWELL: std::time::Duration = std::time::Duration::from_millis(500);
 
 /// The worker process: warms up, says so on `control`, waits there for one connection, and serves it.
 ///
-/// Returns an exit code only if no session began (the daemon is gone, or OpenCL cannot be used); the end of a session is
-/// the end of the process, whatever its threads are doing.
+/// Returns an exit code only if no session began (the daemon is gone, or OpenCL cannot be used); the end of a session
+/// ends the process, whatever its threads are doing.
 pub fn run(control: OwnedFd, options: WorkerOptions) -> u8 {
     if options.probe {
         return probe::run(&control, &options);
@@ -59,7 +59,7 @@ pub fn run(control: OwnedFd, options: WorkerOptions) -> u8 {
 }
 
 fn prepare(control: &OwnedFd, options: &WorkerOptions) -> Result<Option<(Warm, OwnedFd, Hello)>, String> {
-    // A daemon that is gone ends this process.
+    // If the daemon is gone, a later message fails and ends this process.
     let step = |what: &str| {
         let _ = handoff::say(control.as_fd(), &ToDaemon::Step(what.to_owned()), None, true);
     };
@@ -147,7 +147,7 @@ fn spawn(name: &str, log: &Log, work: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// A defect of the worker's must not leave a client waiting.
+/// Ends the process on a panic, so that a defect of the worker's leaves no client waiting.
 fn end_on_panic(log: Log) {
     std::panic::set_hook(Box::new(move |panic| {
         log.line(&format!("ends over a defect: {panic}"));

@@ -1,4 +1,4 @@
-//! What each message does.
+//! The handling of each message.
 
 mod arguments;
 mod buffers;
@@ -26,7 +26,7 @@ use crate::base::error::End;
 use crate::session::job::Job;
 use crate::session::{Handlers, Session};
 
-/// Has each message handled by the method of its name.
+/// Makes the method of the same name handle each message.
 macro_rules! handlers {
     ($(
         $(#[$doc:meta])*
@@ -68,7 +68,7 @@ impl Session {
         Err(End::Goodbye)
     }
 
-    /// Leaves `job` to be run next, which does not see to anything deferred.
+    /// Sets `job` to be run next, which covers none of the deferred work: that is left to the notifier.
     pub(crate) fn start(&mut self, job: Job) {
         self.demote(|_| false);
         self.job = Some(job);

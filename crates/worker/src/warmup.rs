@@ -1,4 +1,4 @@
-//! What a worker does before its client comes, so that the client does not wait for it.
+//! Work that a worker does before its client comes, so that the client does not wait for it.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -21,10 +21,10 @@ use crate::notify::news::{Letterbox, Post, post};
 use crate::objects;
 use crate::options::WorkerOptions;
 
-/// Set in workers: Ropeway's own OpenCL library offers no platforms to a process that has it.
+/// The environment variable set in workers: Ropeway's own OpenCL library offers no platforms to a process that has it.
 const WORKER_MARK: &str = "ROPEWAY_WORKER";
 
-/// What Ropeway's own platform calls itself.
+/// The name of Ropeway's own platform.
 const OWN_NAME: &str = "Ropeway";
 
 /// Devices of each platform that a context is made for in advance.
@@ -33,12 +33,12 @@ const WARM_DEVICES: usize = 4;
 /// clGetPlatformInfo's queries.
 const PLATFORM_QUERIES: [std::ops::RangeInclusive<u32>; 2] = [0x0900..=0x0909, 0x0920..=0x0921];
 
-/// Queries whose answer is a handle of this process's: the client answers them itself.
+/// Queries whose answer is a handle in this process: the client answers them itself.
 pub const OWN_ANSWER: [u32; 3] = [cl::CL_DEVICE_PLATFORM, cl::CL_DEVICE_PARENT_DEVICE, cl::CL_DEVICE_REFERENCE_COUNT];
 
-/// Passes on what a native context has to say, once the client has a context for it.
+/// Passes on the error reports of a native context, once the client has a context for it.
 pub struct ContextErrors {
-    /// Which that is, and where it is.
+    /// The client's context and its client.
     told: OnceLock<(ContextId, Arc<Client>)>,
     post: Post,
 }
@@ -79,28 +79,29 @@ impl WarmPlatform {
     }
 }
 
-/// What is ready before the client comes.
+/// The state that is ready before the client comes.
 pub struct Warm {
     /// The machine's platforms, as the welcome lists them.
     pub platforms: Vec<WarmPlatform>,
-    /// The welcome as it travels.
+    /// The encoded welcome.
     pub welcome: Vec<u8>,
     /// The session's name.
     pub session: SessionId,
-    /// Where natively raised news come in.
+    /// The channel for notifications from native code.
     pub news: (Post, Letterbox),
     contexts: HashMap<(u32, u32), (objects::Context, Arc<ContextErrors>)>,
     force_pinned: bool,
 }
 
 impl Warm {
-    /// Initialises the machine's OpenCL and asks it all that the client will want to know. `step` is told of each native call that may take long.
+    /// Initialises the machine's OpenCL and queries everything that the client will want to know. `step` is told of
+    /// each native call that may take long.
     ///
     /// # Errors
     /// One sentence for the server's log.
     pub fn up(options: &WorkerOptions, step: &dyn Fn(&str)) -> Result<Self, String> {
         refuse_own_library();
-        // The first hash of all finds out what the processor can do, which takes long on a virtual one.
+        // The first hash detects the processor's features, which takes long on a virtual one.
         let _ = ContentHash::of(&[]);
         let news = post();
         step("clGetPlatformIDs");
@@ -132,11 +133,11 @@ impl Warm {
                 // A device that refuses now (as it is taken by another process) is tried again when it is wanted.
                 let (context, errors) = warm.make(platform, vec![(device as u32, platform.devices[device])]);
                 if context.native.is_ok() {
-                    // What a first read would otherwise wait for.
+                    // Done now, as otherwise the first read would wait for the pool.
                     step(&format!("clEnqueueMapBuffer of pinned memory for {name}"));
                     context.pool();
                     step(&format!("clEnqueueReadBuffer, the first command of {name}"));
-                    // A device that cannot do that says so again when its client asks it to.
+                    // If this fails on a device, it fails again when the client uses the device.
                     let _ = first_command(&context);
                     warm.contexts.insert((index as u32, device as u32), (context, errors));
                 }
@@ -176,7 +177,7 @@ impl Warm {
             Some(warm) => warm,
             None => self.make(self.platforms.get(platform as usize)?, native),
         };
-        // It is set here only, once for each context.
+        // It is set only here, once for each context, so this cannot fail.
         let _ = errors.told.set((id, client.clone()));
         context.parts = parts;
         Some(Arc::new(context))
@@ -187,7 +188,7 @@ impl Warm {
         self.platforms.get(platform as usize)?.device(index)
     }
 
-    /// Divides a device; `None` when it does not exist. Unless `make` is set, only finds out into how many parts.
+    /// Divides a device; `None` if it does not exist. Without `make`, only determines the number of parts.
     pub fn divide(
         &mut self,
         platform: u32,
@@ -230,7 +231,7 @@ pub fn refuse_own_library() {
     process::set_env(WORKER_MARK, "1");
 }
 
-/// Reads a few bytes: with its first command, a driver starts threads and makes what all later ones use.
+/// Reads a few bytes: on its first command, a driver starts threads and creates what all later commands use.
 fn first_command(context: &objects::Context) -> Result<(), Status> {
     const BYTES: [u8; 4] = [0; 4];
     let native = context.native.as_ref().map_err(|status| *status)?;
@@ -259,7 +260,7 @@ fn device_properties(device: Device) -> Vec<Property> {
     answers(&DEVICE_QUERIES, |name| device.info(name))
 }
 
-/// All answers but the plain "no such query".
+/// Returns all answers, including errors, except the plain "no such query".
 fn answers(queries: &[std::ops::RangeInclusive<u32>], ask: impl Fn(u32) -> Result<Vec<u8>, Status>) -> Vec<Property> {
     let names = queries.iter().cloned().flatten().filter(|name| !OWN_ANSWER.contains(name));
     names.map(|name| (name, ask(name))).filter(|(_, answer)| *answer != Err(cl::CL_INVALID_VALUE)).collect()

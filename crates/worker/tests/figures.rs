@@ -1,4 +1,5 @@
-//! Figures of one session over loopback TCP, for people: `cargo test --release -p ropeway-worker --test figures -- --ignored --nocapture`.
+//! Benchmark figures of one session over loopback TCP, for people: `cargo test --release -p ropeway-worker --test
+//! figures -- --ignored --nocapture`.
 
 mod support;
 
@@ -18,7 +19,7 @@ fn median(mut times: Vec<f64>) -> f64 {
     times[times.len() / 2]
 }
 
-/// Microseconds of the middle one of `count` runs.
+/// Returns the median time of `count` runs, in microseconds.
 fn middle(count: usize, mut run: impl FnMut(usize)) -> f64 {
     median(
         (0..count)

@@ -1,4 +1,4 @@
-//! What no client sends: each ends the session with a reason, and nothing worse.
+//! Messages that no honest client sends: each ends the session with a reason, and does nothing worse.
 
 mod support;
 
@@ -124,7 +124,7 @@ fn transfers_that_are_none() {
     let hash = ContentHash::of(b"two pieces");
     refused("not the next one", |c| {
         c.post_tail(&PutContent { hash, total: 10, offset: 0 }, b"two pi");
-        // Shorter than what has come of it.
+        // The total is smaller than the bytes received so far.
         c.post_tail(&PutContent { hash, total: 4, offset: 6 }, b"eces")
     });
     refused("not the next one", |c| {
@@ -189,7 +189,7 @@ fn semaphores_that_cannot_be() {
     });
 }
 
-/// Handles made up of bytes must not reach the driver.
+/// Arbitrary bytes passed as handles must not reach the driver.
 #[test]
 fn bytes_where_a_buffer_belongs() {
     let worker = Worker::start("");
@@ -205,7 +205,7 @@ fn bytes_where_a_buffer_belongs() {
     }
 }
 
-/// A tail cut short by a client that is gone.
+/// A client disappears in the middle of a tail.
 #[test]
 fn a_frame_that_never_ends() {
     let mut worker = Worker::start("");
@@ -220,7 +220,7 @@ fn a_frame_that_never_ends() {
 fn a_client_that_reads_nothing_is_told_only_so_much() {
     let mut worker = Worker::start("quota");
     let mut client = worker.connect();
-    // It is over the quota, so that each read of it fails at once, which the client would be told.
+    // The buffer is over the quota, so each read of it fails at once, and the client would be told of each failure.
     client.begin(0).buffer(1, 65 << 20);
     for transfer in 1..400_000 {
         let (command, transfer) = (on(1), TransferId(transfer));

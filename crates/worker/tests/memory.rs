@@ -89,7 +89,7 @@ fn what_the_small_writes_of_a_session_hold_is_limited_for_all_its_queues_togethe
     assert_eq!(failed + right, writes);
     assert!(failed >= writes / 2, "{failed} of {writes} failed");
     assert!(right >= writes / 2 - queues * 4, "{right} of {writes} were carried out");
-    // What is over may be used again.
+    // The memory of writes that have ended may be used again.
     write(&mut client, command(1, Some(9), &[]), &bytes);
     assert_eq!(client.wait(&[9]), 0);
 }
@@ -130,7 +130,7 @@ fn a_failed_large_write_keeps_nothing_of_its_buffer() {
         client.post(&SetUserEventStatus { event: EventId(gate), status: -5 });
         client.until(|notes| notes.failed.contains_key(&transfer));
         client.post(&ReleaseMemory { memory: MemoryId(buffer) });
-        // Queues on which a command has failed may go on failing.
+        // A queue on which a command has failed may keep failing, so it is replaced.
         client.post(&ReleaseQueue { queue: QueueId(1) });
         queue(&mut client, 1);
     }
@@ -141,7 +141,7 @@ fn what_is_sent_of_program_contents_counts_with_all_else_that_is_held() {
     let worker = Worker::start("staged");
     let mut client = worker.connect();
     client.begin(0);
-    // Each stays one byte short of its end.
+    // Each of these contents stays one byte short of complete.
     let piece = vec![0; limits::MAX_TAIL];
     for number in 0..STAGED / limits::MAX_TAIL + 1 {
         let hash = ContentHash::of(&number.to_le_bytes());
@@ -173,7 +173,7 @@ fn program_contents_that_no_folder_keeps_give_way_to_new_ones() {
     client.call(&Ping { answer: 0 }).unwrap();
     let grown = resident(&worker).saturating_sub(before);
     assert!(grown < STAGED as u64 + (32 << 20), "{grown} bytes");
-    // The last is there, the first is asked for again.
+    // The last text is still held; the first is asked for again.
     let mut needs = |program: u64, text: &[u8]| {
         let source = ContentHash::of(text);
         let program = ProgramId(program);

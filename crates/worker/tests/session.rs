@@ -147,7 +147,7 @@ fn a_user_event_holds_a_chain_and_subscribers_are_told() {
     }
     client.post(&Subscribe { event: EventId(20) }).send();
     client.call(&Ping { answer: 0 }).unwrap();
-    // Time for ends that must not come.
+    // Time for notes that must not come.
     std::thread::sleep(Duration::from_millis(20));
     client.call(&Ping { answer: 0 }).unwrap();
     assert!(client.notes.done.is_empty());
@@ -170,7 +170,7 @@ fn one_thread_waits_for_what_ends_in_order() {
     client.post(&SetUserEventStatus { event: EventId(1), status: 0 });
     client.until(|notes| (2..102).all(|event| notes.done.contains_key(&EventId(event))));
     assert!(client.notes.done.values().all(|done| done.status == 0));
-    // They stay once they are made.
+    // Waiter threads are never ended, so all that were made can be counted.
     let tasks = std::fs::read_dir(format!("/proc/{}/task", worker.process.id())).unwrap();
     let names = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
     assert_eq!(names.filter(|name| name.trim_end() == "waiter").count(), 1);
@@ -291,7 +291,7 @@ fn a_large_write_waits_for_its_turn_and_holds_up_nobody() {
     let (buffer, transfer) = (MemoryId(1), TransferId(1));
     let gated = command(1, Some(2), &[1]);
     client.post(&WriteBufferTransfer { command: gated, buffer, offset: 0, size: SIZE, transfer });
-    // Behind it on the same queue.
+    // The read comes behind the write on the same queue.
     let read = ReadBuffer { command: on(1), buffer: MemoryId(1), offset: SIZE - 4, size: 4, transfer: TransferId(2) };
     client.post(&read).send();
     for n in 0..20 {
@@ -324,7 +324,7 @@ fn a_wait_on_one_queue_does_not_hold_up_another() {
     });
     client.post(&CreateUserEvent { event: EventId(1), context: ContextId(1) });
     client.post(&Marker { command: command(1, Some(2), &[1]) });
-    // A wait that is not over before the client has done more, as another of its threads would.
+    // A wait that does not end until the client has done more, as another of its threads would.
     let mut frame = Vec::new();
     ropeway_protocol::encode_call(&mut frame, 1000, &Finish { queue: QueueId(1) }, 0);
     client.raw(&frame).send();
@@ -367,7 +367,7 @@ fn the_process_ends_with_its_client_even_in_mid_wait() {
     let mut frame = Vec::new();
     ropeway_protocol::encode_call(&mut frame, 1, &Finish { queue: QueueId(1) }, 0);
     client.raw(&frame).send();
-    // The worker is to be inside the wait, which nothing tells; before it, it ends as well.
+    // The worker should be inside the wait by now, which it does not report; before the wait, it would end as well.
     std::thread::sleep(Duration::from_millis(300));
     drop(client);
     assert!(worker.ended_within(Duration::from_secs(2)));

@@ -1,4 +1,4 @@
-//! Shared virtual memory and pipes at the server: what it gives, and what it refuses.
+//! Shared virtual memory and pipes at the server: what it allocates, and what it refuses.
 
 mod support;
 
@@ -34,7 +34,7 @@ fn refused(reason: &str, worst: impl FnOnce(&mut Client) -> &mut Client) {
     assert!(worker.process.wait().unwrap().success());
 }
 
-/// A call that is refused gets no answer.
+/// Adds a call to the output without waiting for the reply, as a refused call gets none.
 fn raw<C: ropeway_protocol::Call>(client: &mut Client, call: &C) {
     let mut frame = Vec::new();
     ropeway_protocol::encode_call(&mut frame, 1000, call, 0);
@@ -56,7 +56,7 @@ fn allocations_have_their_pages_to_themselves() {
             assert!(pages.insert(page), "{address:#x}");
         }
     }
-    // The session may have 64 MiB in all, and what could not be had is no object.
+    // The session may have 64 MiB in all, and a failed allocation makes no object.
     assert_eq!(client.call(&ask(50, 64 << 20)), Err(-4));
     assert_eq!(client.call(&ask(50, 0)), Err(-4));
     for n in 0..50 {
@@ -75,12 +75,12 @@ fn another_attempt_stays_clear_of_what_is_taken() {
     for attempt in 0..12 {
         let size = 5000;
         let first = client.call(&SvmAlloc { attempt, taken: taken.clone(), ..ask(attempt.into(), size) }).unwrap();
-        // Where memory was in use before, as that of the heap, may be given out once more; it is not in the end.
+        // The first attempts may return addresses already in use, as in the heap; later ones must not.
         let within = |&(start, len): &(u64, u64)| start <= first && first < start + len;
         assert!(attempt < 8 || !taken.iter().any(within), "{first:#x} in {taken:x?}");
         taken.push((first & !0xFFFF, 0x2_0000));
     }
-    // Ranges that are none are no harm.
+    // Invalid ranges must do no harm.
     taken = vec![(u64::MAX, u64::MAX), (0, u64::MAX), (0, 0), (1 << 46, 1 << 45), (12345, 6789)];
     client.call(&SvmAlloc { attempt: u32::MAX, taken, ..ask(100, 10) }).unwrap();
 }
@@ -101,7 +101,7 @@ fn transfers(how: &str) {
     client.post_tail(&WriteBuffer { command: on(1), buffer: target, offset: 100 }, &[7; 10]);
     client.post(&FillBuffer { command: on(1), buffer: target, pattern: &[1, 2], offset: 110, size: 10 });
     assert_eq!(client.read(1, 2, 100, 20, 3), [7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2]);
-    // Freed with a write behind it that has not ended.
+    // The memory is released behind a write that has not ended.
     client.write_large(command(1, Some(2), &[]), 2, 4, &data);
     client.post(&ReleaseMemory { memory: target }).post(&ReleaseMemory { memory: source });
     client.call(&ask(3, SIZE)).unwrap();
@@ -174,7 +174,7 @@ fn what_is_no_such_memory_or_behind_its_end_fails_launches_only() {
     }
     let pointers = vec![(MemoryId(1), 0), (MemoryId(2), 100)];
     client.post(&SetKernelSvmPointers { kernel: KernelId(1), pointers });
-    // A buffer is not what a buffer can be made over.
+    // A buffer over shared virtual memory cannot be made over a plain buffer.
     client.post(&CreateSvmBuffer { memory: MemoryId(3), svm: MemoryId(1), flags: 1, offset: 0, size: 10 });
     client.post(&ReadBuffer { command: on(1), buffer: MemoryId(3), offset: 0, size: 10, transfer: TransferId(1) });
     client.until(|notes| notes.failed.contains_key(&TransferId(1)));
@@ -182,7 +182,7 @@ fn what_is_no_such_memory_or_behind_its_end_fails_launches_only() {
     assert_eq!(client.read(1, 2, 60, 4, 2), [5, 0, 0, 0]);
 }
 
-/// PoCL has no pipes, so that there is none here; whoever uses it all the same learns that.
+/// PoCL has no pipes, so the worker cannot make one; commands that use it must fail.
 #[test]
 fn a_pipe_that_could_not_be_made_fails_what_uses_it() {
     let worker = Worker::start("");
@@ -213,7 +213,7 @@ fn a_free_that_waits_holds_up_no_transfer() {
     client.begin(0);
     client.call(&ask(1, SIZE)).unwrap();
     client.call(&ask(2, SIZE)).unwrap();
-    // A transfer that has its place in the queue, and the free behind it.
+    // A transfer that has its place in the queue, followed by the free.
     let (buffer, transfer) = (MemoryId(1), TransferId(1));
     let event = ropeway_protocol::ids::EventId(1);
     client.post(&CreateUserEvent { event, context: ContextId(1) });

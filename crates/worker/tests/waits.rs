@@ -1,4 +1,4 @@
-//! More calls that wait at the same time than a session has threads.
+//! More simultaneous waiting calls than a session has threads.
 
 mod support;
 
@@ -23,7 +23,7 @@ fn worker_process() {
     support::be_worker();
 }
 
-/// Queues 1 to [`CALLS`], with one command each, which waits for [`GATE`].
+/// Makes queues 1 to [`CALLS`], with one command each, which waits for [`GATE`].
 fn held(client: &mut Client, properties: u64) {
     client.begin(properties);
     client.post(&CreateUserEvent { event: EventId(GATE), context: ContextId(1) });
@@ -36,7 +36,7 @@ fn held(client: &mut Client, properties: u64) {
     }
 }
 
-/// The session goes on as if nobody waited: it builds, and moves what is large.
+/// Checks that the session goes on as if no call waited: it builds a program, and does a large transfer.
 fn others_are_served(client: &mut Client) {
     let built = client.build(1, "kernel void empty() {}");
     assert_eq!(built.status, 0, "{:?}", built.devices);
@@ -78,7 +78,7 @@ fn a_thousand_calls_wait_for_events_at_the_same_time() {
     let worker = Worker::start("");
     let mut client = worker.connect();
     held(&mut client, 0);
-    // Each waits for two: that of its own queue, and that of the next.
+    // Each call waits for two events: that of its own queue, and that of the next.
     let pair = |queue: u64| [event(queue), event(queue % CALLS + 1)].map(EventId).into_iter().collect();
     let calls: Vec<_> = (1..=CALLS).map(|queue| client.ask(&WaitForEvents { events: pair(queue) })).collect();
     others_are_served(&mut client);

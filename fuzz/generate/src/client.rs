@@ -15,7 +15,7 @@ use crate::{Entropy, MESSAGES};
 /// Most events that are held at one time; the oldest is released then.
 const HELD: usize = 24;
 
-/// What the client has, and what it has said so far.
+/// The client's objects, and its messages so far.
 pub struct Client<'a, 'de> {
     entropy: &'a mut Entropy<'de>,
     out: Vec<u8>,

@@ -26,7 +26,7 @@ pub const BUFFER: u64 = 4096;
 /// The number of the call at the end of [`opening`], which builds.
 pub const BUILD: u32 = 1;
 
-/// What a well-behaved client begins with: a context, an in-order (1) and an out-of-order (2) queue, buffers 1 to 3, and
+/// The opening of a well-behaved client: a context, an in-order (1) and an out-of-order (2) queue, buffers 1 to 3, and
 /// a program of [`SOURCE`]. Frames made at random afterwards name these by their small ids.
 pub fn opening() -> Vec<u8> {
     let mut out = Vec::new();
@@ -49,7 +49,7 @@ pub fn opening() -> Vec<u8> {
     out
 }
 
-/// What follows when the program has been built: its kernels 1 to 3.
+/// The messages after the build: kernels 1 to 3.
 pub fn kernels() -> Vec<u8> {
     let (mut out, program) = (Vec::new(), ProgramId(1));
     for (kernel, name) in [(1, "empty"), (2, "add"), (3, "scale")] {

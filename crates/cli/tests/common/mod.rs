@@ -18,7 +18,7 @@ use ropeway_protocol::{FRAME_HEADER_LEN, FrameHeader, encode_call, frame, limits
 use ropeway_transport::{Endpoint, Link, Sender};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// No wait in these tests is longer.
+/// The longest wait in these tests.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// `ropeway serve` on a free port, ended with the test.
@@ -94,7 +94,7 @@ impl Server {
         Link::connect(&self.endpoint, PATIENCE).unwrap()
     }
 
-    /// A whole handshake.
+    /// Completes a handshake.
     pub fn client(&self) -> Result<Client, HandshakeError> {
         let link = self.link();
         send(&link, &encode_opening(Opening::Hello, &hello()));
@@ -102,7 +102,7 @@ impl Server {
         Ok(Client { link, welcome })
     }
 
-    /// Sends `signal` and waits for its end; the exit code, if it was not killed.
+    /// Sends `signal` and waits until the server ends; returns its exit code unless it was killed.
     pub fn end(&mut self, signal: Signal) -> Option<i32> {
         kill_process(self.pid(), signal).unwrap();
         let mut code = None;
@@ -135,7 +135,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Asks for an answer, and gets it.
+    /// Sends a ping and waits for the answer.
     pub fn ping(&self) {
         let mut frame = Vec::new();
         encode_call(&mut frame, 1, &Ping { answer: 0 }, 0);
@@ -182,7 +182,7 @@ fn read(link: &Link, into: &mut [u8]) {
     link.recv_exact(into).unwrap();
 }
 
-/// Waits for the end of the stream; what came before it.
+/// Waits for the end of the stream; returns what came before it.
 pub fn rest(link: &Link) -> Vec<u8> {
     let mut all = Vec::new();
     let mut piece = [0; 4096];

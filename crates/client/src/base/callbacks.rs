@@ -1,8 +1,9 @@
 //! The thread that runs the application's callbacks.
 //!
-//! A callback may call OpenCL, even where the specification leaves that undefined, so it must not run on a thread that others
-//! need, nor under a lock. One thread keeps callbacks in the order in which they became due. What waits for it is bounded by those who hand it over: a
-//! callback that the application has registered comes once, and of errors in contexts, of which servers tell, only so many wait.
+//! A callback may call OpenCL, even where the specification leaves that undefined, so it must not run on a thread that
+//! others need, nor under a lock. One thread keeps callbacks in the order in which they became due. The callers keep
+//! the queue bounded: a callback that the application registered runs once, and only a limited number of the context
+//! errors that servers report are queued.
 
 use std::sync::OnceLock;
 use std::sync::mpsc::{Sender, channel};

@@ -20,7 +20,7 @@ pub trait HostSource: Send {
     fn size(&self) -> usize;
     /// The addresses from its first to behind its last byte.
     fn span(&self) -> Range<usize>;
-    /// Its bytes from number `at` on, as far as they are in one piece. Empty behind the last.
+    /// Returns the bytes from index `at` on, as far as they are contiguous; empty past the last byte.
     fn run(&self, at: usize) -> &[u8];
 }
 
@@ -30,7 +30,7 @@ pub trait HostTarget: Send {
     fn size(&self) -> usize;
     /// The addresses from its first to behind its last byte.
     fn span(&self) -> Range<usize>;
-    /// Its bytes from number `at` on, as far as they are in one piece. Empty behind the last.
+    /// Returns the bytes from index `at` on, as far as they are contiguous; empty past the last byte.
     fn run(&mut self, at: usize) -> &mut [u8];
 }
 
@@ -101,7 +101,7 @@ impl HostSource for Vec<u8> {
     }
 }
 
-/// Up to `len` bytes from number `at` on: as they lie there if they are in one piece, else brought together.
+/// Returns up to `len` bytes from index `at` on: borrowed if they are contiguous, else copied together.
 pub fn gather(source: &dyn HostSource, at: usize, len: usize) -> Cow<'_, [u8]> {
     let len = len.min(source.size().saturating_sub(at));
     let first = source.run(at);
@@ -119,7 +119,8 @@ pub fn gather(source: &dyn HostSource, at: usize, len: usize) -> Cow<'_, [u8]> {
     Cow::Owned(bytes)
 }
 
-/// Puts what comes next of a transfer where it belongs, from number `at` on. False: there is no place for so many bytes.
+/// Writes the next bytes of a transfer where they belong, from index `at` on. Returns false if there is no room for so
+/// many bytes.
 ///
 /// # Errors
 /// The link broke.

@@ -1,4 +1,4 @@
-//! What the library says to a person, on standard error.
+//! Messages of the library to a person, on standard error.
 //!
 //! `ROPEWAY_LOG` chooses: `off`, `error`, `warn` (the default), `info`, `debug` (every call).
 
@@ -11,12 +11,12 @@ use std::sync::atomic::{AtomicU8, Ordering};
 pub enum Level {
     /// Nothing.
     Off = 0,
-    /// What failed and will stay so.
+    /// Something failed and stays failed.
     Error = 1,
-    /// What a person should know, such as a server that cannot be reached.
+    /// A person should know it: a server cannot be reached, for example.
     #[default]
     Warn = 2,
-    /// What went as it should: connections made.
+    /// Normal events, such as a connection that was made.
     Info = 3,
     /// Every OpenCL call.
     Debug = 4,

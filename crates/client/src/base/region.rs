@@ -1,6 +1,6 @@
 //! The shape of host memory that a transfer goes from or to: rows and slices at some distance from each other.
 //!
-//! What travels is packed: row after row, slice after slice, without the bytes between them.
+//! The bytes travel packed: row after row, slice after slice, without the bytes between them.
 
 use std::ops::Range;
 
@@ -18,9 +18,9 @@ pub struct Region {
 }
 
 impl Region {
-    /// `slices` times `rows` rows of `row` bytes each; `row_pitch` bytes lie between the beginnings of two rows, `slice_pitch` between
-    /// those of two slices. A pitch of 0 means that nothing lies in between. A pitch that is not used, as there is one row or one slice
-    /// only, may be whatever it is.
+    /// `slices` times `rows` rows of `row` bytes each; `row_pitch` bytes lie between the beginnings of two rows,
+    /// `slice_pitch` between those of two slices. A pitch of 0 means that nothing lies in between. A pitch is ignored
+    /// where there is only one row or one slice.
     ///
     /// `None`: rows or slices would overlap, or the whole is larger than memory can be.
     pub fn new([row, rows, slices]: [usize; 3], row_pitch: usize, slice_pitch: usize) -> Option<Self> {
@@ -57,7 +57,7 @@ impl Region {
         (self.slices - 1) * self.slice_pitch + (self.rows - 1) * self.row_pitch + self.row
     }
 
-    /// Where the packed byte `at` lies, and all that follow it in one piece. Empty behind the last.
+    /// Returns the place of the packed byte `at` and of all that follow it contiguously; empty past the last byte.
     pub fn run(&self, at: usize) -> Range<usize> {
         if at >= self.len() {
             return 0..0;
@@ -108,7 +108,7 @@ mod tests {
             let expected = places([5, 4, 3], row_pitch, slice_pitch);
             assert_eq!(by_runs(&region), expected, "{region:?}");
             assert_eq!(region.span(), expected.last().unwrap() + 1);
-            // From the middle of a row, too.
+            // Starting in the middle of a row works, too.
             for (at, place) in expected.iter().enumerate() {
                 assert_eq!(region.run(at).start, *place);
             }

@@ -2,7 +2,7 @@
 
 pub use ropeway_protocol::types::Status;
 
-/// What a lost server leaves behind: commands on it end with this, and calls that need it return it.
+/// The status of a lost server: its commands end with it, and calls that need the server return it.
 ///
 /// CL_DEVICE_NOT_AVAILABLE.
 pub const SERVER_LOST: Status = ropeway_abi::CL_DEVICE_NOT_AVAILABLE;

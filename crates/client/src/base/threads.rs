@@ -2,7 +2,8 @@
 
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 
-/// Signals that a thread causes itself; blocked ones would end the process without the program's handler being asked.
+/// Signals that a thread causes itself: if they were blocked, they would end the process without calling the program's
+/// handler.
 const OWN: [Signal; 6] =
     [Signal::SIGSEGV, Signal::SIGBUS, Signal::SIGFPE, Signal::SIGILL, Signal::SIGTRAP, Signal::SIGSYS];
 
@@ -11,15 +12,17 @@ struct Restored(SigSet);
 
 impl Drop for Restored {
     fn drop(&mut self) {
-        // Fails only for what is no set of signals.
+        // Fails only for an invalid signal set.
         let _ = self.0.thread_set_mask();
     }
 }
 
-/// Starts threads, in `spawn`: they block all signals from their first instruction on, but those that a thread causes itself.
+/// Starts threads, in `spawn`: from their first instruction on, they block all signals except those that a thread
+/// causes itself.
 ///
-/// All of the library's threads are started in here. A program may block signals in all of *its* threads, to take them with `sigwait` or a `signalfd`;
-/// one of the library's that did not would be given them instead, and the process would end.
+/// All of the library's threads are started in here. A program may block signals in all of *its* threads, to take them
+/// with `sigwait` or a `signalfd`; a library thread that did not block them would receive them instead, and the process
+/// would end.
 pub fn start<T>(spawn: impl FnOnce() -> T) -> T {
     let mut blocked = SigSet::all();
     OWN.into_iter().for_each(|signal| blocked.remove(signal));

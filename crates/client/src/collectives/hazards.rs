@@ -1,25 +1,26 @@
-//! Which steps have to wait for which: what one writes and another reads or writes, in the order of the sequential program.
+//! Which steps have to wait for which: a step waits for earlier ones, in the order of the sequential program, that
+//! write what it touches or touch what it writes.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::ops::Range;
 
-/// What of memory a step touches. Memory with different names does not overlap.
+/// The memory that a step touches. Memory with different names does not overlap.
 #[derive(Clone, Debug)]
 pub struct Touch<M> {
     /// Which memory.
     pub memory: M,
     /// Which bytes.
     pub range: Range<u64>,
-    /// Whether they may change.
+    /// Whether the step may change the memory.
     pub writes: bool,
 }
 
-/// What touched memory last.
+/// The steps that touched memory last.
 #[derive(Debug)]
 pub struct Hazards<M> {
     touched: HashMap<M, Vec<(usize, Range<u64>, bool)>>,
-    /// For each step: its queue, where that keeps its order.
+    /// For each step: its queue, if that is an in-order queue.
     queues: Vec<Option<usize>>,
 }
 
@@ -30,8 +31,8 @@ impl<M> Default for Hazards<M> {
 }
 
 impl<M: Eq + Hash> Hazards<M> {
-    /// Takes in a step, which is on `queue`, where that is one that keeps the order of its commands. Everything that touches the same from now on
-    /// waits for it, or for what waited for it.
+    /// Adds the initial step, on `queue` if that is an in-order queue. Every later step that touches the same memory
+    /// waits for it, directly or through another step.
     pub fn first(&mut self, queue: Option<usize>, touches: impl IntoIterator<Item = Touch<M>>) {
         for Touch { memory, range, .. } in touches {
             self.touched.entry(memory).or_default().push((self.queues.len(), range, true));
@@ -39,7 +40,8 @@ impl<M: Eq + Hash> Hazards<M> {
         self.queues.push(queue);
     }
 
-    /// Takes in the next step. Gives the steps that it has to wait for, without those that the queues' order sees to.
+    /// Adds the next step. Returns the steps that it has to wait for, without those that the order of the queues
+    /// already ensures.
     pub fn next(&mut self, queue: Option<usize>, touches: &[Touch<M>]) -> Vec<usize>
     where
         M: Clone,
@@ -48,7 +50,7 @@ impl<M: Eq + Hash> Hazards<M> {
         for Touch { memory, range, writes } in touches.iter().filter(|touch| !touch.range.is_empty()) {
             let before = self.touched.entry(memory.clone()).or_default();
             if *writes {
-                // Who comes later waits for this step, and so for those.
+                // A later step waits for this one, and so for the earlier ones that it covers.
                 before.retain(|(_, other, _)| !(range.start <= other.start && other.end <= range.end));
             }
             before.push((self.queues.len(), range.clone(), *writes));

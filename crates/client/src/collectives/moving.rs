@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::plan::{At, Plan, slot, source, target};
 
-/// From `from`, which the first of `order` has, to the targets of all in that order.
+/// Copies the data at `from`, held by the first rank of `order`, to the targets of all ranks in that order.
 pub(super) fn spread(plan: &mut Plan, from: At, order: &[usize], small: bool) {
     let (ranks, size) = (order.len(), plan.size);
     let holder = |at: usize| if at == 0 { from } else { target(order[at], 0) };
@@ -27,7 +27,7 @@ pub(super) fn spread(plan: &mut Plan, from: At, order: &[usize], small: bool) {
     }
 }
 
-/// All ranks, from `root` on.
+/// Returns all ranks in order, beginning with `root`.
 pub(super) fn from(plan: &Plan, root: usize) -> Vec<usize> {
     (0..plan.ranks).map(|by| plan.behind(root, by)).collect()
 }
@@ -42,11 +42,11 @@ fn subtree(plan: &Plan, node: usize, bit: usize) -> Range<usize> {
     node..plan.ranks.min(node + bit)
 }
 
-/// Copies blocks, counted from the root, between memory that has them one behind the other from block 0 of the ranks on
-/// (`whole`), and memory that has just these, one behind the other (`part`).
+/// Copies blocks, counted from the root, between memory that holds the blocks of all ranks in order, from block 0 on
+/// (`whole`), and memory that holds just these, packed (`part`).
 fn copy_blocks(plan: &mut Plan, blocks: Range<usize>, root: usize, whole: At, part: At, into_whole: bool) {
     let (ranks, size) = (plan.ranks, plan.size);
-    // Where the last rank comes, block 0 is next.
+    // After the last rank's block, block 0 is next.
     let turn = (ranks - root).clamp(blocks.start, blocks.end);
     for run in [blocks.start..turn, turn..blocks.end].into_iter().filter(|run| !run.is_empty()) {
         let whole = whole.plus(plan.behind(root, run.start) as u64 * size);
@@ -62,7 +62,7 @@ fn edges(ranks: usize) -> Vec<(usize, usize, usize)> {
     bits.flat_map(|bit| (0..ranks - bit).step_by(2 * bit).map(move |parent| (parent, parent + bit, bit))).collect()
 }
 
-/// Memory for the blocks of each node's subtree; `None` for the root and for nodes on which nothing hangs.
+/// Allocates memory for the blocks of each node's subtree; `None` for the root and for leaves.
 fn nodes(plan: &mut Plan, root: usize) -> Vec<Option<usize>> {
     let mut made = vec![None; plan.ranks];
     for (node, scratch) in made.iter_mut().enumerate().skip(1) {
@@ -142,7 +142,8 @@ pub(super) fn all_gather(plan: &mut Plan, small: bool) {
     circulate(plan, &blocks);
 }
 
-/// Every rank has its own block in its target. In each round it takes as many as it has from the one whose blocks are next.
+/// Gathers by doubling. Every rank begins with its own block in its target; in each round it fetches as many blocks as
+/// it has from the rank whose blocks come next.
 fn double(plan: &mut Plan) {
     let (ranks, size) = (plan.ranks, plan.size);
     let mut have = 1;
@@ -160,7 +161,8 @@ fn double(plan: &mut Plan) {
     }
 }
 
-/// Every rank has its own block in its target. In each round it takes the one that the rank before it got in the round before.
+/// Gathers round a ring. Every rank begins with its own block in its target; in each round it fetches the block that
+/// the rank before it got in the round before.
 pub(super) fn circulate(plan: &mut Plan, blocks: &[Range<u64>]) {
     let ranks = plan.ranks;
     for round in 1..ranks {
@@ -174,7 +176,7 @@ pub(super) fn circulate(plan: &mut Plan, blocks: &[Range<u64>]) {
     }
 }
 
-/// Everybody's block for a rank is fetched by that rank; in each round every rank gives to another one.
+/// Has each rank fetch its block from every rank; in each round, every rank serves a different one.
 pub(super) fn all_to_all(plan: &mut Plan) {
     let (ranks, size) = (plan.ranks, plan.size);
     for round in 0..ranks {

@@ -1,4 +1,4 @@
-//! What combines data: kernels over the types of OpenCL C, built where they are first needed, and kernels of the application's.
+//! Operators that combine data: kernels over the types of OpenCL C, built where they are first needed, and the application's own kernels.
 
 use std::fmt::Write;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -46,7 +46,7 @@ pub enum Function {
     Max,
 }
 
-/// What combines two operands.
+/// An operator of two operands.
 #[derive(Clone, Copy, Debug)]
 pub enum Operator<'a> {
     /// One of Ropeway's own.
@@ -89,8 +89,8 @@ impl Element {
         }
     }
 
-    /// Its name, and that of the type which sums and products are made in: what goes beyond an unsigned one is dropped, while
-    /// of signed ones OpenCL C does not say.
+    /// Returns its name, and that of the type in which sums and products are computed: an unsigned type wraps on
+    /// overflow, while OpenCL C leaves signed overflow undefined.
     fn names(self) -> (&'static str, &'static str) {
         match self {
             Self::Char => ("char", "uint"),
@@ -101,7 +101,8 @@ impl Element {
             Self::Uint => ("uint", "uint"),
             Self::Long => ("long", "ulong"),
             Self::Ulong => ("ulong", "ulong"),
-            // What two of them make is exact enough as a float for the result to be rounded as if it were not.
+            // A float holds the result of two halves precisely enough that rounding it gives the correctly rounded
+            // half.
             Self::Half => ("half", "float"),
             Self::Float => ("float", "float"),
             Self::Double => ("double", "double"),
@@ -143,7 +144,7 @@ impl Element {
                 _ => format!("{name} a = left[i], b = right[i]; out[i] = {value};"),
             };
             let kernel = function.kernel();
-            // A String takes everything.
+            // Writing to a String cannot fail.
             let _ = writeln!(
                 source,
                 "__kernel void {kernel}(__global const {name} *left, __global const {name} *right, __global {name} *out, ulong count)\n\
@@ -167,7 +168,7 @@ impl Function {
         }
     }
 
-    /// The value that changes nothing when it is combined with another one.
+    /// Returns the identity element: the value that changes nothing when it is combined with another one.
     pub fn identity(self, element: Element) -> Vec<u8> {
         let size = element.size();
         let (one, infinity): (u64, u64) = match element {
@@ -224,7 +225,7 @@ impl std::fmt::Debug for Operators {
 
 /// An operator, ready for the devices of some queues.
 pub(super) enum Ready<'a> {
-    /// Others who would set arguments of the same kernels wait.
+    /// The lock makes others wait that would set arguments of the same kernels.
     BuiltIn(MutexGuard<'a, Vec<Built>>, Element, Function),
     /// A copy for each rank, so that the application's own keeps its arguments.
     Kernel(Vec<Arc<Kernel>>, usize),
@@ -279,7 +280,7 @@ fn build(context: &Arc<Context>, element: Element, devices: Vec<Arc<Device>>) ->
 const GROUP: u64 = 256;
 
 impl Ready<'_> {
-    /// Combines `size` bytes from the beginnings of `left` and `right` on, into `out`, which may be one of them.
+    /// Combines the first `size` bytes of `left` and `right` into `out`, which may be one of them.
     pub(super) fn launch(
         &self,
         (rank, queue): (usize, &Arc<Queue>),
@@ -313,7 +314,8 @@ impl Ready<'_> {
         queue.enqueue_kernel(kernel, range, CL_COMMAND_NDRANGE_KERNEL, order)
     }
 
-    /// Fills memory with what changes nothing when it is combined; leaves it as it is where nobody knows what that is.
+    /// Returns the identity element, with which memory is filled; `None` for the application's own kernels, whose
+    /// identity is unknown.
     pub(super) fn identity(&self) -> Option<Vec<u8>> {
         match self {
             Self::BuiltIn(_, element, function) => Some(function.identity(*element)),

@@ -5,9 +5,9 @@ use std::ops::Range;
 /// One of a rank's pieces of memory.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Place {
-    /// What the application gives.
+    /// Memory that the application gives.
     Source,
-    /// What it gets.
+    /// Memory that the application gets the result in.
     Target,
     /// One of [`Schedule::scratch`].
     Scratch(usize),
@@ -38,7 +38,7 @@ pub enum Step {
     },
     /// A rank combines what is in two of its pieces of scratch memory, from their beginnings on, into one of them.
     Combine {
-        /// Who.
+        /// The rank.
         rank: usize,
         /// The operand of the lower ranks.
         left: usize,
@@ -49,7 +49,7 @@ pub enum Step {
         /// Bytes of each.
         size: u64,
     },
-    /// A rank sets memory to what changes nothing when it is combined with something.
+    /// A rank fills memory with the operator's identity element.
     Identity {
         /// Where.
         to: At,
@@ -68,7 +68,7 @@ impl Step {
     }
 }
 
-/// What is to be done.
+/// The steps of an operation.
 #[derive(Clone, Default, Debug)]
 pub struct Schedule {
     /// The steps.

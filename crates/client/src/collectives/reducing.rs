@@ -9,7 +9,7 @@ use super::plan::{At, IN_FLIGHT, Plan, slot, source, target};
 /// `order` then has the result.
 fn tree(plan: &mut Plan, order: &[usize], bytes: u64) -> At {
     let ranks = order.len();
-    // What a rank has combined so far, and what it gets from others.
+    // The slots of a rank's combined data so far, and of the data that it gets from others.
     let mut slots = vec![None; ranks];
     let mut bit = 1;
     while bit < ranks {
@@ -29,12 +29,12 @@ fn tree(plan: &mut Plan, order: &[usize], bytes: u64) -> At {
     slots[0].map_or(source(order[0], 0), |(sum, _)| slot(order[0], sum))
 }
 
-/// A rank's scratch memory where data comes by in chunks: chunk after chunk takes the next.
+/// A rank's scratch memory for data that passes through in chunks: the chunks take turns in the slots.
 struct Lane {
     rank: usize,
-    /// What comes from the rank before, combined with this one's.
+    /// The data from the rank before, combined with this rank's own.
     sums: Vec<usize>,
-    /// This one's own.
+    /// This rank's own data.
     own: Vec<usize>,
 }
 
@@ -49,7 +49,7 @@ impl Lane {
         slot(self.rank, self.sums[index % self.sums.len()])
     }
 
-    /// Fetches a chunk and combines it with what this rank has, which lies behind it.
+    /// Fetches a chunk and combines it with this rank's own data as the right operand.
     fn take(&self, plan: &mut Plan, index: usize, chunk: &Range<u64>, from: At) {
         let (at, bytes) = (index % self.sums.len(), chunk.end - chunk.start);
         plan.copy(source(self.rank, chunk.start), slot(self.rank, self.own[at]), bytes);
@@ -58,8 +58,8 @@ impl Lane {
     }
 }
 
-/// Combines the ranks' sources, `bytes` each, along a chain, operands in the order given, and has the last one put
-/// each chunk where `put` says.
+/// Combines the ranks' sources, `bytes` each, along a chain, with the operands in the order given. The last rank's
+/// result is put, chunk by chunk, where `put` says.
 fn chain(plan: &mut Plan, order: &[usize], bytes: u64, mut put: impl FnMut(&mut Plan, At, &Range<u64>)) {
     let chunks = plan.chunks(0..bytes);
     let lanes: Vec<_> = order.iter().skip(1).map(|&rank| Lane::new(plan, rank, &chunks)).collect();
@@ -118,7 +118,7 @@ pub(super) fn reduce_scatter(plan: &mut Plan, small: bool) {
         return scatter_from(plan, result, true);
     }
     if plan.ordered {
-        // What the last one has goes on to whom it belongs to.
+        // The last rank passes each block of the result on to the rank that it belongs to.
         return chain(plan, &from(plan, 0), size * ranks as u64, |plan, has, chunk| {
             for rank in 0..ranks {
                 let block = rank as u64 * size..(rank as u64 + 1) * size;
@@ -134,8 +134,8 @@ pub(super) fn reduce_scatter(plan: &mut Plan, small: bool) {
     ring(plan, &blocks, |_| 0);
 }
 
-/// Each rank's block, combined of all sources, comes to its target, where `place` says. In each round a rank fetches from the one before
-/// what that has of a block so far, and adds its own.
+/// Combines each rank's block from all sources and puts it into that rank's target, where `place` says. In each round a
+/// rank fetches the partial block of the rank before it, and adds its own data.
 fn ring(plan: &mut Plan, blocks: &[Range<u64>], place: impl Fn(&Range<u64>) -> u64) {
     let ranks = plan.ranks;
     let chunks: Vec<_> = blocks.iter().map(|block| plan.chunks(block.clone())).collect();
@@ -182,10 +182,11 @@ pub(super) fn scan(plan: &mut Plan, exclusive: bool, small: bool) {
     }
 }
 
-/// In each round a rank takes what the one so far before it has combined; how far doubles.
+/// Scans in rounds: in each, a rank fetches what the rank some distance before it has combined so far, and combines it
+/// with its own; the distance doubles each round.
 fn scan_tree(plan: &mut Plan, exclusive: bool) {
     let (ranks, size) = (plan.ranks, plan.size);
-    // Without itself, a rank begins with what the one before it gives; then the first has nothing to do.
+    // In an exclusive scan, a rank begins with the source of the rank before it; the first rank has nothing to do.
     let first = usize::from(exclusive);
     let mut slots = Vec::new();
     for rank in first..ranks {
@@ -193,7 +194,8 @@ fn scan_tree(plan: &mut Plan, exclusive: bool) {
         plan.copy(source(rank - first, 0), slot(rank, mine[0]), size);
         slots.push(mine);
     }
-    // Which of its slots has a rank's sum. Each has two for that: what was made in one round is fetched while the next is made.
+    // The index of the slot that holds each rank's sum. Each rank has two: the sum made in one round is fetched while
+    // the next is made.
     let mut sums = vec![0; slots.len()];
     let mut by = 1;
     while by < slots.len() {
@@ -231,7 +233,7 @@ fn scan_chain(plan: &mut Plan, exclusive: bool) {
 }
 
 impl Lane {
-    /// As [`Lane::take`], with what the scan asks for put into the target.
+    /// As [`Lane::take`], but also puts the scan's result into the target.
     fn take_for_scan(&self, plan: &mut Plan, index: usize, chunk: &Range<u64>, from: At, exclusive: bool, last: bool) {
         let (to, bytes) = (target(self.rank, chunk.start), chunk.end - chunk.start);
         if !exclusive {

@@ -26,17 +26,17 @@ pub struct Piece<'a> {
 /// A collective operation with all that it is about.
 #[derive(Debug)]
 pub struct Call<'a> {
-    /// What is done.
+    /// The operation.
     pub operation: Operation,
     /// A queue for each rank, all of one context.
     pub queues: &'a [Arc<Queue>],
-    /// What each rank gives; `None` for ranks that give nothing.
+    /// The source of each rank; `None` for ranks that give nothing.
     pub sources: &'a [Option<Piece<'a>>],
     /// Where what it gets goes; `None` for ranks that get nothing.
     pub targets: &'a [Option<Piece<'a>>],
     /// Bytes, as [`Job::size`].
     pub size: u64,
-    /// What combines data, where it is combined.
+    /// The operator of operations that combine data.
     pub operator: Option<Operator<'a>>,
 }
 
@@ -107,8 +107,8 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Whether memory is kept equal by native implementations that know of whole objects only: where a home has several of the devices,
-    /// what one of them writes must not be used by another one at the same time, whichever bytes that is about.
+    /// Whether native implementations keep the memory coherent for whole objects only: where a home has several of the
+    /// devices, what one device writes must not be used by another at the same time, whichever bytes are concerned.
     fn is_coarse(&self) -> bool {
         let same_home = |one: &Queue, other: &Queue| one.device().native_platform() == other.device().native_platform();
         let apart = |one: &Queue, other: &Queue| !Arc::ptr_eq(one.device(), other.device()) && same_home(one, other);
@@ -138,8 +138,9 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The ranks in an order in which those of one home are next to each other, so that a ring or chain goes from server to server no
-    /// more often than it must. `None` where they are so already, or where it matters who is which.
+    /// Returns the ranks in an order in which those of one home are adjacent, so that a ring or chain crosses between
+    /// servers no more often than it must. `None` where they are adjacent already, or where the order of the ranks
+    /// matters.
     fn by_home(&self) -> Option<Reordered<'a>> {
         if self.operator.is_some_and(|operator| operator.is_ordered()) {
             return None;
@@ -175,10 +176,10 @@ impl<'a> Call<'a> {
     }
 }
 
-/// What is enqueued.
+/// A step as it is enqueued.
 #[derive(Debug)]
 enum What {
-    /// What a queue had before, and what the application waits for, is over.
+    /// The commands before it in the queue, and the application's wait list, have ended.
     Begin,
     Step(Step),
     /// Nobody needs a queue's memory any more.
@@ -197,9 +198,9 @@ struct Command {
 /// All commands of a call, in an order in which each waits only for those before it.
 struct Commands {
     all: Vec<Command>,
-    /// Those after whose ends the whole is over, but for what the event's queue does before in its order.
+    /// The commands whose ends complete the call, apart from those that the order of the event's queue already covers.
     last: Vec<usize>,
-    /// For each rank and piece of scratch memory, those after whose ends nobody uses it.
+    /// For each rank and piece of scratch memory, the commands after whose ends nobody uses it.
     scratch: Vec<Vec<Vec<usize>>>,
 }
 
@@ -231,7 +232,8 @@ impl Commands {
         for &rank in &distinct {
             // Nothing holds up an out-of-order queue's commands but what they are told to wait for.
             let touches = if in_order(rank).is_some() || waits { widened(memory_of(rank)) } else { Vec::new() };
-            // What is waited for may fail: then everything behind it has to, also where the queue's order would see to it.
+            // The wait list may fail: then all later steps have to fail as well, even those that only the queue's order
+            // would hold back.
             hazards.first(in_order(rank).filter(|_| !waits), touches);
             all.push(Command { rank, what: What::Begin, waits: Vec::new() });
         }
@@ -264,14 +266,14 @@ impl Commands {
     }
 }
 
-/// What a call needs while it is enqueued.
+/// The state of a call while it is enqueued.
 struct Run<'a, 'b> {
     call: &'a Call<'b>,
     scratch: Vec<Vec<Arc<Memory>>>,
     operator: Option<Ready<'a>>,
 }
 
-/// What operations in a context keep for later ones.
+/// Objects that operations in a context keep for later ones.
 #[derive(Default)]
 pub struct Workshop {
     operators: Operators,
@@ -284,8 +286,8 @@ impl std::fmt::Debug for Workshop {
     }
 }
 
-/// Enqueues a collective operation. Nothing is waited for but, where data of a type is first combined, a compiler. The event is of
-/// the first rank's queue, and `command` its CL_COMMAND_*.
+/// Enqueues a collective operation. The call blocks only for the compiler, when data of a type is first combined. The
+/// event belongs to the first rank's queue, and `command` is its CL_COMMAND_*.
 ///
 /// # Errors
 /// CL_INVALID_OPERATION where a device does not have the type, what comes of building kernels, [`crate::SERVER_LOST`].
@@ -342,7 +344,7 @@ fn enqueue_for(
             workshop.spare.give(memory, queue, until.into_iter().filter_map(|at| events[at].clone()).collect());
         }
     }
-    // They wait for each other: whichever of them somebody waits for, all must run.
+    // Commands on different queues wait for each other: whichever of them somebody waits for, all must run.
     if call.queues.iter().any(|queue| !Arc::ptr_eq(queue, &call.queues[0])) {
         call.queues.iter().try_for_each(|queue| queue.flush())?;
     }

@@ -1,32 +1,32 @@
-//! What a collective operation does, step by step. Nothing here knows of OpenCL: numbers in, steps out.
+//! The steps of a collective operation. Nothing here knows of OpenCL: numbers in, steps out.
 //!
 //! The steps are a sequential program: carried out one after the other they do what the operation says. What may run at the same
 //! time follows from what they read and write ([`super::hazards`]).
 //!
-//! Few bytes travel along binomial trees, so that the number of messages one behind the other is the logarithm of the number of ranks. Many
-//! travel round a ring or along a chain, in chunks, so that every link carries each byte no more often than it must, and all links are
-//! busy at once.
+//! Small data travels along binomial trees, so that the number of consecutive messages is the logarithm of the number
+//! of ranks. Large data travels round a ring or along a chain, in chunks, so that every link carries each byte no more
+//! often than it must, and all links are busy at once.
 
 use super::plan::Plan;
 pub use super::plan::{At, Place, Schedule, Step};
 use super::{moving, reducing};
 
-/// What is done with the ranks' data.
+/// The operation on the ranks' data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Operation {
     /// From one to all.
     Broadcast {
-        /// Who has it.
+        /// The rank that has the data.
         root: usize,
     },
     /// A block each, from one to all.
     Scatter {
-        /// Who has them.
+        /// The rank that has the data.
         root: usize,
     },
     /// A block each, from all to one.
     Gather {
-        /// Who gets them.
+        /// The rank that gets the data.
         root: usize,
     },
     /// A block each, from all to all.
@@ -35,24 +35,24 @@ pub enum Operation {
     AllToAll,
     /// All combined, at one.
     Reduce {
-        /// Who gets it.
+        /// The rank that gets the result.
         root: usize,
     },
     /// All combined, at all.
     AllReduce,
     /// All combined, a block of it at each.
     ReduceScatter,
-    /// Each with those before it combined.
+    /// Each rank's data combined with that of the ranks before it.
     Scan {
-        /// Whether without itself.
+        /// Whether a rank's own data is left out.
         exclusive: bool,
     },
 }
 
-/// A collective operation, without the memory that it is about.
+/// A collective operation, without the memory that it works on.
 #[derive(Clone, Copy, Debug)]
 pub struct Job {
-    /// What is done.
+    /// The operation.
     pub operation: Operation,
     /// How many take part; at least one.
     pub ranks: usize,
@@ -64,17 +64,18 @@ pub struct Job {
     pub ordered: bool,
 }
 
-/// What decides between ways of doing the same.
+/// The measures by which a schedule is chosen among those that do the same.
 #[derive(Clone, Copy, Debug)]
 pub struct Tuning {
     /// Up to so many bytes go along trees.
     pub tree: u64,
-    /// The least that is worth a step of its own where data travels in chunks.
+    /// The smallest chunk that is worth a step of its own.
     pub chunk: u64,
 }
 
 impl Default for Tuning {
-    /// Where a link carries some gigabytes a second and a message takes some hundred microseconds, a message costs as much as these bytes.
+    /// On a link that carries some gigabytes a second and takes some hundred microseconds for a message, a message
+    /// costs as much as these bytes.
     fn default() -> Self {
         Self { tree: 256 << 10, chunk: 1 << 20 }
     }
@@ -101,7 +102,7 @@ impl Job {
         plan.finish()
     }
 
-    /// Whether what one rank has or gets is a block for each rank.
+    /// Whether what one rank gives or gets consists of one block for each rank.
     fn has_blocks(&self) -> bool {
         use Operation::*;
         matches!(self.operation, Scatter { .. } | Gather { .. } | AllGather | AllToAll | ReduceScatter)
@@ -153,8 +154,8 @@ impl Job {
         }
     }
 
-    /// Where the target of `to` and the source of `from` may lie in the same memory: the bytes from the target's beginning, less those from
-    /// the source's, at which both have the same data. `None`: nowhere.
+    /// Returns where the target of `to` may lie in the same memory as the source of `from`: the offset of the target's
+    /// beginning minus that of the source's, in bytes, at which both hold the same data. `None`: nowhere.
     pub fn in_place(&self, from: usize, to: usize) -> Option<i128> {
         let block = |rank: usize| i128::from(self.size) * rank as i128;
         match self.operation {

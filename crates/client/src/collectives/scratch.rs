@@ -1,4 +1,4 @@
-//! Scratch memory of earlier operations, kept for later ones: allocating and freeing is what some devices are slow at.
+//! Scratch memory of earlier operations, kept for later ones, because some devices are slow at allocating and freeing.
 
 use std::sync::{Arc, Mutex};
 
@@ -17,13 +17,13 @@ const MOST_KEPT: usize = 64 << 20;
 /// Memory that was used.
 struct Used {
     memory: Arc<Memory>,
-    /// The device of the rank whose it was.
+    /// The device of the rank that used it.
     device: Arc<Device>,
     /// The commands that may still use it.
     until: Vec<Arc<Event>>,
 }
 
-/// What is kept in a context.
+/// The scratch memory that a context keeps.
 #[derive(Default)]
 pub(super) struct Spare(Mutex<Vec<Used>>);
 
@@ -44,8 +44,8 @@ impl Spare {
         Memory::buffer(queue.context(), CL_MEM_READ_WRITE, size, None, None)
     }
 
-    /// Keeps memory that is free once these commands have ended. What is too much goes, the oldest first; a server frees it when
-    /// nothing uses it any more.
+    /// Keeps memory that is free once these commands have ended. Memory beyond the limit is released, the oldest first;
+    /// a server frees it when nothing uses it any more.
     pub(super) fn give(&self, memory: Arc<Memory>, queue: &Queue, until: Vec<Arc<Event>>) {
         let mut kept = lock(&self.0);
         let device = queue.device();

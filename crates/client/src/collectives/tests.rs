@@ -7,10 +7,11 @@ use proptest::prelude::*;
 use super::hazards::{Hazards, Touch};
 use super::schedule::{At, Job, Operation, Place, Schedule, Step, Tuning};
 
-/// Memory: a rank's, or the part of another one's that is the same.
+/// Memory: a rank's, or the part of another rank's memory that it aliases.
 type Space = (usize, Place);
 
-/// Bytes of an element: a function x -> a x + b, both of 32 bits. To carry out one after the other is associative, and not commutative.
+/// Bytes of an element: a function x -> a x + b, with both coefficients of 32 bits. Composition is associative, but not
+/// commutative.
 const ELEMENT: u64 = 8;
 
 fn combined(left: &[u8], right: &[u8], ordered: bool) -> Vec<u8> {
@@ -117,7 +118,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// What every step waits for; `in_order` says of each rank whether its queue keeps the order.
+    /// The steps that each step waits for; `in_order` says of each rank whether its queue keeps the order.
     fn waits(&self, in_order: impl Fn(usize) -> bool) -> Vec<Vec<usize>> {
         let mut hazards = Hazards::default();
         let queue = |step: &Step| Some(step.rank()).filter(|&rank| in_order(rank));
@@ -250,14 +251,15 @@ fn steps_that_do_not_wait_end_with_wrong_data() {
     }
 }
 
-/// Messages between ranks one behind the other, bytes between ranks in all, the most that one rank gets.
+/// The number of consecutive messages between ranks, the bytes between ranks in all, and the most that one rank gets.
 struct Figures {
     depth: usize,
     bytes: u64,
     most: u64,
 }
 
-/// A rank gives one message and gets one at a time. What goes between the same two one behind the other is one message.
+/// A rank sends one message and receives one at a time. Consecutive steps between the same two ranks count as one
+/// message.
 fn figures(job: &Job, tuning: Tuning) -> Figures {
     let machine = Machine::new(job, &tuning, false);
     let waits = machine.waits(|_| false);
@@ -303,7 +305,7 @@ fn trees_take_the_logarithm_of_the_ranks() {
                 let Figures { depth, bytes, .. } = tree(operation);
                 assert_eq!((depth, bytes), (rounds, n * (p - 1)), "{operation:?} {ranks}");
             }
-            // Each block takes one way for each bit of the distance.
+            // Each block travels once for each bit set in its distance.
             let ways = (0..p).map(|distance| u64::from(distance.count_ones())).sum::<u64>();
             for operation in [Operation::Scatter { root }, Operation::Gather { root }] {
                 let Figures { depth, bytes, .. } = tree(operation);

@@ -1,4 +1,4 @@
-//! What is enqueued, apart from transfers: kernels, copies, fills, markers and barriers.
+//! Commands that move no bytes between program and server: kernels, copies, fills, markers and barriers.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::objects::memory::Memory;
 use crate::objects::queue::Queue;
 use crate::planning::prepare::Prepared;
 
-/// What a command waits for, and whether the application wants its event.
+/// The wait list of a command, and whether the application wants its event.
 #[derive(Clone, Copy, Debug)]
 pub struct Order<'a> {
     /// Events that must have ended before.
@@ -41,15 +41,15 @@ pub(crate) struct Ordered<'a> {
     pub wire: Command,
     /// Its event, if the application wants it.
     pub event: Enqueued,
-    /// Events that it waits for are not released while this lives.
+    /// Keeps the events that the command waits for from being released while this lives.
     pub guard: Heeded<'a>,
     /// To be dropped as soon as it is sent: nothing else is planned before.
     pub prepared: Option<Prepared<'a>>,
 }
 
 impl Queue {
-    /// Gets ready a command that touches memory in these ways: as [`Queue::bare_order`], and behind blocking writes elsewhere, whose
-    /// events must not be released before the command is sent.
+    /// Prepares a command that touches memory in these ways: as [`Queue::bare_order`], and waits for in-flight writes
+    /// on other queues, whose events must not be released before the command is sent.
     ///
     /// # Errors
     /// [`crate::SERVER_LOST`]; those of [`Queue::prepare`].
@@ -103,7 +103,7 @@ impl Queue {
         Ok(event)
     }
 
-    /// As [`Queue::enqueue`], for what an empty wait list makes wait for everything before it.
+    /// As [`Queue::enqueue`], for commands that wait for everything before them if their wait list is empty.
     fn enqueue_bare<P: Post>(
         self: &Arc<Self>,
         order: Order<'_>,
@@ -112,7 +112,8 @@ impl Queue {
     ) -> Result<Enqueued> {
         let (mut wire, event) = self.bare_order(order, command, false)?;
         if let (true, Some(waited)) = (wire.waits.0.is_empty(), order.waits.first()) {
-            // What has ended elsewhere is not waited for, but an empty list is another command.
+            // Events of other homes that have ended need no wait; but an empty wait list would make the command wait
+            // for everything before it.
             let named = waited.named_in(self.home());
             wire.waits.0.push(named.inspect_err(|_| event.iter().for_each(|event| event.was_not_sent()))?);
         }
@@ -136,11 +137,11 @@ impl Queue {
         self.enqueue(order, command, &held.uses(), |command| EnqueueKernel { command, kernel, range })
     }
 
-    /// As [`Queue::enqueue_kernel`], for a launch with groups of more work-items than the device says of the kernel, which it
-    /// may take all the same: waits for the server's word on it.
+    /// As [`Queue::enqueue_kernel`], for a launch with more work-items in a group than the device reports for the
+    /// kernel; the device may accept it all the same, so this waits for the server's answer.
     ///
     /// # Errors
-    /// What the native call returned, [`crate::SERVER_LOST`].
+    /// The status of the native call, or [`crate::SERVER_LOST`].
     pub fn launch_kernel(
         self: &Arc<Self>,
         kernel: &Kernel,
@@ -156,7 +157,7 @@ impl Queue {
         let uses = held.uses();
         let Ordered { wire, event, guard: _guard, mut prepared } = self.order(order, command, false, &uses)?;
         let launched = self.connection().ask(&LaunchKernel { command: wire, kernel: kernel.id(self.home()), range });
-        // Its answer holds up no other thread's commands.
+        // Waiting for the answer holds up no other thread's commands.
         prepared.iter_mut().for_each(Prepared::was_posted);
         launched
             .and_then(Asked::wait)
@@ -168,7 +169,7 @@ impl Queue {
     /// The local size that the device would choose for a launch (clGetKernelSuggestedLocalWorkSizeKHR).
     ///
     /// # Errors
-    /// What the native call returned, [`crate::SERVER_LOST`].
+    /// The status of the native call, or [`crate::SERVER_LOST`].
     pub fn suggested_local_size(&self, kernel: &Kernel, range: NdRange) -> Result<[u64; 3]> {
         kernel.ready_in(self.home())?;
         self.connection().call(&SuggestedLocalSize { queue: self.id(), kernel: kernel.id(self.home()), range })
@@ -294,7 +295,7 @@ impl Queue {
         self.enqueue_marker_as(order, CL_COMMAND_MARKER)
     }
 
-    /// As [`Queue::enqueue_marker`], for a command that is nothing more at the server.
+    /// As [`Queue::enqueue_marker`], for a command that the server treats as a marker only.
     pub fn enqueue_marker_as(self: &Arc<Self>, order: Order<'_>, command: u32) -> Result<Enqueued> {
         self.enqueue_bare(order, command, |command| Marker { command })
     }

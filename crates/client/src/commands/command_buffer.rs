@@ -84,7 +84,7 @@ impl CommandBuffer {
     /// # Errors
     /// CL_INVALID_OPERATION once it is finalized, [`crate::SERVER_LOST`].
     fn record(&self, waits: &[u32], action: Recorded<'_>, touched: &[Touched<'_>]) -> Result<u32> {
-        // Under the lock, so that the server counts as is counted here.
+        // Under the lock, so that the client and the server count commands in the same order.
         let mut recording = lock(&self.recording);
         if recording.finalized {
             return Err(CL_INVALID_OPERATION);

@@ -1,7 +1,8 @@
 //! Mapped memory objects.
 //!
-//! The application sees memory of its own process: the one it gave (CL_MEM_USE_HOST_PTR), or one of the buffer's size that is
-//! made at the first map and kept. Mapping reads into it, unmapping writes from it; what travels is what the map flags need.
+//! The application sees memory of its own process: the memory it gave (CL_MEM_USE_HOST_PTR), or an allocation of the
+//! buffer's size that is made at the first map and kept. Mapping reads into it, unmapping writes from it; only what the
+//! map flags need is transferred.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What is enqueued.
+//! A step as it is enqueued.
 
 pub mod command;
 pub mod command_buffer;

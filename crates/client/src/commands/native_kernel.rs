@@ -1,7 +1,7 @@
 //! Functions of the application that run in the order of a queue (clEnqueueNativeKernel).
 //!
-//! They run in this process. What they use of memory objects is read before and written back after; the queue's later commands
-//! are held up by a user event until that.
+//! They run in this process. The contents of the memory objects that they use are read before and written back after; a
+//! user event holds up the queue's later commands until then.
 
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -34,7 +34,7 @@ struct Pending {
 }
 
 impl Pending {
-    /// One of the events has ended.
+    /// Notes that one of the events has ended; after the last one, runs the function.
     fn one_ended(self: Arc<Self>, status: Status) {
         if status < 0 {
             self.failure.store(status, Ordering::Release);
@@ -89,7 +89,7 @@ impl Queue {
         let after = Order { waits: &[&*gate], wants_event: true };
         let mut written = Vec::new();
         for (memory, place) in used.iter().filter(|(memory, _)| memory.flags() & CL_MEM_READ_ONLY == 0) {
-            // The bytes are taken when the gate has opened.
+            // The bytes are taken once the user event is complete.
             let source = Arc::clone(place).source(0, Region::flat(memory.size()));
             written.extend(self.enqueue_write(Part::Bytes(memory, 0), source, false, after, COMMAND)?);
         }
@@ -106,7 +106,7 @@ impl Queue {
             gate: Arc::clone(&gate),
         });
         for event in ready {
-            // An event that nobody holds is not heard of: the callback holds it until it is called.
+            // An event that nobody holds receives no notifications: the callback holds it until it is called.
             let (pending, held) = (Arc::clone(&pending), Arc::clone(&event));
             let ended = move |status| {
                 drop(held);

@@ -103,7 +103,8 @@ impl Queue {
             (Target::Svm(to), Source::Svm(from)) => self.blocking(blocking, order, |order| {
                 self.enqueue_copy_as((from.memory(), from.offset()), (to.memory(), to.offset()), size, order, command)
             }),
-            // Through a buffer of its own, so that it has its place among the transfers from and into the same memory.
+            // The copy goes through a buffer of its own, so that it is ordered among the transfers from and into the
+            // same memory.
             (Target::Host(to), Source::Host(from)) => {
                 let between = Memory::buffer(self.context(), 0, size, None, None)?;
                 let first = Order { wants_event: true, ..order };
@@ -115,7 +116,7 @@ impl Queue {
         }
     }
 
-    /// Nothing to copy or to fill: the command that it is all the same, a CL_COMMAND_*.
+    /// Enqueues a command, a CL_COMMAND_*, that has nothing to copy or to fill.
     ///
     /// # Errors
     /// As [`Queue::enqueue_svm_copy`].
@@ -137,8 +138,8 @@ impl Queue {
         self.enqueue_fill_as(region.memory(), pattern, region.offset(), size, order, CL_COMMAND_SVM_MEMFILL)
     }
 
-    /// Says where regions will be needed next (clEnqueueSVMMigrateMem). The server's memory is where its devices need it; there is no more
-    /// to it than its place in the queue.
+    /// Hints where regions will be needed next (clEnqueueSVMMigrateMem). The server's memory is where its devices need
+    /// it, so the command only takes its place in the queue.
     ///
     /// # Errors
     /// [`crate::SERVER_LOST`].
@@ -146,8 +147,8 @@ impl Queue {
         self.enqueue_marker_as(order, CL_COMMAND_SVM_MIGRATE_MEM)
     }
 
-    /// Calls `free` on the thread of callbacks when the queue has come to it (clEnqueueSVMFree); not if something it waits for has failed.
-    /// The command has ended when `free` is `awaited` and has returned, or else before that.
+    /// Calls `free` on the callback thread when the queue has reached the command (clEnqueueSVMFree), unless something
+    /// it waits for has failed. The command ends after `free` has returned if that is `awaited`, else before.
     ///
     /// # Errors
     /// [`crate::SERVER_LOST`].

@@ -23,8 +23,8 @@ use crate::planning::prepare::{Arriving, CONTENT_SIZE, Prepared};
 impl Queue {
     /// Writes the whole of `source` into part of a memory object; `command` is the event's CL_COMMAND_*.
     ///
-    /// The bytes are taken as they are when the command's turn comes: at once, where nothing can change them before that, else when the
-    /// server asks for them. If `blocking`, they have been taken when this returns.
+    /// The bytes are taken when the command's turn comes: at once, where nothing can change them before that, else when
+    /// the server asks for them. If `blocking`, they have been taken when this returns.
     ///
     /// # Errors
     /// The command's error if blocking, [`crate::SERVER_LOST`].
@@ -36,7 +36,8 @@ impl Queue {
         order: Order<'_>,
         command: u32,
     ) -> Result<Enqueued> {
-        // A blocking write says so where what it waits for has failed; mostly it is known here, as user events are.
+        // A blocking write fails if an event that it waits for has failed; this is mostly known here, as it is for user
+        // events.
         if blocking && order.waits.iter().any(|event| event.has_failed()) {
             return Err(CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST);
         }
@@ -104,7 +105,7 @@ impl Queue {
             _ => None,
         };
         let mut uses: SmallVec<[_; 2]> = std::iter::once(part.touched(Access::Read, size)).collect();
-        // What says how much there is must be there before.
+        // The content-size buffer must be there first.
         uses.extend(limit.as_ref().map(|(_, _, limit)| Use::bytes(limit, Access::Read, 0, CONTENT_SIZE as usize)));
         let Ordered { wire, event, guard: _guard, prepared } = self.order(order, command, true, &uses)?;
         let transfer = TransferId(new_id());

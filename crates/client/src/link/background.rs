@@ -1,4 +1,4 @@
-//! What must happen while no thread of the program is in the library.
+//! Work that must go on while no thread of the program is in the library.
 //!
 //! One thread for each connection: it sends what was gathered and nobody flushed, and reads (and sends asked-for bytes) when
 //! something is outstanding that nobody waits for. While commands are flowing it looks around every [`TICK`]; then it
@@ -22,13 +22,14 @@ const TICK: Duration = Duration::from_micros(250);
 /// How often the link is looked at while a thread waits for room to send.
 const HELD_UP: Duration = Duration::from_millis(20);
 
-/// Ticks without anything to do after which the link counts as quiet: of a single server. With more, all of them together look about as often.
+/// Ticks without anything to do after which the link counts as quiet, for a single server. With several servers the
+/// limit is divided, so that all their threads together look about as often.
 const QUIET_AFTER: usize = 40;
 
-/// However many servers there are.
+/// The least number of such ticks, however many servers there are.
 const QUIET_AFTER_AT_LEAST: usize = 4;
 
-/// Helpers that there are.
+/// The number of background I/O threads.
 static HELPERS: AtomicUsize = AtomicUsize::new(0);
 
 /// Starts the thread; it lives as long as the connection is not lost.
@@ -43,12 +44,13 @@ fn run(connection: &Connection) {
     let helper = &connection.helper;
     let mut idle = 0;
     helper.begin();
-    // When something came last, nothing was expected, or it was looked whether the server lives.
+    // The last time that something came, that nothing was expected, or that the server's liveness was checked.
     let mut looked = Instant::now();
     HELPERS.fetch_add(1, Ordering::Relaxed);
     while !connection.is_lost() {
         if connection.channel.is_held_up() {
-            // A thread that sends waits for the socket, and does not read: others may be waiting for it.
+            // The sending thread waits for the socket and does not read, while others may be waiting for what is to be
+            // read.
             thread::sleep(HELD_UP);
             connection.read_arrived();
             let _ = connection.flush_what_fits();
@@ -58,7 +60,7 @@ fn run(connection: &Connection) {
             }
             continue;
         }
-        // Threads that wait read and send by themselves; two at it would only be in each other's way.
+        // Threads that wait read and send by themselves; a second thread would only be in their way.
         let is_left_alone = connection.waiting.load(Ordering::SeqCst) == 0;
         let expecting = is_left_alone && helper.is_expecting();
         let quiet_after = (QUIET_AFTER / HELPERS.load(Ordering::Relaxed).max(1)).max(QUIET_AFTER_AT_LEAST);
@@ -95,11 +97,12 @@ fn run(connection: &Connection) {
         idle = if busy || !helper.is_quiet() && idle >= quiet_after { 0 } else { idle + 1 };
     }
     HELPERS.fetch_sub(1, Ordering::Relaxed);
-    // Here, as whoever has lost the server may hold what this needs.
+    // Done here, because whichever thread lost the server may hold locks that this needs.
     deferred_flush::tell_others_of_loss(connection, connection.session());
 }
 
-/// Sleeps until the link is used again or, when something is expected, until something arrives (then true), or should have.
+/// Sleeps until the link is used again. When something is expected, also wakes when something arrives (then returns
+/// true), or should have arrived.
 fn sleep_until_roused(connection: &Connection, expecting: bool) -> bool {
     let wake = connection.helper.wake();
     let mut fds = [PollFd::from_borrowed_fd(wake, PollFlags::IN), PollFd::new(&connection.channel, PollFlags::IN)];

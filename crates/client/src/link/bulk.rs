@@ -36,14 +36,15 @@ impl Connection {
         self.transfers.asked_for(id);
     }
 
-    /// Sends one chunk of what the server asked for. False: there was nothing to send, or, for the background thread, another one is sending.
+    /// Sends one chunk of the bytes that the server asked for. Returns false if there was nothing to send or, for the
+    /// background I/O thread, if another thread is sending.
     pub(crate) fn send_chunk(&self) -> bool {
         let Some((id, mut outgoing, using)) = self.transfers.take_ready() else { return false };
         let chunk = gather(&*outgoing.source, outgoing.sent, CHUNK);
         let message = TransferData { transfer: id, offset: outgoing.sent as u64 };
         let posted = self.post_bytes(&message, &chunk);
         let sent = outgoing.sent + chunk.len();
-        // What may lose the server comes after this.
+        // The memory must be released before anything that may lose the server.
         drop((chunk, using));
         if matches!(posted, Ok(Pushed::Busy)) {
             self.transfers.put_ready(id, outgoing);
@@ -68,7 +69,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Takes bytes of a read off the link, straight into the application's memory.
+    /// Receives bytes of a read from the link, straight into the application's memory.
     pub(super) fn receive_data(&self, id: TransferId, offset: u64, tail: &mut dyn Tail) {
         let Some(mut incoming) = self.transfers.take_incoming(id) else { return };
         let (len, received) = (tail.remaining(), incoming.received);
@@ -80,7 +81,7 @@ impl Connection {
                 self.lose("it sent other bytes than it was asked for".to_owned());
                 return self.end_transfer(&ticket, SERVER_LOST);
             }
-            // Whoever reads the link says what became of it.
+            // The thread that reads the link reports the error.
             Err(_) => return self.transfers.end_with_loss(incoming),
         }
         incoming.received += len;
@@ -91,7 +92,7 @@ impl Connection {
         }
     }
 
-    /// A read has no more than these bytes.
+    /// Ends a read that brings fewer bytes than it has room for: `size` in all.
     pub(super) fn transfer_ends(&self, id: TransferId, size: u64) {
         let Some(incoming) = self.transfers.take_incoming(id) else { return };
         let may_end = size == incoming.received as u64 && incoming.received < incoming.size;
@@ -103,7 +104,7 @@ impl Connection {
         self.end_transfer(&ticket, SERVER_LOST);
     }
 
-    /// A transfer came to nothing.
+    /// Ends a transfer that has failed.
     pub(crate) fn transfer_failed(&self, id: TransferId, status: Status) {
         let incoming = self.transfers.take_incoming(id);
         let outgoing = self.transfers.take_offered(id);

@@ -19,11 +19,12 @@ pub(super) struct Calls {
 /// The place for a call's answer.
 #[derive(Debug)]
 pub(super) enum Slot {
-    /// It has not come. Whether it tells of the ends of commands: then it is a [`ropeway_protocol::types::Waited`].
+    /// The answer has not come. `tells_ends`: the answer reports the ends of commands, and is a
+    /// [`ropeway_protocol::types::Waited`].
     Waiting { tells_ends: bool },
     /// Any bytes will do: nobody waits for this very answer.
     Unawaited,
-    /// It has come; the ends that it told of are taken in.
+    /// The answer has come, and the ends that it reported have been processed.
     Answered(Vec<u8>),
 }
 
@@ -38,7 +39,8 @@ impl Calls {
     pub(super) fn add(&self, slot: Slot) -> u32 {
         let mut slots = lock(&self.slots);
         loop {
-            // 0 means no call, and one that waits for long may still be there when all numbers have been used.
+            // 0 means no call, and a call that waits for long may still be pending when the numbers have wrapped
+            // around.
             let number = self.next.fetch_add(1, Ordering::Relaxed);
             if number != 0
                 && let Entry::Vacant(place) = slots.entry(number)

@@ -1,7 +1,7 @@
 //! Frames out and in: here, and nowhere else, messages become bytes of the link, and bytes of the link become frames.
 //!
-//! Whatever is to stand between frames and the network (encryption, shared memory in place of a socket, a session that goes on over another
-//! socket) belongs here: nothing above sees more of a link than this.
+//! Anything that is to stand between frames and the network (encryption, shared memory in place of a socket, a session
+//! that goes on over another socket) belongs here: the layers above see no more of a link than this.
 
 use std::io;
 use std::net::SocketAddr;
@@ -29,8 +29,8 @@ impl Channel {
         Self { link, outbox: Outbox::default(), inbox: Inbox::default() }
     }
 
-    /// Appends a message without an answer to the pending batch. `waits`: for another thread that is sending, where a long tail makes it necessary
-    /// to send.
+    /// Appends a message without an answer to the pending batch. If `waits` and a long tail makes it necessary to send,
+    /// waits for another thread that is sending.
     ///
     /// # Errors
     /// The socket's or `goes_on`'s, where a long tail made it necessary to send.
@@ -75,12 +75,12 @@ impl Channel {
         self.outbox.is_empty()
     }
 
-    /// Whoever sends has been waiting for the socket for a while, until which it is so.
+    /// Notes that the sending thread has been waiting for the socket for a while; this holds until its wait is over.
     pub(super) fn note_held_up(&self) {
         self.outbox.note_held_up();
     }
 
-    /// Whether whoever sends has been waiting for the socket for a while.
+    /// Whether the sending thread has been waiting for the socket for a while.
     pub(super) fn is_held_up(&self) -> bool {
         self.outbox.is_held_up()
     }
@@ -100,7 +100,8 @@ impl Channel {
         self.inbox.try_read()
     }
 
-    /// Takes the reader role, or sleeps until whoever has it made progress or left. `None`: look again.
+    /// Takes the reader role, or sleeps until the thread that has it has made progress or left. `None`: the caller must
+    /// check its condition again.
     pub(super) fn read_or_sleep(&self, over: &mut dyn FnMut() -> bool) -> Option<Role<'_>> {
         self.inbox.read_or_sleep(over)
     }

@@ -1,10 +1,10 @@
-//! Who is told what becomes of a command.
+//! Notifications about the course of a command.
 
 use crate::base::status::Status;
 
-/// Is told of a command's course, of its end and of the data that it brings.
+/// Receives notifications of a command's progress, of its end and of the data that it brings.
 ///
-/// The thread that reads the link calls these: they wait for nothing.
+/// The thread that reads the link calls these methods, so they must not block.
 pub(crate) trait Completion: Send + Sync {
     /// The server says that the command was submitted (CL_SUBMITTED), or runs (CL_RUNNING).
     fn progressed(&self, status: Status);

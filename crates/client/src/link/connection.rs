@@ -50,18 +50,18 @@ pub struct Connection {
     unset_user_events: AtomicUsize,
     /// Threads that wait for the server: they read and send what is to be read and sent.
     pub(super) waiting: AtomicUsize,
-    /// How often a reader looked around since the last byte.
+    /// How often a reader has checked the link since the last byte arrived.
     pub(super) looks: AtomicU32,
     pub(super) liveness: Liveness,
     /// Somebody has found the server lost, and sees to what follows.
     losing: AtomicBool,
-    /// All may know of it: nobody uses the application's memory any more.
+    /// The loss may be made known: no thread uses the application's memory any more.
     lost: AtomicBool,
     pub(super) sessions: Sessions,
     deferred: Deferred,
     /// The application has no more use for the server.
     closed: AtomicBool,
-    /// What is done once when the server is lost.
+    /// Called once when the server is lost.
     on_loss: Mutex<Vec<OnLoss>>,
 }
 
@@ -88,7 +88,7 @@ impl Visited for Connection {
     }
 
     fn lose_peer(&self, peer: SessionId) {
-        // One that is lost, too, needs not be told.
+        // A server that is lost, too, need not be told.
         if lock(&self.sessions.0).has_secret {
             let _ = self.post(&LosePeer { peer }).and_then(|()| self.flush());
         }
@@ -137,7 +137,7 @@ impl Connection {
         })
     }
 
-    /// What the server said of itself: its platforms and devices.
+    /// The server's welcome: its platforms and devices.
     pub fn welcome(&self) -> &Welcome {
         &self.welcome
     }
@@ -147,7 +147,7 @@ impl Connection {
         &self.endpoint
     }
 
-    /// What the server is called in the configuration: where it is, or `local:`.
+    /// The server's address as it is configured, or `local:`.
     pub fn configured(&self) -> &Endpoint {
         self.name.as_ref().unwrap_or(&self.endpoint)
     }
@@ -191,13 +191,13 @@ impl Connection {
         self.was_posted(self.post_bytes(post, tail))
     }
 
-    /// Adds a message to the batch, which may be sent with it. What comes of that is for [`Self::was_posted`].
+    /// Adds a message to the batch, which may be sent at once. The result must be passed to [`Self::was_posted`].
     pub(super) fn post_bytes<P: Post>(&self, post: &P, tail: &[u8]) -> io::Result<Pushed> {
         // The background thread has to read while another one sends.
         self.channel.post(post, tail, !self.helper.is_this_thread(), &|| self.held_up())
     }
 
-    /// A message was posted, or the link has failed.
+    /// Handles the result of posting a message: the message was added, or the link has failed.
     ///
     /// # Errors
     /// [`SERVER_LOST`].
@@ -227,7 +227,7 @@ impl Connection {
         // A quiet link carries the first message at once; those right behind it gather.
         let was_quiet = self.helper.note_activity();
         if inbox::is_reader() {
-            // Others wait for what this thread reads.
+            // Other threads wait for what this thread reads, so it must not block.
             return if is_full || was_quiet { self.flush_what_fits() } else { Ok(()) };
         }
         if pushed.is_too_much() && !self.helper.is_this_thread() {
@@ -244,7 +244,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Has posts wait for the next round as long as a context with several homes has one here (with false: no longer has).
+    /// Counts a context with several homes, one of them here (with false: one that is gone). While there are any, posts
+    /// wait for the next round.
     pub(crate) fn count_shared_context(&self, made: bool) {
         self.deferred.count_context(made);
     }
@@ -257,9 +258,9 @@ impl Connection {
         self.check(self.channel.flush(&|| self.held_up()))
     }
 
-    /// The socket has taken nothing for a while, and this thread holds up all others that have something to send. A server that takes nothing may yet
-    /// say that it lives: the background thread reads meanwhile. This thread reads nothing, as it may be using the application's memory, or hold what
-    /// is needed to hand out what was read.
+    /// Called when the socket has taken nothing for a while and this thread holds up all others that have something to
+    /// send. The server may still report that it lives, so the background I/O thread reads meanwhile. This thread reads
+    /// nothing, as it may be using the application's memory, or hold what is needed to hand out what was read.
     ///
     /// # Errors
     /// The server does not live, or has been lost meanwhile; [`io::ErrorKind::WouldBlock`] for the background thread itself, which does not wait.
@@ -278,10 +279,10 @@ impl Connection {
         }
     }
 
-    /// Marks the server as gone: all that waits for it ends with [`SERVER_LOST`]. Said once.
+    /// Marks the server as lost: all that waits for it ends with [`SERVER_LOST`]. Logged once.
     ///
-    /// Not for a thread that is using the application's memory: nobody hears of the loss, neither from this nor from another thread, before all such
-    /// threads have left that memory.
+    /// Not for a thread that is using the application's memory: the loss is made known, by this or any other thread,
+    /// only after all such threads have left that memory.
     pub(crate) fn lose(&self, reason: String) {
         if self.losing.swap(true, Ordering::AcqRel) {
             self.channel.shutdown();
@@ -344,7 +345,7 @@ impl Connection {
 
 /// What the objects want to be told of, and are.
 impl Connection {
-    /// Wants to hear of this event.
+    /// Registers an event for notifications.
     pub(crate) fn add_event<E: Completion + 'static>(&self, id: EventId, event: &Arc<E>) {
         let weak = Arc::downgrade(event);
         self.events.add(id, weak);
@@ -358,7 +359,7 @@ impl Connection {
         self.events.get(event)
     }
 
-    /// No longer wants to hear of it.
+    /// Unregisters the event.
     pub(crate) fn remove_event(&self, event: EventId) {
         self.events.remove(event);
     }
@@ -375,7 +376,8 @@ impl Connection {
         for done in &completions.done {
             match self.event(done.event) {
                 Some(event) if done.status < 0 => {
-                    // Before anybody learns of it: what the server sends of a read that has failed belongs nowhere.
+                    // The reads are revoked before anybody is told: data that the server still sends for a failed read
+                    // must not be stored.
                     let revoked = self.transfers.revoke_reads_of(&event);
                     event.completed(done.status, done.times);
                     revoked.iter().for_each(|ticket| self.end_transfer(ticket, done.status));
@@ -395,9 +397,9 @@ impl Connection {
     }
 }
 
-/// What the objects tell their connection.
+/// Calls of the objects to their connection.
 impl Connection {
-    /// News will come that nobody may wait for.
+    /// Notes that a notification will come that nobody may be waiting for.
     pub(crate) fn expect_news(&self) {
         self.helper.expect();
     }

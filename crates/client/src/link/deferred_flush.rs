@@ -1,9 +1,10 @@
-//! Posts to one of several servers that a program works with at the same time.
+//! Deferred flushes: posts to one of several servers that a program works with at the same time.
 //!
-//! A link's first message after a pause goes out at once, and wakes the link's helper for those behind it. With many servers in one context that
-//! would be a thread and a system call for each of them, for a few messages that somebody is about to flush anyway. So there, posts
-//! are gathered from the first on, and one thread for all links sees to it that none stays unsent for long. Where many are to be sent at once, it
-//! takes its share.
+//! A link's first message after a pause goes out at once, and wakes the link's background I/O thread for those behind
+//! it. With many servers in one context that would cost a thread and a system call for each server, for a few messages
+//! that somebody is about to flush anyway. On such links, therefore, posts are batched from the first on, and one
+//! thread for all links ensures that none stays unsent for long. Where many links are to be flushed at once, that
+//! thread takes its share.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -32,7 +33,7 @@ pub(super) trait Visited: Send + Sync {
     /// Sends what has been posted, as far as the socket takes it at once.
     fn be_visited(&self);
 
-    /// Whether its server is there and has a context in common with others.
+    /// Whether the link's server is not lost and shares a context with others.
     fn is_shared(&self) -> bool;
 
     /// Takes in what has come, and loses a server that does not live.
@@ -97,7 +98,7 @@ impl Deferred {
     }
 }
 
-/// Has a round made now: the caller sends, too, but from the other end of the links on.
+/// Starts a round at once: the caller sends, too, but begins at the other end of the list of links.
 pub(super) fn hurry() {
     if let Some(Some(thread)) = THREAD.get() {
         HURRY.store(true, Ordering::SeqCst);
@@ -106,19 +107,19 @@ pub(super) fn hurry() {
     }
 }
 
-/// A thread waits for `one` in vain so far, and perhaps for what another server should have sent to it: looks whether those live with which it has a
-/// context in common.
+/// Checks whether the other servers that share a context are alive. Called when a thread waits for `one` without
+/// success: it may be waiting for what another server should have sent.
 pub(super) fn look_at_others(one: &dyn Visited) {
     others(one).iter().for_each(|link| link.look_whether_it_lives());
 }
 
-/// The session `peer` over `one` is lost. Those with which it has a context in common may not notice: its machine may be there, and only its program not
-/// go on.
+/// Tells the other servers that share a context that the session `peer` over `one` is lost. They may not notice by
+/// themselves: its machine may still be up although its program has stopped.
 pub(super) fn tell_others_of_loss(one: &dyn Visited, peer: SessionId) {
     others(one).iter().for_each(|link| link.lose_peer(peer));
 }
 
-/// The links, but for one, to servers that have a context in common with others.
+/// Returns the links, except `one`, to servers that share a context with others.
 fn others(one: &dyn Visited) -> Vec<Arc<dyn Visited>> {
     let links: Vec<_> = lock(&LINKS).iter().filter_map(Weak::upgrade).collect();
     links.into_iter().filter(|link| link.is_shared() && !std::ptr::addr_eq(Arc::as_ptr(link), one)).collect()
@@ -133,7 +134,7 @@ fn make_rounds() {
             thread::park_timeout(TICK);
         }
         HURRY.store(false, Ordering::SeqCst);
-        // What is posted from here on is for the next round.
+        // Frames that are posted from here on are for the next flush.
         DUE.store(false, Ordering::SeqCst);
         let links: Vec<_> = lock(&LINKS).iter().rev().filter_map(Weak::upgrade).collect();
         links.iter().for_each(|link| link.be_visited());

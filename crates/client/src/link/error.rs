@@ -10,7 +10,7 @@ use ropeway_protocol::handshake::HandshakeError;
 pub enum OpenError {
     /// Nothing answers there, or not in time.
     Link(io::Error),
-    /// What answers will not or cannot serve.
+    /// The other side answers, but will not or cannot serve.
     Handshake(HandshakeError),
 }
 

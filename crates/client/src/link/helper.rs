@@ -7,12 +7,12 @@ use std::thread::{self, ThreadId};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-/// What the background thread is told by the others.
+/// State shared between the background I/O thread and the other threads.
 #[derive(Debug)]
 pub(super) struct Helper {
-    /// Nothing was sent for a while, and the helper sleeps.
+    /// Nothing was sent for a while, and the background I/O thread sleeps.
     quiet: AtomicBool,
-    /// Readable when the helper should wake.
+    /// Readable when the background I/O thread should wake.
     wake: OwnedFd,
     /// Things that will come over the link and that nobody may be waiting for.
     outstanding: AtomicUsize,
@@ -35,7 +35,7 @@ impl Helper {
         true
     }
 
-    /// Whether it sleeps.
+    /// Whether the background I/O thread sleeps.
     pub(super) fn is_quiet(&self) -> bool {
         self.quiet.load(Ordering::Relaxed)
     }
@@ -52,7 +52,7 @@ impl Helper {
         self.outstanding.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// No thread waits any more: what is still to come is the helper's again.
+    /// Notes that no thread waits any more: the background I/O thread has to receive what is still to come.
     pub(super) fn left_alone(&self) {
         if self.outstanding.load(Ordering::SeqCst) > 0 && self.quiet.load(Ordering::SeqCst) {
             self.rouse();
@@ -70,7 +70,7 @@ impl Helper {
     }
 
     pub(super) fn rouse(&self) {
-        // Fails only when the counter is full, and then the helper wakes anyway.
+        // Fails only when the counter is full, and then the background I/O thread wakes anyway.
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 

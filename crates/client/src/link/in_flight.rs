@@ -1,8 +1,9 @@
 //! Blocking writes whose call has returned before their command has ended.
 //!
-//! A blocking write gives the application its memory back as soon as the bytes are on their way, long before the device has
-//! them. On its own in-order queue nobody can tell. A command on another queue, or on an out-of-order one, could overtake it,
-//! though, which no program expects that has seen a *blocking* call return: such a command is made to wait for the write.
+//! A blocking write gives the application its memory back as soon as the bytes are on their way, long before the device
+//! has them. On the write's own in-order queue nobody can tell. A command on another queue, or on an out-of-order one,
+//! could overtake the write, though, which no program expects after a *blocking* call has returned: such a command is
+//! made to wait for the write.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +14,8 @@ use ropeway_protocol::types::EventList;
 use crate::base::ids::new_id;
 use crate::base::sync::lock;
 
-/// More such writes than this on out-of-order queues are waited for.
+/// The most in-flight writes of a context, of which each in-order queue has one at most; with more, the client waits
+/// for them.
 const MOST: usize = 64;
 
 /// A write that may not have ended.
@@ -26,13 +28,13 @@ struct Early {
     event: EventId,
 }
 
-/// Such writes, and the events of those that are over.
+/// In-flight writes, and the events of those that are over.
 #[derive(Default, Debug)]
 struct Writes {
     writes: Vec<Early>,
-    /// How many commands are being put together that may name an event of one.
+    /// How many commands are being composed that may name the event of an in-flight write.
     composing: usize,
-    /// Events to be released once no such command is left: it may name them yet.
+    /// Events to be released once no such command is being composed: until then one may still name them.
     retired: Vec<EventId>,
 }
 
@@ -83,7 +85,8 @@ impl InFlight {
         lock(&self.queues).retain(|live| live.queue != queue);
     }
 
-    /// The event to give to a blocking write so that commands elsewhere can wait for it; `None` where none can overtake it.
+    /// Returns the event to give to a blocking write so that commands on other queues can wait for it; `None` where no
+    /// command can overtake the write.
     pub(super) fn event_for(&self, on: LiveQueue) -> Option<EventId> {
         let others = || lock(&self.queues).iter().any(|other| other.context == on.context && other.queue != on.queue);
         (!on.in_order || others()).then(|| EventId(new_id()))
@@ -94,7 +97,7 @@ impl InFlight {
         let LiveQueue { context, queue, in_order } = on;
         let mut writes = lock(&self.writes);
         if in_order && let Some(before) = writes.writes.iter_mut().find(|e| e.queue == queue) {
-            // The later one ends later.
+            // The later write ends later, so its event replaces the earlier one's.
             let replaced = std::mem::replace(&mut before.event, event);
             return Noted::Release(writes.retire(replaced));
         }
@@ -106,8 +109,8 @@ impl InFlight {
         too_many.map_or(Noted::Release(Vec::new()), Noted::Await)
     }
 
-    /// Adds to `waits` what a command on this queue must not overtake. Returns whether there may be any; [`Self::composed`] is to be called
-    /// then, once the command is sent.
+    /// Adds to `waits` the in-flight writes that a command on this queue must not overtake. Returns whether there may
+    /// be any; if so, [`Self::composed`] must be called once the command is sent.
     pub(super) fn heed(&self, on: LiveQueue, waits: &mut EventList) -> bool {
         if self.count.load(Ordering::Acquire) == 0 {
             return false;

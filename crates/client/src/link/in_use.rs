@@ -15,7 +15,7 @@ pub(super) struct InUse {
     none_left: Condvar,
 }
 
-/// While this lives, a thread is using such memory.
+/// Marks, while it lives, a thread as using such memory.
 #[derive(Debug)]
 pub(super) struct Using<'a>(&'a InUse);
 
@@ -26,8 +26,8 @@ impl InUse {
         Using(self)
     }
 
-    /// Waits until no thread is using any. The caller sees to it that none begins anew, and that none takes long: a socket that has been shut
-    /// down holds nobody up.
+    /// Waits until no thread is using such memory. The caller ensures that none begins anew, and that none takes long:
+    /// a socket that has been shut down holds nobody up.
     pub(super) fn wait(&self) {
         if self.threads.load(Ordering::SeqCst) == 0 {
             return;

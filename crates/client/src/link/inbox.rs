@@ -27,7 +27,7 @@ const FIRST_READ: usize = 4 << 10;
 /// Tails longer than this are worth receiving straight to where they belong.
 const LONG_TAIL: usize = 32 << 10;
 
-/// A sleeping waiter looks around by itself this often, as a second line of defence.
+/// How often a sleeping waiter checks by itself, as a second line of defence.
 const RECHECK: Duration = Duration::from_millis(100);
 
 /// Takes the frames that were read.
@@ -35,16 +35,16 @@ pub(super) trait Deliver {
     /// One frame. What it leaves of `tail` is skipped.
     fn deliver(&self, header: FrameHeader, body: &[u8], tail: &mut dyn Tail) -> Result<(), DecodeError>;
 
-    /// Asked within a frame when nothing has come for a while: an error if the rest never will.
+    /// Called when nothing has come for a while within a frame: returns an error if the rest will never come.
     fn goes_on(&self) -> Result<(), ReadError>;
 }
 
 thread_local! {
-    /// This thread reads: others may wait for it.
+    /// Whether this thread reads a link: others may be waiting for it.
     static IS_READER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether the calling thread has been handed what it does by a link that it reads.
+/// Whether the calling thread is handling frames of a link that it reads.
 pub(super) fn is_reader() -> bool {
     IS_READER.get()
 }
@@ -56,7 +56,7 @@ pub(super) enum ReadError {
     Link(io::Error),
     /// The server does not answer, although the link is there.
     Silent,
-    /// The server sent what is not the protocol.
+    /// The server violated the protocol.
     Protocol(DecodeError),
 }
 
@@ -96,8 +96,8 @@ pub(super) struct Reader {
     end: usize,
     /// More has come at once than fits into the first buffer.
     is_busy: bool,
-    /// After a frame with a long tail, the bytes of its header and body: as much is asked for next and no more, so that the
-    /// next such tail is received straight, and aligned, to where it belongs. 0 after other frames.
+    /// After a frame with a long tail, the number of bytes of its header and body: the next read asks for exactly so
+    /// many, so that the next such tail is received directly, and aligned, into its destination. 0 after other frames.
     between_tails: usize,
 }
 
@@ -118,15 +118,16 @@ impl Inbox {
         Some(Role { inbox: self, reader: Some(reader) })
     }
 
-    /// Takes the reader role, or sleeps until whoever has it made progress or left. `None`: look again.
+    /// Takes the reader role, or sleeps until the thread that has it has made progress or left. `None`: the caller must
+    /// check its condition again.
     pub(super) fn read_or_sleep(&self, over: &mut dyn FnMut() -> bool) -> Option<Role<'_>> {
         if let Some(role) = self.try_read() {
             return Some(role);
         }
         let guard = self.progress_lock.lock().unwrap_or_else(PoisonError::into_inner);
         self.sleepers.fetch_add(1, Ordering::SeqCst);
-        // The reader looks at `sleepers` after it made progress and after it left: whatever it did before it saw
-        // this thread is seen here, and what it does later wakes this thread.
+        // The reader checks `sleepers` after it made progress and after it left: whatever it did before it saw this
+        // thread is seen here, and what it does later wakes this thread.
         let role = self.try_read();
         if role.is_none() && !over() {
             drop(self.progress.wait_timeout(guard, RECHECK));
@@ -193,7 +194,8 @@ impl Reader {
             usual => {
                 let have = &self.buffer[self.start..self.end];
                 match have.first_chunk().and_then(|header| FrameHeader::from_bytes(header, MAX_BODY_TO_CLIENT).ok()) {
-                    // Another kind of frame, or one that is a little longer than the one before: the rest of its body.
+                    // A frame of another kind, or one a little longer than the one before: asks for the rest of its
+                    // body.
                     Some(header) => (FRAME_HEADER_LEN + header.body as usize).saturating_sub(have.len()).max(1),
                     None => usual.saturating_sub(have.len()).max(1),
                 }
@@ -252,7 +254,7 @@ impl Reader {
         if header.body as usize <= READ {
             return Ok(None);
         }
-        // A long answer: nothing else can come before it anyway.
+        // The body is long, so it is awaited here: nothing else can arrive before it anyway.
         self.buffer.resize(self.buffer.len().max(body_end), 0);
         link.recv_exact_while(&mut self.buffer[self.end..body_end], || to.goes_on())?;
         count(&STATS.bytes_received, body_end - self.end);

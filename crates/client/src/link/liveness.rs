@@ -1,10 +1,11 @@
 //! Whether the server's program is alive.
 //!
-//! One rule for all who wait for a server, within a frame or between two, for bytes from it or for room to send: where nothing has come for
-//! [`SILENCE`], the server is asked for a sign of life (a ping); where nothing has come for [`LIMIT`], it is lost. A server that is busy says so by
-//! itself. Time counts only while somebody waits and looks, at each [`GLANCE`]: a program that was stopped itself blames nobody.
+//! One rule for all who wait for a server, within a frame or between two, for bytes from it or for room to send: where
+//! nothing has come for [`SILENCE`], the server is asked for a sign of life (a ping); where nothing has come for
+//! [`LIMIT`], it is lost. A busy server reports by itself that it is busy. Time counts only while somebody waits and
+//! checks, at each [`GLANCE`]: a program that was itself stopped does not blame the server.
 //!
-//! Whether the server's *machine* is there is the transport's to say, and sooner.
+//! Whether the server's *machine* is up is for the transport to detect, and it does so sooner.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -19,7 +20,7 @@ const SILENCE: Duration = Duration::from_secs(5);
 /// A server of which nothing has come for so long is lost: as looks are a [`GLANCE`] apart, and the first only sees what has come since, that takes 20 to 23 s.
 const LIMIT: Duration = Duration::from_secs(18);
 
-/// What those who waited have seen.
+/// What the waiting threads have observed.
 #[derive(Debug)]
 pub(super) struct Liveness(Mutex<Seen>);
 
@@ -41,7 +42,7 @@ pub(super) struct Traffic {
     pub(super) received: u64,
     /// Bytes given to the socket.
     pub(super) sent: u64,
-    /// Those of them that the other end has taken.
+    /// The sent bytes that the other end has taken.
     pub(super) taken: u64,
     /// Nothing waits to be given to the socket.
     pub(super) is_idle: bool,
@@ -53,7 +54,7 @@ enum Asked {
     No,
     /// It has not been given to the socket, as far as is known.
     Waiting,
-    /// It ends at this byte of all that is sent.
+    /// The ping has been given to the socket and ends at this byte of all that is sent.
     Sent(u64),
 }
 
@@ -88,7 +89,7 @@ impl Seen {
         if self.ping == Asked::Waiting && link.is_idle {
             self.ping = Asked::Sent(link.sent);
         }
-        // The question may be behind much that a slow link carries. Once it is there, only an answer counts.
+        // On a slow link, the ping may be queued behind much data. Once the ping has arrived, only an answer counts.
         let is_on_its_way = match self.ping {
             Asked::No => !can_ask,
             Asked::Waiting => true,
@@ -109,7 +110,8 @@ impl Seen {
 }
 
 impl Liveness {
-    /// Somebody who waits has seen nothing come for a [`GLANCE`]. `can_ask`: it can see to it that the server is asked.
+    /// Records that a waiting thread has seen nothing come for a [`GLANCE`]. `can_ask`: the thread can have the server
+    /// asked.
     pub(super) fn look(&self, link: Traffic, can_ask: bool) -> Verdict {
         lock(&self.0).look(link, can_ask, Instant::now())
     }
@@ -191,7 +193,7 @@ mod tests {
             watched.link.taken += 100;
             assert_eq!(watched.look(), Verdict::Waits, "a slow link");
         }
-        // It is there; that more goes to the other machine says nothing of the server.
+        // The ping has arrived; that more bytes reach the other machine says nothing about the server.
         watched.link.taken = 10_020;
         watched.look();
         let begin = watched.now;

@@ -3,11 +3,12 @@
 //! From the lowest on:
 //!
 //! - [`channel`]: messages become bytes and bytes become frames, with [`outbox`] and [`inbox`];
-//! - what a connection keeps: [`completions`] for those who are told ([`completion`]), [`transfers`] and who is [using](in_use) their memory, pending
-//!   [`calls`], writes [`in_flight`], the server's [`liveness`], other [`sessions`], what its [`helper`] and the [`deferred_flush`] are to do;
+//! - what a connection keeps: [`completions`] for those who are notified ([`completion`]), [`transfers`] and who is
+//! [using](in_use) their memory, pending [`calls`], writes [`in_flight`], the server's [`liveness`], other
+//! [`sessions`], the state of its [`helper`] and of the [`deferred_flush`];
 //! - [`connection`]: one link to one server, and posts;
-//! - what happens over one: [`bulk`] data, [`waiting`], calls and their [`replies`], the [`ordering`] of commands behind writes in flight, ways to
-//!   [`peers`], messages that [`receive`] takes;
+//! - what happens over it: [`bulk`] data, [`waiting`], calls and their [`replies`], the [`ordering`] of commands behind
+//! in-flight writes, routes to [`peers`], and the messages that [`receive`] handles;
 //! - its [`background`] thread, and how it is [`open`]ed and [`mod@greet`]ed.
 
 mod background;

@@ -13,8 +13,8 @@ use super::{background, deferred_flush};
 use crate::base::stats::{STATS, count};
 
 impl Connection {
-    /// Connects to the server at `endpoint` and begins a session, within `timeout` in all; a server that answers that the client has to wait is
-    /// waited for (see [`greet`]).
+    /// Connects to the server at `endpoint` and begins a session, within `timeout` in all; if the server answers that
+    /// the client has to wait, waits (see [`greet`]).
     ///
     /// # Errors
     /// [`OpenError`], to be shown to a person behind the server's address.
@@ -22,7 +22,7 @@ impl Connection {
         Self::open_as(endpoint, None, timeout)
     }
 
-    /// The same where the configuration has another `name` for the server.
+    /// Does the same for a server that has another `name` in the configuration.
     ///
     /// # Errors
     /// [`OpenError`], to be shown to a person behind that name.
@@ -30,7 +30,7 @@ impl Connection {
         let deadline = Instant::now() + timeout;
         let link = Link::connect(endpoint, timeout)?;
         let welcome = greet(&link, &name.unwrap_or(endpoint).to_string(), deadline)?;
-        // One for the connection itself, one for hello and welcome.
+        // One round trip for the connection itself, one for hello and welcome.
         count(&STATS.round_trips, 2);
         let connection = Arc::new(Self::new(Channel::new(link), endpoint.clone(), name.cloned(), welcome)?);
         background::start(&connection)?;

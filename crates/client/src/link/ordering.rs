@@ -1,4 +1,4 @@
-//! What keeps commands behind blocking writes that are still in flight.
+//! Keeps commands behind blocking writes that are still in flight.
 
 use ropeway_protocol::ids::{ContextId, EventId, QueueId};
 use ropeway_protocol::messages::{Marker, WaitForEvents};
@@ -9,7 +9,7 @@ use super::in_flight::{LiveQueue, Noted};
 use crate::base::ids::new_id;
 use crate::base::status::Result;
 
-/// While this lives, no event is released that a command about to be sent may name.
+/// A guard: while it lives, no event is released that a command about to be sent may name.
 pub(crate) struct Heeded<'a>(Option<&'a Connection>);
 
 impl Drop for Heeded<'_> {
@@ -21,7 +21,8 @@ impl Drop for Heeded<'_> {
 }
 
 impl Connection {
-    /// A queue was made. Writes on the only other one of its context were not noted, as nothing could overtake them until now.
+    /// Registers a new queue. If its context had only one other queue, the writes on that one were not recorded, as
+    /// nothing could overtake them until now.
     ///
     /// # Errors
     /// [`crate::SERVER_LOST`].
@@ -35,12 +36,13 @@ impl Connection {
         self.note_early(only, event)
     }
 
-    /// A queue is no more.
+    /// Removes a queue that no longer exists.
     pub(crate) fn remove_queue(&self, queue: QueueId) {
         self.in_flight.remove_queue(queue);
     }
 
-    /// The event to give to a blocking write so that commands elsewhere can wait for it; `None` where none can overtake it.
+    /// Returns the event to give to a blocking write so that commands on other queues can wait for it; `None` where no
+    /// command can overtake the write.
     pub(crate) fn early_event(&self, on: LiveQueue) -> Option<EventId> {
         self.in_flight.event_for(on)
     }
@@ -60,8 +62,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Adds to `waits` what a command on this queue must not overtake. What is returned must outlive the command's sending: another
-    /// thread may see such a write end, and release its event.
+    /// Adds to `waits` the events that a command on this queue must not overtake. The caller must keep the returned
+    /// guard until the command is sent: otherwise another thread may see such a write end and release its event.
     #[must_use]
     pub(crate) fn heed_early(&self, on: LiveQueue, waits: &mut EventList) -> Heeded<'_> {
         Heeded(self.in_flight.heed(on, waits).then_some(self))

@@ -1,10 +1,10 @@
-//! What waits to be sent, and when it is.
+//! The batch of frames that waits to be sent, and the rules for sending it.
 //!
 //! Posts are gathered into batches: one write costs as much as ten commands. A batch goes out
 //! - at once, when the link was quiet;
 //! - when it has grown to [`BATCH`] bytes;
 //! - whenever somebody waits, flushes or asks for a status;
-//! - at the helper thread's next tick at the latest.
+//! - at the background I/O thread's next tick at the latest.
 
 use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicBool, Ordering, fence};
@@ -21,7 +21,8 @@ const BATCH: usize = 16 << 10;
 /// Tails of at most this many bytes are copied into the batch; longer ones are sent from where they are.
 const COPY: usize = 16 << 10;
 
-/// With so many bytes pending behind a thread that sends, others wait for it before they add more.
+/// When this many bytes are pending while another thread sends, a thread that posts waits for the sender before it adds
+/// more.
 const MOST: usize = 1 << 20;
 
 #[derive(Default, Debug)]
@@ -30,9 +31,10 @@ pub(super) struct Outbox {
     pending: Mutex<Pending>,
     /// Held while writing to the socket, together with the buffer that was written last (kept for its memory).
     sending: Mutex<Vec<u8>>,
-    /// Somebody who did not wait for `sending` has left something: whoever has it sends that, too.
+    /// Whether a thread that did not wait for `sending` has left bytes: the thread that holds `sending` sends those,
+    /// too.
     is_left: AtomicBool,
-    /// Whoever has `sending` has been waiting for a while for the socket to take something.
+    /// Whether the thread that holds `sending` has been waiting for a while for the socket to accept bytes.
     is_held_up: AtomicBool,
 }
 
@@ -42,18 +44,18 @@ struct Pending {
     messages: usize,
 }
 
-/// What is asked, whenever the socket has taken nothing for a while, whether to go on. [`io::ErrorKind::WouldBlock`]: not this thread; what is left is kept,
-/// to be sent later.
+/// Called whenever the socket has accepted nothing for a while, to decide whether to continue.
+/// [`io::ErrorKind::WouldBlock`]: this thread stops; the remaining bytes are kept, to be sent later.
 pub(super) type GoesOn<'a> = &'a dyn Fn() -> io::Result<()>;
 
-/// What became of a message.
+/// The result of pushing a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Pushed {
     /// It is sent.
     Sent,
-    /// It is pending; so many bytes are.
+    /// The message is pending; the number is that of all pending bytes.
     Pending(usize),
-    /// Nothing: another thread is sending, and this one was not to wait for it.
+    /// Not accepted: another thread is sending, and the caller did not want to wait for it.
     Busy,
 }
 
@@ -63,15 +65,15 @@ impl Pushed {
         matches!(self, Self::Pending(bytes) if bytes >= BATCH)
     }
 
-    /// Whether so much is pending that whoever posts should wait for what is being sent.
+    /// Whether so much is pending that a thread that posts should wait for the thread that is sending.
     pub(super) fn is_too_much(self) -> bool {
         matches!(self, Self::Pending(bytes) if bytes >= MOST)
     }
 }
 
 impl Outbox {
-    /// Appends one message, which `encode` writes, with its tail; a long tail is sent at once, from where it is. `waits`: for another thread that is
-    /// sending, if that is so.
+    /// Appends one message, which `encode` writes, with its tail; a long tail is sent at once, from where it is.
+    /// `waits`: whether to wait for another thread that is sending.
     ///
     /// # Errors
     /// What the socket or `goes_on` said, where a long tail made it necessary to send.
@@ -84,7 +86,7 @@ impl Outbox {
         goes_on: GoesOn<'_>,
     ) -> io::Result<Pushed> {
         if tail.len() > COPY {
-            // The lock on sending comes first, so that what is pushed meanwhile cannot overtake this.
+            // `sending` is locked first, so that messages pushed meanwhile cannot overtake this one.
             let Some(mut sending) = (if waits { Some(lock(&self.sending)) } else { self.try_sending() }) else {
                 return Ok(Pushed::Busy);
             };
@@ -103,7 +105,7 @@ impl Outbox {
         Ok(Pushed::Pending(pending.bytes.len()))
     }
 
-    /// Sends what is pending, or leaves it to whoever is sending.
+    /// Sends what is pending, or leaves it to the thread that is already sending.
     ///
     /// # Errors
     /// What the socket or `goes_on` said.
@@ -115,7 +117,7 @@ impl Outbox {
         self.send_left(link, goes_on)
     }
 
-    /// Sends what is pending, once whoever is sending has done so.
+    /// Sends what is pending, once the thread that is sending has finished.
     ///
     /// # Errors
     /// What the socket or `goes_on` said.
@@ -124,10 +126,11 @@ impl Outbox {
         self.flush(link, goes_on)
     }
 
-    /// Sends what was left by those who did not wait, unless somebody else sends.
+    /// Sends what other threads left without waiting, unless another thread is sending.
     fn send_left(&self, link: &Link, goes_on: GoesOn<'_>) -> io::Result<()> {
         loop {
-            // Either this sees what another thread has left, or that one sees that nobody is sending any more.
+            // Either this thread sees what another thread has left, or the other thread sees that nobody is sending any
+            // more.
             fence(Ordering::SeqCst);
             if !self.is_left.load(Ordering::SeqCst) {
                 return Ok(());
@@ -152,12 +155,12 @@ impl Outbox {
     /// Sends what is pending, as far as the socket takes it at once. Returns whether it took all.
     ///
     /// # Errors
-    /// What the socket said.
+    /// The socket's error.
     pub(super) fn try_flush(&self, link: &Link) -> io::Result<bool> {
         if self.is_empty() {
             return Ok(true);
         }
-        // Who is sending may not be done for long.
+        // The thread that sends may take long.
         let Some(mut sending) = self.try_sending() else { return Ok(false) };
         self.is_left.store(false, Ordering::SeqCst);
         Self::take(&mut sending, lock(&self.pending));
@@ -175,12 +178,12 @@ impl Outbox {
         Ok(!self.is_left.load(Ordering::SeqCst))
     }
 
-    /// Whoever sends has been waiting for the socket for a while, until which it is so.
+    /// Notes that the sending thread has been waiting for the socket for a while; this holds until its wait is over.
     pub(super) fn note_held_up(&self) {
         self.is_held_up.store(true, Ordering::Release);
     }
 
-    /// Whether whoever sends has been waiting for the socket for a while.
+    /// Whether the sending thread has been waiting for the socket for a while.
     pub(super) fn is_held_up(&self) -> bool {
         self.is_held_up.load(Ordering::Acquire)
     }
@@ -195,7 +198,8 @@ impl Outbox {
         lock(&self.pending).bytes.is_empty()
     }
 
-    /// Sends what is pending and `tail`. Returns whether that was all: what `goes_on` did not let this thread wait for is pending again.
+    /// Sends what is pending and `tail`. Returns whether everything was sent: if `goes_on` stops this thread, the rest
+    /// becomes pending again.
     fn send(
         &self,
         link: &Link,
@@ -226,7 +230,7 @@ impl Outbox {
         }
     }
 
-    /// All but the first `sent` bytes of what was to be sent are pending again. What has been posted meanwhile comes behind them.
+    /// Makes all but the first `sent` bytes of `sending` pending again, before what has been posted meanwhile.
     fn keep(&self, sending: &mut Vec<u8>, sent: usize) {
         let mut pending = lock(&self.pending);
         sending.drain(..sent);
@@ -251,12 +255,13 @@ mod tests {
 
     use super::*;
 
-    /// One that goes on, however long it takes.
+    /// A `goes_on` that always continues, however long it takes.
     fn patiently() -> io::Result<()> {
         Ok(())
     }
 
-    /// A link whose other end has not read anything, and an outbox with more than any socket holds: pieces that can be told from each other.
+    /// Returns a link whose other end has not read anything, and an outbox with more bytes than any socket holds, in
+    /// pieces that can be told apart.
     fn full() -> (Link, UnixStream, Outbox, Vec<u8>) {
         let (near, far) = UnixStream::pair().unwrap();
         let link = Link::from_fd(near.into()).unwrap();

@@ -1,7 +1,7 @@
-//! Which servers reach each other, so that memory and events go straight from one to the other.
+//! Which servers reach each other, so that memory and events can go directly from one to the other.
 //!
-//! The sessions of this process are made known to each other when something first goes from one to the other: both get the process's
-//! secret, and one of them is told to connect. Where neither can, the client passes things on.
+//! Two sessions of this process are introduced to each other when something first has to go from one to the other: both
+//! get the process's secret, and one of them is told to connect. Where neither can connect, the client relays.
 
 use std::io::Read as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ use super::sessions::State;
 use crate::base::status::Result;
 use crate::base::sync::lock;
 
-/// How something gets from one session to another.
+/// The route from one session to another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Way {
     /// The servers send it to each other.
@@ -26,18 +26,19 @@ pub(crate) enum Way {
     Relay,
 }
 
-/// A server says in this time whether it reaches another, whatever that one does.
+/// Time within which a server says whether it reaches another, whatever the other does.
 const ANSWER: Duration = Duration::from_secs(30);
 
 /// How often two servers have lost each other.
 static PARTINGS: AtomicUsize = AtomicUsize::new(0);
 
-/// How often two servers of this process have lost each other: what was known of ways before may be so no more.
+/// Returns how often two servers of this process have lost each other: when the number changes, routes found earlier
+/// may no longer be valid.
 pub(crate) fn partings() -> usize {
     PARTINGS.load(Ordering::SeqCst)
 }
 
-/// What the sessions of this process prove to each other that they belong to it by. `None` where the system has no random numbers.
+/// The secret by which sessions of this process recognise each other. `None` where the system has no random numbers.
 fn secret() -> Option<[u8; 32]> {
     static SECRET: OnceLock<Option<[u8; 32]>> = OnceLock::new();
     *SECRET.get_or_init(|| {
@@ -54,15 +55,16 @@ fn is_wanted() -> bool {
     *WANTED.get_or_init(|| std::env::var_os("ROPEWAY_PEERS").is_none_or(|value| value != "off"))
 }
 
-/// Two sessions, the one first that calls the other: whichever may be the harder to reach, what serves this machine alone, and else always the same.
+/// Orders two sessions so that the first connects to the second: first comes the one that may be harder to reach, on a
+/// server that serves this machine alone; otherwise the order is always the same.
 fn caller_first<'a>(one: &'a Connection, other: &'a Connection) -> (&'a Connection, &'a Connection) {
     let key = |connection: &Connection| (!connection.endpoint().is_local(), connection.session());
     if key(one) < key(other) { (one, other) } else { (other, one) }
 }
 
-/// How something gets from one session to another, if that is known. Waits for nothing.
+/// Returns the route from one session to another, if it is known. Does not wait.
 pub(crate) fn known_way(from: &Arc<Connection>, to: &Arc<Connection>) -> Option<Way> {
-    // A session that has both needs no connection.
+    // A server needs no connection to itself.
     if Arc::ptr_eq(from, to) {
         return Some(if from.give_secret().is_ok_and(|given| given) { Way::Direct } else { Way::Relay });
     }
@@ -71,7 +73,7 @@ pub(crate) fn known_way(from: &Arc<Connection>, to: &Arc<Connection>) -> Option<
     }
     let (first, second) = caller_first(from, to);
     if were_parted(first, second) {
-        // Until it is said, one of them may be gone without that being known here.
+        // Until the loss has been reported, one of them may be gone without the client knowing.
         let was_said = lock(&first.sessions.0).said.contains(&second.session());
         return was_said.then(|| if first.is_there() && second.is_there() { Way::Relay } else { Way::Direct });
     }
@@ -81,15 +83,15 @@ pub(crate) fn known_way(from: &Arc<Connection>, to: &Arc<Connection>) -> Option<
     (first.has_no_way_to(second) && second.has_no_way_to(first)).then_some(Way::Relay)
 }
 
-/// How something gets from one session to another. Waits for the two to connect when it is asked for the first time, and for an answer of both when
-/// they have lost each other: no lock that other threads need may be held.
+/// Returns the route from one session to another. Waits for the two to connect on the first call, and for an answer
+/// from both when they have lost each other: the caller must hold no lock that other threads need.
 pub(crate) fn way(from: &Arc<Connection>, to: &Arc<Connection>) -> Way {
     if let Some(way) = known_way(from, to) {
         return way;
     }
     let (first, second) = caller_first(from, to);
     if were_parted(first, second) {
-        // Perhaps because one of them is gone, which is not known here yet: then there is no way at all.
+        // They may have parted because one of them is gone, which is not known here yet: then there is no route at all.
         if !first.answers() || !second.answers() {
             return Way::Direct;
         }
@@ -113,23 +115,24 @@ pub(crate) fn way(from: &Arc<Connection>, to: &Arc<Connection>) -> Way {
     Way::Relay
 }
 
-/// Whether two sessions are known not to reach each other, without finding out. Where none may reach any, none is worse off.
+/// Whether two sessions are known not to reach each other; does not try to find out. Where no session may reach
+/// another, this is false.
 pub(crate) fn are_apart(one: &Connection, other: &Connection) -> bool {
     were_parted(one, other) || (one.has_no_way_to(other) && other.has_no_way_to(one))
 }
 
-/// Whether one of two sessions has lost the other: that one may not have noticed, and go on sending into the void.
+/// Whether one of two sessions has lost the other, which may not have noticed and may go on sending into the void.
 fn were_parted(one: &Connection, other: &Connection) -> bool {
     one.was_parted_from(other) || other.was_parted_from(one)
 }
 
 impl Connection {
-    /// The session's name, which its peers know it by.
+    /// Returns the session's name, by which its peers know it.
     pub(crate) fn session(&self) -> SessionId {
         self.welcome().session
     }
 
-    /// Lets the session take part in the process's group. `false`: there is none.
+    /// Sends the session the secret of the process's group. Returns `false` if there is no secret.
     pub(crate) fn give_secret(&self) -> Result<bool> {
         let Some(secret) = secret() else { return Ok(false) };
         let mut known = lock(&self.sessions.0);
@@ -166,7 +169,7 @@ impl Connection {
 
     /// Whether the server answers.
     fn answers(&self) -> bool {
-        // Whatever it answers.
+        // Any answer will do.
         let _ = self.call(&WaitForEvents { events: EventList::default() });
         self.is_there()
     }
@@ -190,7 +193,7 @@ impl Connection {
         if !self.give_secret()? || !peer.give_secret()? {
             return Err(crate::SERVER_LOST);
         }
-        // It must know the secret when the other one comes.
+        // The peer must know the secret when the other session connects.
         peer.flush()?;
         let reached_here = peer.endpoint().to_string();
         let addresses = peer.welcome().peer_address.iter().cloned().chain([reached_here]).collect();
@@ -203,7 +206,7 @@ impl Connection {
         self.post(&ConnectPeer { peer: peer.session(), addresses })
     }
 
-    /// The server says whether a peer is connected.
+    /// Takes in the server's message about whether a peer is connected.
     pub(crate) fn peer_state(&self, peer: SessionId, connected: bool, text: String) {
         if connected && !text.is_empty() {
             crate::warning!("{}: {text}", self.endpoint());
@@ -212,7 +215,7 @@ impl Connection {
         let state = match peers.get(&peer) {
             _ if connected => State::Connected,
             Some(State::Asked) => State::Unreachable(text),
-            // The other one may have connected to this.
+            // The peer may have connected to this session.
             _ => State::Parted(text),
         };
         if matches!(state, State::Parted(_)) {

@@ -1,4 +1,4 @@
-//! What each message from the server does here.
+//! The handling of each message from the server.
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::inbox::{Deliver, ReadError};
 use crate::base::callbacks::run_later;
 use crate::base::sync::lock;
 
-/// Most bytes of errors in contexts that wait for the application to be told of them.
+/// Maximum total bytes of context errors that wait to be reported to the application.
 const MOST_UNTOLD: usize = 1 << 20;
 
 impl Deliver for Connection {
@@ -25,7 +25,7 @@ impl Deliver for Connection {
         if header.opcode != REPLY {
             return receive(&mut Receiver(self), header, body, tail);
         }
-        // Nobody waits any more for an answer that is not expected.
+        // Nobody waits any more for an answer without a pending reply.
         let Some(tells_ends) = self.calls.is_expected(header.call) else { return Ok(()) };
         let answer = if tells_ends { self.take_in_ends(body)? } else { body.to_vec() };
         self.calls.answer(header.call, answer);
@@ -38,8 +38,9 @@ impl Deliver for Connection {
 }
 
 impl Connection {
-    /// Takes in what an answer tells of ended commands, and gives what is left of it. That is done here and not by the thread that waits for the
-    /// answer: another thread, which has the next answer, must not find a command unfinished that the server has told of before.
+    /// Takes in the ended commands that an answer reports, and returns the rest of the answer. This is done here, not
+    /// by the thread that waits for the answer: another thread, which has the next answer, must not see a command as
+    /// unfinished that the server has already reported as ended.
     fn take_in_ends(&self, body: &[u8]) -> Result<Vec<u8>, DecodeError> {
         let mut answer: Result<Waited, Status> = decode(body)?;
         if let Ok(waited) = &mut answer {
@@ -85,7 +86,7 @@ impl Receive for Receiver<'_> {
     }
 
     fn output(&mut self, message: Output, tail: &mut dyn Tail) -> Result<(), DecodeError> {
-        // A broken link is noticed where the rest of the tail is skipped; a closed output is the program's business.
+        // A broken link is noticed when the rest of the tail is skipped; a closed output is the program's concern.
         if let Ok(text) = tail.read_to_vec() {
             let _ = match message.stream {
                 OutputStream::Stdout => {
@@ -101,7 +102,7 @@ impl Receive for Receiver<'_> {
     fn context_error(&mut self, message: ContextError) -> Result<(), DecodeError> {
         let listener: Option<ContextListener> = lock(&self.0.contexts).get(&message.context).map(Arc::clone);
         let Some(listener) = listener else { return Ok(()) };
-        // The application may be slow to hear of errors, and a server must not fill its memory with them.
+        // The application may be slow to handle errors, and a server must not fill its memory with them.
         let (untold, size) = (Arc::clone(&self.0.untold_errors), message.text.len());
         if untold.fetch_add(size, Ordering::Relaxed) + size > MOST_UNTOLD {
             untold.fetch_sub(size, Ordering::Relaxed);

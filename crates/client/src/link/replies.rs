@@ -15,14 +15,14 @@ use super::deferred_flush;
 use crate::base::stats::{STATS, count};
 use crate::base::status::{Result, SERVER_LOST, Status};
 
-/// While several are waited for, another thread may read what one of them answers: it is looked for after so long, and ever more
-/// slowly after that.
+/// First wait between two checks for the answers of several servers, as another thread may have read one of them; the
+/// waits grow from here.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// But at least so often.
+/// The longest time between two looks.
 const LOOK_AT_LEAST: Duration = Duration::from_millis(32);
 
-/// So many calls are sent by two threads.
+/// From this many calls on, two threads send them.
 const MANY: usize = 8;
 
 /// A call that was made, or waits to be sent.
@@ -37,7 +37,7 @@ impl Connection {
     /// Sends a message and waits for its answer.
     ///
     /// # Errors
-    /// What the server answered, or [`SERVER_LOST`].
+    /// The error that the server answered, or [`SERVER_LOST`].
     pub(crate) fn call<C: Call>(&self, call: &C) -> Result<C::Reply> {
         self.call_with_tail(call, &[])
     }
@@ -45,7 +45,7 @@ impl Connection {
     /// As [`Connection::call`], with bulk bytes behind the message.
     ///
     /// # Errors
-    /// What the server answered, or [`SERVER_LOST`].
+    /// The error that the server answered, or [`SERVER_LOST`].
     pub(crate) fn call_with_tail<C: Call>(&self, call: &C, tail: &[u8]) -> Result<C::Reply> {
         self.ask_with_tail(call, tail)?.wait()
     }
@@ -75,13 +75,13 @@ impl<R: DeserializeOwned> Asked<'_, R> {
     /// Sends all that is pending there and waits for the answer.
     ///
     /// # Errors
-    /// What the server answered, or [`SERVER_LOST`].
+    /// The error that the server answered, or [`SERVER_LOST`].
     pub(crate) fn wait(self) -> Result<R> {
         let answer = self.connection.wait(|| self.take())?;
         self.read(&answer)
     }
 
-    /// The answer, if it has come; an error if it never will.
+    /// Returns the answer, if it has come, or an error if it never will.
     fn come(&self) -> Option<Result<R>> {
         match self.take() {
             Some(answer) => Some(self.read(&answer)),
@@ -107,7 +107,8 @@ impl<R> Drop for Asked<'_, R> {
     }
 }
 
-/// The answers to calls of several servers, in the order in which they come. A single one is waited for as any other.
+/// The answers to calls to several servers, in the order in which they come. A single answer is waited for like that of
+/// any other call.
 pub(crate) struct Answers<'a, T, R> {
     open: Vec<Open<'a, T, R>>,
     come: Vec<(T, Result<R>)>,
@@ -119,7 +120,7 @@ pub(crate) struct Answers<'a, T, R> {
 struct Open<'a, T, R> {
     of: T,
     asked: Asked<'a, R>,
-    /// When something came last, or it was looked whether the server lives.
+    /// When bytes last came, or when it was last checked whether the server is alive.
     looked: Instant,
 }
 
@@ -141,7 +142,7 @@ impl<'a, T: Copy, R: DeserializeOwned> Answers<'a, T, R> {
         }
     }
 
-    /// The next answer; waits for it. `None` when none is left.
+    /// Waits for the next answer and returns it, or `None` when none is left.
     pub(crate) fn next(&mut self) -> Option<(T, Result<R>)> {
         let mut patience = LOOK;
         loop {
@@ -170,7 +171,7 @@ impl<'a, T: Copy, R: DeserializeOwned> Answers<'a, T, R> {
         }
     }
 
-    /// Takes what has been read.
+    /// Collects the answers that have been read.
     fn gather(&mut self) {
         self.open.retain(|one| match one.asked.come() {
             Some(answer) => {
@@ -181,12 +182,12 @@ impl<'a, T: Copy, R: DeserializeOwned> Answers<'a, T, R> {
         });
     }
 
-    /// Waits until one of the servers has sent something, for so long at the most, and reads it.
+    /// Waits at most `patience` until one of the servers has sent something, and reads it.
     fn look(&mut self, patience: Duration) {
         let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(patience.subsec_nanos()) };
         let mut polled: Vec<_> =
             self.open.iter().map(|one| PollFd::new(&one.asked.connection.channel, PollFlags::IN)).collect();
-        // An interrupted poll is as good as one in vain.
+        // An interrupted poll is treated like one that found nothing.
         let _ = poll(&mut polled, Some(&timeout));
         let readable: Vec<_> = polled.iter().map(|one| !one.revents().is_empty()).collect();
         if readable.contains(&true) {

@@ -7,7 +7,7 @@ use ropeway_protocol::ids::SessionId;
 
 use crate::base::sync::lock;
 
-/// What a session knows of others.
+/// A session's view of the other sessions in its group.
 #[derive(Default, Debug)]
 pub(super) struct Sessions(pub(super) Mutex<Known>);
 
@@ -15,18 +15,18 @@ pub(super) struct Sessions(pub(super) Mutex<Known>);
 pub(super) struct Known {
     pub(super) has_secret: bool,
     pub(super) peers: HashMap<SessionId, State>,
-    /// Those of which it has been said that what goes to and from them takes a detour.
+    /// The peers for which the detour through the client has been reported to the user.
     pub(super) said: HashSet<SessionId>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum State {
-    /// It was told to connect.
+    /// The session was told to connect.
     Asked,
     Connected,
-    /// It could not, and why.
+    /// The session could not connect, for this reason.
     Unreachable(String),
-    /// It was connected, in whichever direction, until this happened.
+    /// The session was connected, in whichever direction, until this happened.
     Parted(String),
 }
 

@@ -24,7 +24,7 @@ pub(crate) struct Ticket {
     status: AtomicI32,
     /// The event of a read: over when the data is here.
     event: Option<Arc<dyn Completion>>,
-    /// The count of its queue's transfers that are not over.
+    /// The number of its queue's transfers that are not over.
     open: Option<Arc<AtomicUsize>>,
 }
 
@@ -109,7 +109,7 @@ impl fmt::Debug for Outgoing {
     }
 }
 
-/// A read of which bytes are being received, by one thread: the read's memory is the application's again only when this is gone.
+/// A read whose bytes one thread is receiving: the application gets the read's memory back only when this is dropped.
 #[derive(Debug)]
 pub(super) struct Receiving<'a> {
     incoming: Incoming,
@@ -117,7 +117,7 @@ pub(super) struct Receiving<'a> {
 }
 
 impl Receiving<'_> {
-    /// Gives the memory back; its ticket is to be ended.
+    /// Gives the memory back and returns the ticket, which the caller has to end.
     pub(super) fn give_back(self) -> Arc<Ticket> {
         Arc::clone(&self.incoming.ticket)
     }
@@ -139,21 +139,23 @@ impl DerefMut for Receiving<'_> {
 
 /// A connection's transfers that are not over.
 ///
-/// A transfer's memory is the application's again, and its ticket ends, exactly once. Whoever ends it has taken it out of its table, and so nobody
-/// else can use the memory any more; who loses the server, and may find that another thread has taken it out to receive or send, waits for that one.
+/// A transfer's memory returns to the application, and its ticket ends, exactly once. The thread that ends a transfer
+/// has taken it out of its table, so nobody else can use the memory any more; the thread that loses the server waits
+/// for any other thread that has taken a transfer out to receive or send.
 #[derive(Default, Debug)]
 pub(crate) struct Transfers {
     incoming: Mutex<HashMap<TransferId, Incoming, FxBuildHasher>>,
-    /// Not yet asked for.
+    /// Writes that the server has not asked for yet.
     outgoing: Mutex<HashMap<TransferId, Outgoing, FxBuildHasher>>,
-    /// Asked for; whoever has a moment sends the next chunk of the first.
+    /// Writes that the server has asked for; any thread that is free sends the next chunk of the first.
     ready: Mutex<VecDeque<(TransferId, Outgoing)>>,
     ready_count: AtomicUsize,
     /// Transfers to the server that are not over, whoever has them.
     unsent: AtomicUsize,
     /// Threads that are receiving into the memory of a read, or sending from that of a write.
     in_use: InUse,
-    /// Reads that have given their memory back, as the link broke in the middle of their bytes. They end with the loss.
+    /// Reads that gave their memory back because the link broke in the middle of their bytes. They end with the loss of
+    /// the server.
     cut_short: Mutex<Vec<Arc<Ticket>>>,
     /// The server is lost: what is added from here on ends at once.
     is_closed: AtomicBool,
@@ -166,11 +168,11 @@ impl Transfers {
         self.end_if_closed();
     }
 
-    /// Takes a read of which something has come: nobody else writes into its memory until it is put back.
+    /// Takes out a read for which bytes have come: nobody else writes into its memory until it is put back.
     pub(super) fn take_incoming(&self, id: TransferId) -> Option<Receiving<'_>> {
         let mut expected = lock(&self.incoming);
         let incoming = expected.remove(&id)?;
-        // Under the lock: who finds the read missing here waits for this thread.
+        // Under the lock: a thread that finds the read missing here waits for this one.
         Some(Receiving { incoming, _using: self.in_use.begin() })
     }
 
@@ -182,15 +184,17 @@ impl Transfers {
         self.end_if_closed();
     }
 
-    /// The link broke in the middle of a read's bytes: it ends with the loss of the server, which is about to be noticed.
+    /// Leaves a read whose link broke in the middle of its bytes to end with the loss of the server, which is about to
+    /// be noticed.
     pub(super) fn end_with_loss(&self, receiving: Receiving<'_>) {
         lock(&self.cut_short).push(receiving.give_back());
         self.end_if_closed();
     }
 
-    /// Takes back the memory of a command's reads: nothing is received into it from here on. Their tickets are to be ended.
+    /// Takes back the memory of a command's reads: nothing is received into it from here on. The caller has to end the
+    /// returned tickets.
     ///
-    /// Only for the thread that reads the link, so that no other is receiving into it.
+    /// Only the thread that reads the link may call this, so that no other is receiving into the memory.
     pub(super) fn revoke_reads_of(&self, event: &Arc<dyn Completion>) -> Vec<Arc<Ticket>> {
         let mut expected = lock(&self.incoming);
         let revoked: Vec<_> = expected.extract_if(|_, incoming| incoming.ticket.is_of(event)).collect();
@@ -241,8 +245,8 @@ impl Transfers {
             && lock(&self.ready).iter().any(|(id, outgoing)| !self.waits_for_incoming(*id, outgoing))
     }
 
-    /// Takes a transfer whose next chunk can be sent now. Nobody else sends of it until it is put back; its memory may be used while the third
-    /// value lives.
+    /// Takes out a transfer whose next chunk can be sent now. No other thread sends from it until it is put back; its
+    /// memory may be used while the third value lives.
     pub(super) fn take_ready(&self) -> Option<(TransferId, Outgoing, Using<'_>)> {
         if self.ready_count.load(Ordering::Acquire) == 0 {
             return None;
@@ -261,7 +265,7 @@ impl Transfers {
         self.end_if_closed();
     }
 
-    /// A read enqueued earlier may still be filling the memory that this write takes its bytes from.
+    /// Whether a read enqueued earlier may still be filling the memory from which this write takes its bytes.
     fn waits_for_incoming(&self, id: TransferId, outgoing: &Outgoing) -> bool {
         let span = outgoing.source.span();
         let fills = |transfers: &Self| {
@@ -270,17 +274,18 @@ impl Transfers {
         fills(self) || outgoing.behind.iter().any(|other| fills(other))
     }
 
-    /// Whether something that was asked for waits for reads over other links, whose ends nobody tells here.
+    /// Whether a write that the server has asked for waits for reads over other links, whose ends are not reported
+    /// here.
     pub(super) fn looks_elsewhere(&self) -> bool {
         self.ready_count.load(Ordering::Acquire) > 0
             && lock(&self.ready).iter().any(|(_, outgoing)| !outgoing.behind.is_empty())
     }
 
-    /// Takes everything back, now and from here on; the tickets are to be ended with [`SERVER_LOST`]. Waits for threads that are receiving or sending,
-    /// which the link, shut down by the caller, does not hold up.
+    /// Takes back all transfers, also those added from here on; the caller has to end the tickets with [`SERVER_LOST`].
+    /// Waits for threads that are receiving or sending; the link does not block them, as the caller has shut it down.
     #[must_use]
     pub(super) fn close(&self) -> Vec<Arc<Ticket>> {
-        // Whoever adds something looks at this afterwards, so that either that one or this one takes it back.
+        // A thread that adds a transfer checks this afterwards, so that either that thread or this one takes it back.
         self.is_closed.store(true, Ordering::SeqCst);
         let mut tickets: Vec<_> = lock(&self.incoming).drain().map(|(_, i)| i.ticket).collect();
         tickets.extend(lock(&self.outgoing).drain().map(|(_, o)| o.ticket));
@@ -293,7 +298,7 @@ impl Transfers {
         tickets
     }
 
-    /// What was added while the server was being lost must not wait for ever.
+    /// A transfer that was added while the server was being lost must not wait for ever.
     fn end_if_closed(&self) {
         if self.is_closed.load(Ordering::SeqCst) {
             self.close().iter().for_each(|ticket| ticket.end(SERVER_LOST));

@@ -19,7 +19,7 @@ use crate::base::status::{Result, SERVER_LOST};
 const LOOK_AROUND: Duration = Duration::from_micros(500);
 
 impl Connection {
-    /// Whether the server is gone, also where nobody has used the link since.
+    /// Whether the server is gone, even if nobody has used the link since it went.
     pub fn look_whether_lost(&self) -> bool {
         if !self.is_lost() && self.waiting.load(Ordering::SeqCst) == 0 {
             self.drain();
@@ -27,8 +27,8 @@ impl Connection {
         self.is_lost()
     }
 
-    /// Sends all that is pending and waits until `over` gives something; reads the link meanwhile, and sends what the server asks for.
-    /// One round trip, if it has to wait at all.
+    /// Sends all that is pending and waits until `over` returns a value; meanwhile reads the link, and sends what the
+    /// server asks for. One round trip, if it has to wait at all.
     ///
     /// # Errors
     /// [`SERVER_LOST`], once `over` gives nothing even so.
@@ -45,7 +45,7 @@ impl Connection {
     /// # Errors
     /// As [`Self::wait`].
     pub(crate) fn wait_aside<R>(&self, over: impl FnMut() -> Option<R>) -> Result<R> {
-        // From here on the helper leaves the link to this thread.
+        // From here on the background I/O thread leaves the link to this thread.
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let result = self.flush().and_then(|()| self.read_until(over));
         if self.waiting.fetch_sub(1, Ordering::SeqCst) == 1 {
@@ -84,7 +84,7 @@ impl Connection {
         }
     }
 
-    /// Reads once; comes back without bytes after a moment where the wait may be over without any.
+    /// Reads once; returns without bytes after a moment if the wait may end without any.
     fn read_patiently(&self, role: &mut Role<'_>) -> std::result::Result<(), ReadError> {
         // Another thread may send the last chunk that this one waits for, and no answer comes of that.
         if self.transfers.any_unsent() && !self.channel.wait_readable(Some(LOOK_AROUND))? {
@@ -99,15 +99,16 @@ impl Connection {
         if self.channel.read(role, true, self)? { Ok(()) } else { self.look_around() }
     }
 
-    /// Nothing has come for a [`GLANCE`] to a thread that reads. What it waits for may be held up by another server.
+    /// Checks on the servers when a reading thread has received nothing for a [`GLANCE`]: another server may hold up
+    /// what the thread waits for.
     fn look_around(&self) -> std::result::Result<(), ReadError> {
         self.look_for_life()?;
         deferred_flush::look_at_others(self);
         Ok(())
     }
 
-    /// Looks whether the server lives, for whoever waits for it and has seen nothing come for a [`GLANCE`]; asks it for a sign of life where it is
-    /// time.
+    /// Checks whether the server is alive, for a thread that waits for it and has received nothing for a [`GLANCE`];
+    /// asks the server for a sign of life when it is time.
     ///
     /// # Errors
     /// It does not.
@@ -125,7 +126,8 @@ impl Connection {
         }
     }
 
-    /// The same for whoever does not read: takes in first what has come, and loses a server that does not live.
+    /// Does the same for a thread that does not read: first takes in what has come, and loses a server that is not
+    /// alive.
     pub(super) fn drain_and_look(&self) {
         self.drain();
         if !self.is_lost()
@@ -135,7 +137,8 @@ impl Connection {
         }
     }
 
-    /// Sleeps until something that happens in this process, which is looked at again at every [`Connection::wake_waiters`].
+    /// Sleeps until `over`, which depends on this process alone and is checked again at every
+    /// [`Connection::wake_waiters`].
     pub(crate) fn sleep_until(&self, mut over: impl FnMut() -> bool) {
         self.channel.sleep_until(&mut over);
     }
@@ -143,13 +146,13 @@ impl Connection {
     /// Takes in what has arrived, without waiting.
     pub(crate) fn drain(&self) {
         self.read_arrived();
-        // What the server has asked for is not this thread's to send.
+        // Bytes that the server has asked for are not this thread's to send.
         if self.transfers.any_ready() && self.waiting.load(Ordering::SeqCst) == 0 {
             self.helper.rouse();
         }
     }
 
-    /// The same for the helper, which sends what the server asks for.
+    /// Does the same for the background I/O thread, which sends what the server asks for.
     pub(super) fn read_arrived(&self) {
         if let Some(mut role) = self.channel.try_read() {
             loop {

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use crate::objects::memory::Memory;
 use crate::residency::spans::{self, Spans};
 
-/// What a command does with a memory object.
+/// One memory object of a command, and how the command accesses it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Use<'a> {
     pub memory: &'a Memory,
@@ -26,16 +26,16 @@ pub(crate) enum Access {
     Write,
     /// It may read, and may replace some of it.
     ReadWrite,
-    /// It does not need what is there, and nobody does after it.
+    /// The command does not need the present contents, and nobody needs them after it.
     Discard,
 }
 
-/// What it touches.
+/// The bytes or elements that the command touches.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Span {
     /// Anything.
     Whole,
-    /// So many bytes of a buffer from an offset on.
+    /// An offset in a buffer, and the number of bytes from there on.
     Bytes(usize, usize),
     /// A region of a buffer.
     Rect(BufferRect),
@@ -44,12 +44,12 @@ pub(crate) enum Span {
 }
 
 impl<'a> Use<'a> {
-    /// All of it may be read.
+    /// Describes a use that may read all of `memory`.
     pub(crate) fn read(memory: &'a Memory) -> Self {
         Self { memory, access: Access::Read, span: Span::Whole }
     }
 
-    /// Some of it is replaced.
+    /// Describes a use that replaces some of `memory`.
     pub(crate) fn write_part(memory: &'a Memory) -> Self {
         Self { memory, access: Access::ReadWrite, span: Span::Whole }
     }
@@ -69,7 +69,8 @@ impl<'a> Use<'a> {
         Self { memory, access, span: Span::Image(part) }
     }
 
-    /// The object whose storage it uses, which parts of it, and how: what replaces only some of these may also keep some.
+    /// Returns the object whose storage it uses, which ranges of it, and how: a write that does not replace all of
+    /// these ranges counts as reading and writing.
     pub(crate) fn of_storage(&self) -> (&'a Memory, SmallVec<[Range<u64>; 1]>, Access) {
         let (storage, offset) = self.memory.storage();
         let offset = offset as u64;

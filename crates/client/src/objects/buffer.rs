@@ -19,11 +19,11 @@ use crate::objects::svm::Region;
 
 /// How the first contents of a memory object travel.
 pub(crate) struct FirstContents<'a> {
-    /// What the message that makes the object says of them.
+    /// The initial contents as the message that creates the object carries them.
     pub initial: InitialContents,
-    /// Those that travel with it.
+    /// The contents that travel with that message.
     pub tail: Cow<'a, [u8]>,
-    /// Those that follow it.
+    /// The contents that follow that message.
     long: Option<(TransferId, &'a dyn HostSource)>,
 }
 
@@ -45,7 +45,7 @@ impl<'a> FirstContents<'a> {
         }
     }
 
-    /// Sends what follows the message that makes the object.
+    /// Sends the contents that follow the message that creates the object.
     ///
     /// # Errors
     /// [`crate::SERVER_LOST`].
@@ -103,7 +103,8 @@ impl Memory {
         })
     }
 
-    /// The name in a home of the object whose memory it uses, if there is one, which is there from then on.
+    /// Creates the object whose memory it uses in a home, if there is such an object and it is not there yet, and
+    /// returns its name there.
     ///
     /// # Errors
     /// [`crate::SERVER_LOST`].

@@ -28,7 +28,7 @@ pub struct Context {
     planning: Mutex<Ways>,
     /// Whether an event of it was ever known to have failed.
     failures: AtomicBool,
-    /// Whether the application ever had an event of its own in it.
+    /// Whether the application ever made a user event in it.
     user_events: AtomicBool,
 }
 
@@ -111,7 +111,7 @@ impl Context {
         self.homes.len() > 1
     }
 
-    /// The only home, for what contexts with several homes do not have.
+    /// Returns the only home, for features that contexts with several homes do not have.
     ///
     /// # Errors
     /// CL_INVALID_OPERATION where there are several.
@@ -162,7 +162,7 @@ impl Context {
         if over() { Ok(()) } else { Err(SERVER_LOST) }
     }
 
-    /// Sends all that is pending in other homes than this one: what is about to be waited for may depend on it.
+    /// Sends all that is pending in homes other than this one: what the caller is about to wait for may depend on it.
     pub(crate) fn flush_others(&self, home: &Home) {
         for other in self.homes.iter().filter(|other| other.number() != home.number()) {
             // A lost server has ended its events already.
@@ -170,12 +170,13 @@ impl Context {
         }
     }
 
-    /// Lets one command at a time be planned and sent, where there are several homes. Who holds this waits for no server.
+    /// Locks planning, so that one command at a time is planned and sent, where there are several homes. The holder of
+    /// the lock must not wait for a server.
     pub(crate) fn plan(&self) -> MutexGuard<'_, Ways> {
         lock(&self.planning)
     }
 
-    /// An event of it has failed, which will be known next.
+    /// Records that one of its events has failed, just before the failure becomes known.
     pub(crate) fn note_failure(&self) {
         self.failures.store(true, Ordering::SeqCst);
     }
@@ -185,7 +186,7 @@ impl Context {
         self.failures.load(Ordering::SeqCst)
     }
 
-    /// The application makes an event of its own: from now on, commands may wait for what is enqueued after them.
+    /// Records that the application makes a user event: from now on, commands may wait for what is enqueued after them.
     pub(crate) fn note_user_event(&self) {
         self.user_events.store(true, Ordering::Release);
     }
@@ -200,13 +201,14 @@ impl Context {
         &self.formats
     }
 
-    /// Calls `callback` when the context is no more; the last one registered comes first (clSetContextDestructorCallback).
+    /// Calls `callback` when the context is destroyed; the last one registered is called first
+    /// (clSetContextDestructorCallback).
     pub fn on_destruction(&self, callback: Box<dyn FnOnce() + Send>) {
         lock(&self.on_destruction).push(callback);
     }
 }
 
-/// Told of errors in a context, in words (pfn_notify of clCreateContext).
+/// A callback that gets the errors in a context, as text (pfn_notify of clCreateContext).
 pub type ContextCallback = Arc<dyn Fn(&str) + Send + Sync>;
 
 impl Drop for Context {

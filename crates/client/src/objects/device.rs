@@ -36,7 +36,7 @@ pub struct Device {
     asked: Mutex<HashMap<u32, Result<Vec<u8>>>>,
 }
 
-/// What a part of a device has of its own.
+/// The properties that only sub-devices have.
 #[derive(Debug)]
 struct Part {
     parent: Arc<Device>,
@@ -44,7 +44,8 @@ struct Part {
 }
 
 impl Platform {
-    /// One without devices: for those of all servers, or of the one native platform that it stands for.
+    /// Creates a platform without devices: for the devices of all servers, or of the one native platform that it stands
+    /// for.
     pub(crate) fn new(native: Option<NativePlatform>) -> Arc<Self> {
         Arc::new(Self { devices: Mutex::default(), native })
     }
@@ -86,7 +87,7 @@ impl NativePlatform {
         &self.connection.welcome().platforms[self.index as usize]
     }
 
-    /// What the native clGetPlatformInfo gave for `param`: bytes, or an error code. `None`: never asked.
+    /// The native answer of clGetPlatformInfo for `param`: bytes, or an error code. `None`: never asked.
     pub fn property(&self, param: u32) -> Option<std::result::Result<&[u8], Status>> {
         find(&self.info().properties, param)
     }
@@ -119,7 +120,7 @@ impl Device {
         self.part.as_ref().map(|part| &part.parent)
     }
 
-    /// Whether it is a part of one of these, and none of them itself.
+    /// Whether it is a part of one of these devices, and is none of them itself.
     pub(crate) fn is_part_of_any(self: &Arc<Self>, devices: &[Arc<Self>]) -> bool {
         let among = |device: &Arc<Self>| devices.iter().any(|one| Arc::ptr_eq(one, device));
         !among(self) && std::iter::successors(self.parent(), |device| device.parent()).any(among)
@@ -128,7 +129,7 @@ impl Device {
     /// Into how many parts `properties`, a list that ends with 0, divide it (clCreateSubDevices).
     ///
     /// # Errors
-    /// What the native call returned, [`crate::SERVER_LOST`].
+    /// The status of the native call, or [`crate::SERVER_LOST`].
     pub fn count_parts(&self, properties: &[i64]) -> Result<u32> {
         Ok(self.divide_with(properties, false)?.count)
     }
@@ -136,7 +137,7 @@ impl Device {
     /// Its parts as `properties`, a list that ends with 0, divide it (clCreateSubDevices).
     ///
     /// # Errors
-    /// What the native call returned, [`crate::SERVER_LOST`].
+    /// The status of the native call, or [`crate::SERVER_LOST`].
     pub fn divide(self: &Arc<Self>, properties: &[i64]) -> Result<Vec<Arc<Self>>> {
         let parts = self.divide_with(properties, true)?.devices.into_iter().map(|made| {
             let part = Part { parent: Arc::clone(self), properties: made.properties };
@@ -160,7 +161,7 @@ impl Device {
         &self.native
     }
 
-    /// What the native clGetDeviceInfo gave for `param`: bytes, or an error code. `None`: CL_INVALID_VALUE, or never asked.
+    /// The native answer of clGetDeviceInfo for `param`: bytes, or an error code. `None`: CL_INVALID_VALUE, or never asked.
     pub fn property(&self, param: u32) -> Option<std::result::Result<&[u8], Status>> {
         find(self.properties(), param)
     }
@@ -172,10 +173,11 @@ impl Device {
         }
     }
 
-    /// What the native clGetDeviceInfo gives for `param`, which the handshake may not have told; asked once.
+    /// Returns the native answer of clGetDeviceInfo for `param`. If the handshake did not bring it, asks the server
+    /// once.
     ///
     /// # Errors
-    /// What the native call returned, [`crate::SERVER_LOST`].
+    /// The status of the native call, or [`crate::SERVER_LOST`].
     pub fn ask(&self, param: u32) -> Result<Vec<u8>> {
         if let Some(known) = self.property(param) {
             return known.map(<[u8]>::to_vec);
@@ -226,11 +228,11 @@ impl Device {
     /// The device's clock and this machine's at the same time, in nanoseconds (clGetDeviceAndHostTimer). One round trip.
     ///
     /// # Errors
-    /// What the native call returned, [`crate::SERVER_LOST`].
+    /// The status of the native call, or [`crate::SERVER_LOST`].
     pub fn timers(&self) -> Result<(u64, u64)> {
         let before = host_timer();
         let device = self.connection().call(&DeviceTimer { platform: self.native.index, device: self.index })?;
-        // Half of the way lies before the server's look at its clock.
+        // Half of the round trip lies before the server reads its clock.
         Ok((device, before.midpoint(host_timer())))
     }
 

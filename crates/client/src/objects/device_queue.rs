@@ -12,7 +12,7 @@ use crate::objects::context::Context;
 use crate::objects::device::Device;
 use crate::objects::home::Home;
 
-/// A command queue on the device. It belongs to a context with one home: what kernels enqueue there uses whatever memory it likes.
+/// A command queue on the device. It belongs to a context with one home: kernels enqueued there may use any memory.
 #[derive(Debug)]
 pub struct DeviceQueue {
     id: u64,
@@ -39,7 +39,7 @@ impl DeviceQueue {
     /// Makes it the queue that kernels on its device get from `get_default_queue` (clSetDefaultDeviceCommandQueue).
     ///
     /// # Errors
-    /// What the native call returned, [`crate::SERVER_LOST`].
+    /// The status of the native call, or [`crate::SERVER_LOST`].
     pub fn make_default(&self) -> Result<()> {
         let home = self.home();
         home.connection().call(&SetDefaultDeviceQueue { queue: self.id(home) })

@@ -25,7 +25,7 @@ use crate::objects::device::Device;
 /// Where a home's number begins in the names of objects.
 const NUMBER_SHIFT: u32 = 48;
 
-/// What a context may have at most.
+/// Most homes of one context.
 const MOST_HOMES: usize = 1 << (u64::BITS - NUMBER_SHIFT);
 
 /// One native context of a context: devices of one native platform of one server.
@@ -37,7 +37,7 @@ pub struct Home {
     platform: u32,
     context: ContextId,
     devices: Vec<Arc<Device>>,
-    /// The queue of what the client takes from here and brings here, once there was any.
+    /// The queue for transfers that the client relays from and to this home, once there were any.
     relay_queue: Mutex<Option<QueueId>>,
 }
 
@@ -103,7 +103,8 @@ impl Home {
         &self.devices
     }
 
-    /// The queue for what goes between this home and others by way of the client. Nothing on it waits for what may never end.
+    /// Returns the queue for transfers between this home and others by way of the client. Nothing on it waits for an
+    /// event that may never end.
     ///
     /// # Errors
     /// [`crate::SERVER_LOST`].
@@ -113,7 +114,7 @@ impl Home {
             return Ok(queue);
         }
         let device = self.devices.first().ok_or(CL_INVALID_DEVICE)?;
-        // One piece need not wait for another, where the device knows how.
+        // Transfers need not wait for each other, if the device supports out-of-order execution.
         let properties = device.number(CL_DEVICE_QUEUE_ON_HOST_PROPERTIES) & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE;
         let queue = QueueId(self.name(new_id()));
         let (context, device) = (self.context, device.index());
@@ -122,7 +123,7 @@ impl Home {
         Ok(queue)
     }
 
-    /// The context is no more.
+    /// Releases the native context, and the relay queue if there is one.
     pub(crate) fn release(&self) {
         // A lost server has dropped all of it already.
         if let Some(queue) = lock(&self.relay_queue).take() {
@@ -142,7 +143,8 @@ impl Home {
 pub(crate) struct Made(Mutex<SmallVec<[u64; 1]>>);
 
 impl Made {
-    /// Has an object made in a home where it was not yet. Nobody sees it as made before `make` has sent what makes it.
+    /// Makes an object in a home where it does not exist yet. Nobody sees it as made before `make` has sent the message
+    /// that makes it.
     ///
     /// # Errors
     /// Those of `make`; the object then counts as not made.
@@ -172,7 +174,7 @@ impl Made {
         Ok(())
     }
 
-    /// As [`Self::ensure`], for what can only be in one home.
+    /// As [`Self::ensure`], for an object that can be in one home only.
     ///
     /// # Errors
     /// CL_INVALID_OPERATION when it is in another one; those of `make`.
@@ -194,7 +196,8 @@ impl Made {
     }
 }
 
-/// Does the same in several homes at once and waits for all; what came of it, in their order. One home costs no thread.
+/// Does the same work in several homes at once and waits for all; returns the results in the order of the homes. A
+/// single home needs no thread.
 pub(crate) fn in_each<'a, H: AsRef<[&'a Home]>, R: Send>(homes: H, work: impl Fn(&'a Home) -> R + Sync) -> Vec<R> {
     let Some((first, others)) = homes.as_ref().split_first() else { return Vec::new() };
     if others.is_empty() {
@@ -211,7 +214,7 @@ pub(crate) fn in_each<'a, H: AsRef<[&'a Home]>, R: Send>(homes: H, work: impl Fn
             .collect();
         let mut results = vec![work(first)];
         for (home, thread) in threads {
-            // Without a thread, this one does it; a panic there is a panic here.
+            // If no thread could be started, this one does the work; a panic in the other thread is raised again here.
             results.push(match thread {
                 Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
                 Err(_) => work(home),

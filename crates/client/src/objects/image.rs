@@ -15,7 +15,7 @@ use crate::objects::home::{Home, in_each};
 use crate::objects::kind::Kind;
 use crate::objects::memory::{Description, HOST_FLAGS, Memory};
 
-/// What a new image is made of.
+/// The memory behind a new image.
 pub enum Material<'a> {
     /// Memory of its own, with these first contents (all elements), and mapped there.
     Own(Option<&'a dyn HostSource>, Option<Arc<dyn HostRange>>),
@@ -56,11 +56,11 @@ impl Memory {
         contents.follow(home)
     }
 
-    /// Asks the servers whether the object could be made, where the client cannot tell: somewhere, as a native context with
-    /// several devices needs one that has it.
+    /// Asks the servers whether the object could be made, where the client cannot tell: success in one home is enough,
+    /// as a native context with several devices needs only one that has it.
     ///
     /// # Errors
-    /// What the native call returned, [`crate::SERVER_LOST`].
+    /// The status of the native call, or [`crate::SERVER_LOST`].
     pub fn confirm(&self) -> Result<()> {
         let asked = in_each(self.context().all_homes(), |home| {
             self.ensure(home)?;
@@ -74,7 +74,7 @@ impl Memory {
         self.as_image().and_then(|image| image.like.region_bytes(part.region)).unwrap_or(0) as usize
     }
 
-    /// What it is as an image; `None` for what is none.
+    /// The image's own properties; `None` for other memory objects.
     pub fn as_image(&self) -> Option<&Image> {
         match self.kind() {
             Kind::Image(image) => Some(image),
@@ -87,7 +87,7 @@ impl Context {
     /// The formats of images of `image_type`, a CL_MEM_OBJECT_IMAGE…, made with `flags`; asked for once.
     ///
     /// # Errors
-    /// What the native call returned, [`crate::SERVER_LOST`].
+    /// The status of the native call, or [`crate::SERVER_LOST`].
     pub fn image_formats(&self, flags: u64, image_type: u32) -> Result<Arc<[ImageFormat]>> {
         let key = (flags & !HOST_FLAGS, image_type);
         if let Some(known) = lock(self.formats()).get(&key) {
@@ -96,7 +96,7 @@ impl Context {
         let asked = in_each(self.all_homes(), |home| {
             home.connection().call(&ImageFormats { context: home.context(), flags: key.0, image_type })
         });
-        // What some of its devices have.
+        // Formats that some of the context's devices have.
         let mut formats: Vec<ImageFormat> = Vec::new();
         let mut answered = Err(crate::SERVER_LOST);
         for answer in asked {
@@ -108,7 +108,7 @@ impl Context {
             }
         }
         answered?;
-        // What nothing is known of cannot be moved either.
+        // Elements of unknown size cannot be moved.
         formats.retain(|format| format.element_size().is_some());
         let formats: Arc<[ImageFormat]> = formats.into();
         lock(self.formats()).insert(key, Arc::clone(&formats));

@@ -4,7 +4,7 @@ use ropeway_protocol::image::{ImageDescription, ImageKind};
 
 use crate::base::region::Region;
 
-/// What a memory object is.
+/// The kind of a memory object, with the properties of that kind.
 #[derive(Clone, Debug)]
 pub enum Kind {
     /// A buffer.
@@ -20,7 +20,7 @@ pub enum Kind {
     },
 }
 
-/// What an image is, beside what all memory objects are.
+/// The properties that only images have.
 #[derive(Clone, Copy, Debug)]
 pub struct Image {
     /// Its type, format and size.
@@ -47,7 +47,7 @@ impl Image {
         Layout::new(self.like.kind, self.element(), self.extent(), self.row_pitch, self.slice_pitch)
     }
 
-    /// How many bytes that memory has (CL_MEM_SIZE): with what lies between rows and slices.
+    /// Returns the number of bytes of that memory (CL_MEM_SIZE), including the gaps between rows and slices.
     pub fn size(&self) -> Option<usize> {
         let [_, height, depth] = self.extent();
         match self.like.kind.slices() {
@@ -58,8 +58,8 @@ impl Image {
     }
 }
 
-/// Where the elements of an image, or of a part of one, lie in the application's memory: so many bytes each way from one to the
-/// next.
+/// The layout of the elements of an image, or of a part of one, in the application's memory: the bytes from one to the
+/// next in each direction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Layout {
     /// From one element to the next: its size.
@@ -69,8 +69,8 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The layout of `region` elements of `kind` with these pitches, each of which is 0 where there is nothing in between. `None`
-    /// where a pitch is less than what it spans, or too much.
+    /// Returns the layout of `region` elements of `kind` with these pitches; a pitch of 0 means that there are no gaps.
+    /// `None` if a pitch is less than what it spans, or too large.
     pub fn new(
         kind: ImageKind,
         element: usize,
@@ -106,7 +106,7 @@ impl Layout {
     }
 }
 
-/// What a pipe is, beside what all memory objects are.
+/// The properties that only pipes have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pipe {
     /// CL_PIPE_PACKET_SIZE, in bytes.

@@ -43,12 +43,12 @@ impl Mappings {
         lock(&self.state).mapped.len()
     }
 
-    /// The memory where they are, once there is any.
+    /// Returns the memory to which the object is mapped, once there is any.
     pub(crate) fn range(&self) -> Option<Arc<dyn HostRange>> {
         lock(&self.state).range.clone()
     }
 
-    /// The memory where they are, which `make` gives where there is none yet.
+    /// Returns the memory to which the object is mapped; `make` provides it if there is none yet.
     ///
     /// # Errors
     /// Those of `make`.
@@ -63,12 +63,13 @@ impl Mappings {
         Ok(state.range.clone())
     }
 
-    /// A part is mapped.
+    /// Records that a part is mapped.
     pub(crate) fn add(&self, mapped: Mapped) {
         lock(&self.state).mapped.push(mapped);
     }
 
-    /// The part that begins at an address is no longer mapped. Gives it and the memory where it is; `None` where none begins there.
+    /// Removes the mapped part that begins at `address`, and returns it with the memory where it is; `None` if none
+    /// begins there.
     pub(crate) fn remove(&self, address: usize) -> Option<(Arc<dyn HostRange>, Mapped)> {
         let mut state = lock(&self.state);
         let range = state.range.clone()?;

@@ -1,10 +1,10 @@
-//! Events as the planning of what must move has them.
+//! Event references: events as the planner keeps them.
 
 use std::sync::Arc;
 
 use crate::objects::event::Event;
 
-/// An event as the planner has it.
+/// An event reference.
 #[derive(Clone, Debug)]
 pub(crate) struct Mark(pub(crate) Arc<Event>);
 

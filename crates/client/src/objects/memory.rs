@@ -36,7 +36,7 @@ pub struct Memory {
     size: usize,
     kind: Kind,
     parent: Option<Arc<Memory>>,
-    /// What says how many of its bytes mean something (clSetContentSizeBufferPoCL).
+    /// The buffer that holds the number of meaningful bytes (clSetContentSizeBufferPoCL).
     content_size: Mutex<Option<Arc<Memory>>>,
     mappings: Mappings,
     on_destruction: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
@@ -79,7 +79,8 @@ impl Memory {
         Ok(memory)
     }
 
-    /// As [`Self::new`], for what `create` makes at the server, under the name that it is given, in a context with one home.
+    /// As [`Self::new`], for an object that `create` makes at the server under the given name, in a context with one
+    /// home.
     ///
     /// # Errors
     /// Those of `create`.
@@ -96,7 +97,7 @@ impl Memory {
         Ok((memory, created))
     }
 
-    /// The client's side of an object, which is nowhere made yet.
+    /// Returns the client's side of an object that has been made in no home yet.
     fn named(id: u64, context: &Arc<Context>, description: Description, has_contents: bool) -> Arc<Self> {
         let Description { flags, size, kind, parent, host } = description;
         let has_storage = parent.is_none() && !matches!(kind, Kind::Pipe(_));
@@ -126,7 +127,7 @@ impl Memory {
         })
     }
 
-    /// Has it made in a home where it was not yet, with all that it is part of.
+    /// Makes it in a home where it does not exist yet, together with all that it is part of.
     ///
     /// # Errors
     /// [`crate::SERVER_LOST`]; CL_INVALID_OPERATION for a pipe that is in another home.
@@ -171,7 +172,7 @@ impl Memory {
         self.size
     }
 
-    /// What it is.
+    /// The object's kind.
     pub fn kind(&self) -> &Kind {
         &self.kind
     }
@@ -243,25 +244,25 @@ impl Memory {
         range.ok_or(CL_MEM_OBJECT_ALLOCATION_FAILURE)
     }
 
-    /// From now on, only as many of the buffer's first bytes mean something as the first 8 bytes of `size` say, little-endian: no others need to
-    /// travel.
+    /// From now on, only the first bytes of the buffer are meaningful, as many as the first 8 bytes of `size` say,
+    /// little-endian: no others need to travel.
     pub fn set_content_size(&self, size: &Arc<Self>) {
-        // A number has no size of its own; so no two buffers hold on to each other.
+        // The buffer that holds the number gets no content size of its own, so no two buffers keep each other alive.
         drop(lock(&size.content_size).take());
         *lock(&self.content_size) = Some(Arc::clone(size));
     }
 
-    /// What says how many of the buffer's bytes mean something.
+    /// The buffer that holds the number of meaningful bytes.
     pub(crate) fn content_size(&self) -> Option<Arc<Self>> {
         lock(&self.content_size).clone()
     }
 
-    /// The same for all objects that share their memory: a buffer and its sub-buffers.
+    /// Returns a number that is the same for all objects that share their memory: a buffer and its sub-buffers.
     pub fn storage_id(&self) -> u64 {
         self.parent.as_ref().map_or(self.id, |parent| parent.storage_id())
     }
 
-    /// To be held beyond a call.
+    /// Returns a reference that can be held beyond a call.
     pub(crate) fn hold(&self) -> Option<Arc<Self>> {
         self.me.upgrade()
     }
@@ -276,7 +277,8 @@ impl Memory {
         self.id
     }
 
-    /// Calls `callback` when the object is no more; the last one registered comes first (clSetMemObjectDestructorCallback).
+    /// Calls `callback` when the object is destroyed; the last one registered is called first
+    /// (clSetMemObjectDestructorCallback).
     pub fn on_destruction(&self, callback: Box<dyn FnOnce() + Send>) {
         lock(&self.on_destruction).push(callback);
     }

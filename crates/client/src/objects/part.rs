@@ -16,7 +16,7 @@ use crate::objects::memory::Memory;
 /// The part of a memory object that is read or written.
 #[derive(Clone, Copy, Debug)]
 pub enum Part<'a> {
-    /// What begins at this offset of a buffer; the host's memory says how many bytes.
+    /// The bytes from this offset of a buffer; the host's region gives their number.
     Bytes(&'a Memory, usize),
     /// This region of a buffer, which has as many bytes as the host's memory.
     Rect(&'a Memory, BufferRect),
@@ -25,7 +25,7 @@ pub enum Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    /// What a command that moves these `size` bytes does with the memory object.
+    /// The use of the memory object by a command that moves these `size` bytes.
     pub(crate) fn touched(&self, access: Access, size: usize) -> Use<'a> {
         match *self {
             Self::Bytes(memory, offset) => Use::bytes(memory, access, offset, size),

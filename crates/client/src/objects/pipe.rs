@@ -21,7 +21,7 @@ impl Memory {
         Self::new(context, Description { flags, size, kind: Kind::Pipe(pipe), parent: None, host: None }, None)
     }
 
-    /// Its packets are reached only there, so a pipe stays in the first home that uses it.
+    /// Makes the pipe in the first home that uses it, where it stays: its packets can be reached only there.
     pub(crate) fn create_pipe(&self, home: &Home, pipe: Pipe) -> Result<()> {
         let Pipe { packet_size, max_packets } = pipe;
         let (memory, context, flags) = (self.id(home), home.context(), self.flags());

@@ -104,7 +104,7 @@ impl Queue {
         self.id
     }
 
-    /// What its connection keeps of it.
+    /// The part of the queue that its connection keeps.
     pub(crate) fn live(&self) -> LiveQueue {
         LiveQueue { context: self.home().context(), queue: self.id, in_order: self.is_in_order() }
     }
@@ -118,7 +118,7 @@ impl Queue {
         self.home().connection()
     }
 
-    /// As [`Connection::wait`], for what may depend on commands of other homes.
+    /// As [`Connection::wait`], where the wait may depend on commands of other homes.
     ///
     /// # Errors
     /// [`crate::SERVER_LOST`].
@@ -136,7 +136,7 @@ impl Queue {
     /// # Errors
     /// [`crate::SERVER_LOST`].
     pub fn flush(&self) -> Result<()> {
-        // What its commands need from other servers was asked of these without the application's knowing.
+        // Commands for other servers, which this queue's commands need, were enqueued without the application's knowledge.
         self.context.flush_others(self.home());
         self.connection().post(&Flush { queue: self.id })?;
         self.connection().flush()
@@ -149,7 +149,7 @@ impl Queue {
     pub fn finish(&self) -> Result<()> {
         self.context.flush_others(self.home());
         let waited = self.connection().call(&Finish { queue: self.id })?;
-        // What was read may still be on its way to the application's memory.
+        // Bytes of reads may still be on their way into the application's memory.
         self.connection().wait(|| (self.open_transfers.load(Ordering::Acquire) == 0).then_some(()))?;
         if waited.status < 0 { Err(waited.status) } else { Ok(()) }
     }

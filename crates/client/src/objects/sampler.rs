@@ -42,11 +42,11 @@ impl Sampler {
         self.made.ensure(home, || home.connection().post(&create))
     }
 
-    /// Asks the servers whether it could be made, where the client cannot tell: somewhere, as a native context with several
-    /// devices needs one that has it.
+    /// Asks the servers whether it could be made, where the client cannot tell: success in one home is enough, as a
+    /// native context with several devices needs only one that has it.
     ///
     /// # Errors
-    /// What the native call returned, [`crate::SERVER_LOST`].
+    /// The status of the native call, or [`crate::SERVER_LOST`].
     pub fn confirm(&self) -> Result<()> {
         let asked = in_each(self.context.all_homes(), |home| {
             self.ensure(home)?;

@@ -18,23 +18,23 @@ use crate::objects::context::Context;
 use crate::objects::kind::Kind;
 use crate::objects::memory::{Description, Memory};
 
-/// How often the server is asked for memory at addresses that are free here.
+/// The most times that the server is asked for memory at addresses that are free here.
 const ATTEMPTS: u32 = 16;
 
-/// Ranges of taken addresses that the server is told of.
+/// The most ranges of taken addresses that are reported to the server.
 const MOST_TAKEN: usize = 64;
 
-/// What is free between two taken ranges is taken with them unless it is larger than this.
+/// A free gap between two taken ranges is reported as taken, too, unless it is larger than this (bytes).
 const GAP: u64 = 16 << 20;
 
-/// How far around an address that was taken others are named.
+/// How far around a taken address other taken ranges are reported.
 const AROUND: u64 = 64 << 30;
 
 /// All allocations, by their contexts' names and their first addresses. They are not in their contexts, which know nothing of memory objects;
 /// each keeps its context until it is freed.
 static ALLOCATIONS: Mutex<BTreeMap<(u64, usize), Arc<Allocation>>> = Mutex::new(BTreeMap::new());
 
-/// What clSVMAlloc gave.
+/// An allocation made by clSVMAlloc.
 pub(crate) struct Allocation {
     /// The server's side: a buffer, for its commands.
     pub memory: Arc<Memory>,
@@ -65,12 +65,12 @@ impl std::fmt::Debug for Region {
 }
 
 impl Region {
-    /// What it is part of, as a buffer.
+    /// The allocation, as a buffer.
     pub(crate) fn memory(&self) -> &Memory {
         &self.allocation.memory
     }
 
-    /// Where in that it begins.
+    /// Returns its offset in the allocation.
     pub(crate) fn offset(&self) -> usize {
         self.offset
     }
@@ -101,8 +101,9 @@ impl Memory {
 }
 
 impl Context {
-    /// Allocates `size` bytes at an address that is a multiple of `alignment` (0 for the default) and gives the address (clSVMAlloc). `map_at` puts
-    /// memory of this process at an address, so many bytes of it, or gives `None` where there is something else.
+    /// Allocates `size` bytes at an address that is a multiple of `alignment` (0 for the default) and returns the
+    /// address (clSVMAlloc). `map_at` takes an address and a number of bytes, and puts memory of this process there, or
+    /// returns `None` if something else is there.
     ///
     /// # Errors
     /// CL_MEM_OBJECT_ALLOCATION_FAILURE when no address is free on both sides, what the server's call came to, [`crate::SERVER_LOST`].
@@ -117,7 +118,7 @@ impl Context {
         let home = self.needs_one_home("shared virtual memory")?;
         let page = rustix::param::page_size();
         let whole = size.checked_next_multiple_of(page).ok_or(failure)?;
-        // What lies where it cannot be used is kept until there is something better, so that it is not offered again.
+        // Allocations at unusable addresses are kept until a usable one is found, so that the server does not offer them again.
         let mut rejected = Vec::new();
         let mut taken = Vec::new();
         for attempt in 0..ATTEMPTS {
@@ -157,7 +158,7 @@ impl Context {
         let before = (self.name(), 0)..=(self.name(), address);
         let Some(((_, first), allocation)) = allocations.range(before).next_back() else { return Ok(None) };
         let (offset, whole) = (address - first, allocation.memory.size());
-        // The end of an allocation is an address of it, though no byte: programs pass it on as such.
+        // The end address of an allocation still belongs to it, though no byte is there: programs pass it on as such.
         if offset > whole || offset == whole && size > 0 {
             return Ok(None);
         }

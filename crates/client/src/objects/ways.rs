@@ -1,16 +1,16 @@
-//! Between which homes of a context it was found out how things get from one to the other.
+//! Records between which homes of a context the route has been looked up.
 
 use crate::link::peers;
 
-/// The pairs of homes that were asked about. What the answer was, the homes' connections know.
+/// The pairs of homes whose route was looked up. The homes' connections know the result.
 #[derive(Debug)]
 pub(crate) struct Ways {
     homes: usize,
-    /// For each pair, the home with the smaller number first, whether it was asked about.
+    /// For each pair, the home with the smaller number first, whether its route was looked up.
     known: Vec<bool>,
-    /// How many pairs were not.
+    /// How many pairs were not looked up.
     open: usize,
-    /// The partings of servers until then.
+    /// How often servers had lost each other when this record was begun.
     partings: usize,
 }
 
@@ -27,7 +27,7 @@ impl Ways {
         self.partings = peers::partings();
     }
 
-    /// Whether all pairs were asked about since servers last lost each other.
+    /// Whether the routes of all pairs were looked up since servers last lost each other.
     pub(crate) fn are_all_known(&mut self) -> bool {
         if self.partings != peers::partings() {
             self.forget();
@@ -39,12 +39,12 @@ impl Ways {
         one.min(other) * self.homes + one.max(other)
     }
 
-    /// Whether a pair was asked about.
+    /// Whether the route of a pair was looked up.
     pub(crate) fn is_known(&self, one: usize, other: usize) -> bool {
         one == other || self.known.get(self.place(one, other)).is_some_and(|known| *known)
     }
 
-    /// A pair was asked about.
+    /// Records that the route of a pair was looked up.
     pub(crate) fn found_out(&mut self, one: usize, other: usize) {
         let place = self.place(one, other);
         let known = self.known.get_mut(place).filter(|known| one != other && !**known);

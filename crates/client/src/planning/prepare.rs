@@ -1,10 +1,11 @@
-//! What a command needs in its home before it can be sent there.
+//! Preparation of a command: everything that must be in its home before the command is sent there.
 //!
-//! In a context with one home all is there from the beginning. In one with several, the command's memory objects are made in its
-//! home when they are first needed there, and what it uses of their contents is brought there: the home that has it is told to push it, this one to expect
-//! it, and the command to wait for its arrival. The first time, it is found out whether the two homes reach each other, which takes an answer; after
-//! failures, what became of earlier commands. A thread waits for such answers before it plans: nothing of what it holds meanwhile keeps others from
-//! planning and sending.
+//! In a context with one home, everything is there from the beginning. In a context with several, a command's memory
+//! objects are made in its home when they are first needed there, and the contents that it uses are brought there: the
+//! home that has them is told to push them, the command's home to expect them, and the command to wait for their
+//! arrival. The first transfer between two homes must ask whether they reach each other; after failures, the outcome of
+//! earlier commands must be asked for. A thread waits for such answers before it plans, and holds nothing meanwhile
+//! that keeps others from planning and sending.
 
 use std::ops::Range;
 use std::sync::{Arc, MutexGuard};
@@ -31,28 +32,28 @@ use crate::objects::ways::Ways;
 use crate::residency::spans;
 use crate::residency::{By, Events, Plan, Residency, Transfer, Use as Usage};
 
-/// Bytes of a buffer that say how many of another mean something.
+/// Size in bytes of a content size: the buffer value that says how many bytes of another buffer are meaningful.
 pub(crate) const CONTENT_SIZE: u64 = 8;
 
 /// The object whose storage a command uses, which parts of it, and how.
 type Storage<'a> = (&'a Memory, SmallVec<[Range<u64>; 1]>, Access);
 
-/// What is kept while a command is planned and until it is sent: nobody names its event before.
+/// A command between planning and sending. The planning lock is held meanwhile, so that no other command can name its event too early.
 pub(crate) struct Prepared<'a> {
     planning: Option<MutexGuard<'a, Ways>>,
-    /// The command's event, which the application may not know.
+    /// The command's event, which the application may not have asked for.
     event: Option<Arc<Event>>,
-    /// Events of other homes that have ended when all that is brought has arrived.
+    /// Events of other homes that are certain to have ended once everything brought for the command has arrived.
     implied: SmallVec<[Mark; 2]>,
-    /// What must arrive for the command.
+    /// Transfers that must arrive before the command runs.
     arrivals: SmallVec<[Mark; 2]>,
 }
 
-/// What a command has waited for that may not have arrived.
+/// Arrivals that a command has waited for and that may have failed.
 pub(crate) struct Arriving(SmallVec<[Mark; 2]>);
 
 impl Arriving {
-    /// The command has failed: finds out whether for that.
+    /// Finds out, after the command has failed, whether a failed arrival was the cause.
     pub(crate) fn find_out(&self) {
         for mark in &self.0 {
             mark.0.learn_end();
@@ -60,7 +61,7 @@ impl Arriving {
     }
 }
 
-/// What is to be found out before a command can be planned, and takes an answer.
+/// What must be asked of a server before a command can be planned.
 enum Unknown {
     /// Whether the home of this number reaches the command's home.
     Way(usize),
@@ -81,14 +82,14 @@ impl Prepared<'_> {
         Arriving(self.arrivals)
     }
 
-    /// The server has refused the command.
+    /// Ends the event of a command that the server has refused.
     pub(crate) fn was_refused(&self, status: Status) {
         if let Some(event) = &self.event {
             event.end(status);
         }
     }
 
-    /// Whether the command waits for an event without being told to.
+    /// Whether the command waits for an event without having it in its wait list.
     pub(crate) fn implies(&self, event: &Event) -> bool {
         self.implied.iter().any(|mark| std::ptr::eq(&*mark.0, event))
     }
@@ -112,8 +113,9 @@ impl Events<Mark> for Arrivals<'_> {
 }
 
 impl Queue {
-    /// Sees to it that a command, which is about to be sent, finds in its home what it uses. In contexts with several homes only.
-    /// `event` is the application's, if it wants one; `command` its CL_COMMAND_*. What is returned must outlive the command's sending.
+    /// Ensures that a command about to be sent finds in its home everything that it uses. Only for contexts with
+    /// several homes. `event` is the application's, if it wants one; `command` is its CL_COMMAND_*. The returned value
+    /// must outlive the command's sending.
     ///
     /// # Errors
     /// [`SERVER_LOST`], also where what is needed was lost with another server; CL_INVALID_OPERATION for what can only be used in another
@@ -134,7 +136,7 @@ impl Queue {
         // The order in which commands are planned is the one in which they are sent.
         let planning = loop {
             let mut planning = self.context().plan();
-            // What is refused here must not be planned: it would take the contents from the homes that are left.
+            // A command that is refused here must not be planned: planning would take the contents from the homes that are left.
             if home.is_lost() {
                 return Err(SERVER_LOST);
             }
@@ -160,7 +162,7 @@ impl Queue {
                 wire.waits.0.extend(mark.0.waited_for_in(home)?);
             }
             arrivals.extend(plan.waits.iter().cloned());
-            // Later commands are told to wait for what has arrived only as long as it is not known to have.
+            // Later commands are told to wait for what is arriving only as long as it is not known to have arrived.
             let of_home = plan.waits.iter().filter(|mark| mark.0.is_of(home));
             event.iter().for_each(|event| event.implies(of_home.clone().map(|mark| Arc::clone(&mark.0))));
             Ok(())
@@ -169,7 +171,8 @@ impl Queue {
         Ok(Prepared { planning: Some(planning), event, implied, arrivals })
     }
 
-    /// What is to be found out before a command with these uses is planned, but for what was `asked` already. Nothing, mostly.
+    /// Returns what must be found out before a command with these uses is planned, apart from what was `asked` already.
+    /// Mostly `None`.
     fn unknown(self: &Arc<Self>, uses: &[Storage<'_>], ways: &mut Ways, asked: &[Mark]) -> Option<Unknown> {
         let (homes, number) = (self.context().homes(), self.home().number());
         let all_known = ways.are_all_known();
@@ -214,7 +217,7 @@ impl Queue {
                 asked.append(&mut marks);
             }
             Unknown::Outcomes(mut marks) => {
-                // Asked for its status, an event takes in what there is to know.
+                // Asking for an event's status makes the event take in what is known of it.
                 for mark in &marks {
                     mark.0.status();
                 }
@@ -252,7 +255,7 @@ impl Queue {
         let size = transfer.ranges.iter().map(|range| (range.end - range.start) as usize).sum();
         count(&STATS.moves, 1);
         count(&STATS.bytes_moved, size);
-        // Where the servers have not been asked, it goes by way of the client.
+        // If the servers have not been asked whether they reach each other, the bytes go through the client.
         let sent = match known_way(from.connection(), to.connection()).unwrap_or(Way::Relay) {
             Way::Direct => {
                 named_in(from, &transfer.after).and_then(|after| push(memory, transfer, (from, self), after))
@@ -263,7 +266,8 @@ impl Queue {
             }
         };
         sent.inspect_err(|_| {
-            // Others may be told to wait for it, and must not wait for what does not exist. A lost server has forgotten it.
+            // Other commands may be told to wait for the arrival, and must not wait for an event that does not exist. A
+            // lost server has forgotten it.
             let event = arrival.id();
             let _ = to.connection().post(&CreateUserEvent { event, context: to.context() });
             let _ = to.connection().post(&SetUserEventStatus { event, status: SERVER_LOST });
@@ -272,8 +276,8 @@ impl Queue {
     }
 }
 
-/// Gives up what lost homes hold of a memory object. Gives what was on its way from them: how that ends is to be known before anything waits for it,
-/// as it may never come.
+/// Gives up what lost homes hold of a memory object. Returns the arrivals of transfers from those homes: as they may
+/// never come, their outcome must be known before anything waits for them.
 fn lose_homes(residency: &mut Residency<Mark>, homes: &[Home]) -> Vec<Mark> {
     let mut on_their_way = Vec::new();
     for lost in homes.iter().filter(|home| home.is_lost()) {
@@ -283,7 +287,7 @@ fn lose_homes(residency: &mut Residency<Mark>, homes: &[Home]) -> Vec<Mark> {
     on_their_way
 }
 
-/// The same, of a buffer of which only as many bytes mean something as `content` says.
+/// Pushes part of a buffer of which only as many bytes are meaningful as `content` says.
 fn push_content(
     memory: &Memory,
     content: MemoryId,
@@ -306,7 +310,8 @@ fn push_content(
 }
 
 impl Memory {
-    /// After what a home has the 8 bytes that say how many bytes of another buffer mean something; `None` where it does not have them.
+    /// The events after which a home has the 8 bytes that say how many bytes of another buffer are meaningful; `None`
+    /// if the home does not have them.
     fn content_ready(&self, home: &Home) -> Option<Vec<Mark>> {
         let (storage, offset) = self.storage();
         let offset = offset as u64;
@@ -314,7 +319,7 @@ impl Memory {
         self.ensure(home).ok().map(|()| ready)
     }
 
-    /// What a read of `size` bytes at `offset` is limited by, where that may save something.
+    /// The content size that limits a read of `size` bytes at `offset`, where it can save bytes.
     pub(crate) fn content_limit(&self, home: &Home, size: usize) -> Option<Arc<Self>> {
         let limit = self.content_size().filter(|_| size > MAX_EAGER)?;
         let is_there = !self.context().spans_homes() || limit.content_ready(home).is_some();
@@ -322,7 +327,7 @@ impl Memory {
     }
 }
 
-/// What a transfer moves.
+/// The part of a memory object that a transfer moves.
 ///
 /// # Errors
 /// [`SERVER_LOST`] for what cannot be.
@@ -336,7 +341,7 @@ pub(crate) fn moved(memory: &Memory, transfer: &Transfer<Mark>) -> Result<Moved>
     }
 }
 
-/// The names of events in a home; without those that are over, or that are when another of them is.
+/// Returns the names of events in a home, leaving out those that are over, or that are over when another of them is.
 fn named_in(home: &Home, marks: &[Mark]) -> Result<EventList> {
     let mut list = EventList::default();
     for mark in marks.iter().filter(|mark| !marks.iter().any(|other| other.0.has_waited_for(&mark.0))) {
@@ -365,7 +370,7 @@ fn push(memory: &Memory, plan: &Transfer<Mark>, (from, queue): (&Home, &Queue), 
         transfer,
     })?;
     let event = plan.arrival.0.id();
-    // Commands wait for earlier ones only, but for the application's own events.
+    // Apart from the application's own events, commands wait only for earlier commands.
     let queue = (queue.is_in_order() && !queue.context().has_user_events()).then(|| queue.id());
     ours.post(&Expect { memory: memory.id(to), what, event, peer: theirs.session(), transfer, queue })
 }

@@ -9,7 +9,7 @@ use super::{By, Events, Home, Lost, Plan, Residency, Use};
 /// Events from here on are known to have failed.
 const FAILED: u32 = 1 << 31;
 
-/// Events that are numbers, none of which is known to have ended well.
+/// Events that are numbers; none is known to have ended successfully.
 struct Numbers(u32);
 
 impl Events<u32> for Numbers {
@@ -23,7 +23,7 @@ impl Events<u32> for Numbers {
     }
 }
 
-/// The same, of which some homes are far from whoever asks.
+/// The same, with some homes far from the home that the plan is for.
 struct Far<'a>(Numbers, &'a [Home]);
 
 impl Events<u32> for Far<'_> {
@@ -204,7 +204,7 @@ fn rows_of_several_slices_move_as_boxes() {
     let plan = read(&mut image, 1, 0..50, &mut Numbers(0)).unwrap();
     assert_eq!((plan.transfers.len(), plan.waits.len()), (3, 3), "each with an arrival of its own");
     assert_eq!(boxes(plan), [4..10, 10..30, 30..38]);
-    // What is whole again moves at once, and what lies within a slice as well.
+    // Rows that are whole again move at once, and so does a part within one slice.
     update(&mut image, 0, 10..20, 2);
     update(&mut image, 0, 20..30, 3);
     assert_eq!(boxes(read(&mut image, 1, 0..50, &mut Numbers(10)).unwrap()), [10..30]);

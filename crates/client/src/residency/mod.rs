@@ -1,19 +1,22 @@
 //! Which homes of a context hold the contents of a memory object, byte range by byte range, and what must move before a command may
 //! use them there.
 //!
-//! Everything here is **pure**: it names homes by number and events by whatever the caller takes for them, sends nothing and waits
-//! for nothing. Who asks carries out the answer. The states are those of MOSI: the home that wrote a range last *owns* it, others may
-//! *share* it, all else is *invalid*; a range that nobody has written is valid nowhere and never moves.
+//! Everything here is **pure**: it names homes by number and events by whatever the caller takes for them, sends
+//! nothing and waits for nothing. The caller carries out the plan. The states are those of MOSI: the home that wrote a
+//! range last *owns* it, others may *share* it, all else is *invalid*; a range that nobody has written is valid nowhere
+//! and never moves.
 //!
 //! Commands are planned in the order in which they are enqueued. What the application orders by events is ordered; what it leaves
 //! open may overlap in time, and the answers hold for every such overlap: a kernel, say, is given a whole buffer of which it uses a
 //! part, while another command uses the rest.
 //!
-//! - A copy that is on its way to a home ends with an event of that home, its *arrival*. Whatever uses the range there waits for it,
-//!   also to overwrite it, and the next copy to the same place sets out only after it: nothing old comes behind what is new.
-//! - A copy is taken after the events of all who wrote the range at the place that it is taken from, and after its arrival there.
-//! - A writer takes the other homes' copies away when it is planned, so that one that is taken while the writer runs is known to be
-//!   worth nothing.
+//! - A copy that is on its way to a home ends with an event of that home, its *arrival*. Every command that uses the
+//! range there waits for the arrival, even to overwrite the range, and the next copy to the same place starts only
+//! after it: old contents never arrive after newer ones.
+//! - A copy is taken after the events of all commands that wrote the range at the source, and after the range's arrival
+//! there.
+//! - A writer invalidates the other homes' copies when it is planned, so that a copy taken while the writer runs is
+//! known to be worthless.
 
 #[cfg(test)]
 mod examples;
@@ -29,7 +32,7 @@ use std::ops::Range;
 use pieces::{Contents, Piece, Writer, add_new};
 pub use terms::{By, Events, Home, Lost, Plan, Transfer, Use};
 
-/// More pieces than this that differ from their neighbours are made fewer.
+/// The number of pieces, each different from its neighbours, above which pieces are merged.
 const MOST_PIECES: usize = 256;
 
 /// A home's commands that have written a range and are not ordered among each other: with more than this, the next one waits.
@@ -48,7 +51,7 @@ pub struct Residency<E> {
     /// How many writers there were.
     writes: u64,
     most_pieces: usize,
-    /// For tests of the tests: every so many invalidations, one is forgotten.
+    /// For tests of the tests: one in this many invalidations is forgotten.
     #[cfg(test)]
     forget_every: Option<u32>,
     #[cfg(test)]
@@ -104,7 +107,7 @@ impl<E: Clone + PartialEq> Residency<E> {
         self.within(&range).try_fold(Vec::new(), |ready, piece| piece.ready_at(home, ready))
     }
 
-    /// What must happen before a command of `home` does this with `ranges`, and takes it as happening.
+    /// Plans a command of `home` that uses `ranges` in this way, and records the plan as carried out.
     ///
     /// # Errors
     /// [`Lost`]; nothing is changed then.
@@ -150,8 +153,9 @@ impl<E: Clone + PartialEq> Residency<E> {
         Ok(plan)
     }
 
-    /// A home is gone. Gives what is lost with it: the ranges that no other home holds. `has_arrived` says whether an arrival is known to have
-    /// ended well; what else was on its way from that home will not come.
+    /// Records that a home is gone. Returns the ranges lost with it, those that no other home holds. `has_arrived` says
+    /// whether an arrival is known to have ended successfully; all else that was on its way from that home will not
+    /// come.
     pub fn lose(&mut self, home: Home, has_arrived: impl Fn(&E) -> bool) -> Vec<Range<u64>> {
         for piece in &mut self.pieces {
             piece.lose(home, &has_arrived);
@@ -162,7 +166,7 @@ impl<E: Clone + PartialEq> Residency<E> {
         lost
     }
 
-    /// What may still be on its way from a home, or never come.
+    /// The transfers from a home that may still be under way, or may never arrive.
     pub fn arrivals(&self, from: Home) -> Vec<E> {
         let mut all = Vec::new();
         for arrival in self.pieces.iter().flat_map(|piece| piece.arrivals_from(from)) {
@@ -184,8 +188,8 @@ impl<E: Clone + PartialEq> Residency<E> {
         sources
     }
 
-    /// Events whose outcome says where these ranges are, and is not known: something that was to come has failed. They are to be asked about before a
-    /// command that uses the ranges is planned.
+    /// Events whose outcome says where these ranges are but is not known, because a transfer that was to arrive has
+    /// failed. Their outcome must be asked for before a command that uses the ranges is planned.
     pub fn doubtful(&self, ranges: &[Range<u64>], events: &impl Events<E>) -> Vec<E> {
         let mut doubtful = Vec::new();
         for range in ranges {
@@ -194,7 +198,7 @@ impl<E: Clone + PartialEq> Residency<E> {
         doubtful
     }
 
-    /// What lies within the object, in order, each byte once.
+    /// The ranges within the object, sorted, each byte once.
     fn tidy(&self, ranges: &[Range<u64>]) -> Vec<Range<u64>> {
         let mut ranges: Vec<_> =
             ranges.iter().map(|r| r.start..r.end.min(self.size)).filter(|range| !range.is_empty()).collect();
@@ -272,7 +276,7 @@ impl<E: Clone + PartialEq> Residency<E> {
         plan.transfers.extend(transfers.into_values());
     }
 
-    /// The home that can give all of several pieces, soonest; one that is not far.
+    /// The home that can give all of several pieces soonest, and is not far.
     fn one_source(&self, pieces: &[usize], events: &impl Events<E>) -> Option<Home> {
         let (first, others) = pieces.split_first()?;
         let first = &self.pieces[*first];
@@ -284,7 +288,7 @@ impl<E: Clone + PartialEq> Residency<E> {
         near.filter_map(|home| Some((cost(home)?, home))).min().map(|(_, home)| home)
     }
 
-    /// What becomes of a piece by its use at `home`.
+    /// Changes a piece by its use at `home`.
     fn use_piece(&mut self, at: usize, home: Home, usage: &Use<E>, plan: &mut Plan<E>) {
         let number = self.writes;
         let piece = &mut self.pieces[at];
@@ -310,7 +314,7 @@ impl<E: Clone + PartialEq> Residency<E> {
             piece.before = None;
         }
         let mut writers = match &mut piece.contents {
-            // What only may write it need not come after those before it.
+            // A command that only may write a piece need not come after the writers before it.
             Contents::Written { owner, writers } if *owner == home && updates => std::mem::take(writers),
             contents if updates => contents.discarded().into_iter().collect(),
             _ => Vec::new(),
@@ -363,8 +367,9 @@ impl<E: Clone + PartialEq> Residency<E> {
         });
     }
 
-    /// Makes pieces fewer where there are too many: first those that the same homes hold, whatever they wait for, become one; then
-    /// everything is brought to `home`, gaps that were never written are taken for written, and other copies are forgotten.
+    /// Merges pieces when there are too many: first those that the same homes hold, whatever they wait for; if that is
+    /// not enough, everything is brought to `home`, gaps that were never written count as written, and other copies are
+    /// forgotten.
     fn limit_pieces(&mut self, home: Home, plan: &mut Plan<E>, events: &mut impl Events<E>) {
         if self.pieces.len() <= self.most_pieces {
             return;
@@ -383,7 +388,8 @@ impl<E: Clone + PartialEq> Residency<E> {
     }
 }
 
-/// Whether bytes of an image with such slices are whole slices, or rows of one.
+/// Whether a range of an image with such slices is whole slices, or rows of one slice, and so can be moved in one
+/// transfer.
 fn moves_at_once(range: &Range<u64>, slice: u64) -> bool {
     range.start / slice == range.end.saturating_sub(1) / slice
         || range.start.is_multiple_of(slice) && range.end.is_multiple_of(slice)

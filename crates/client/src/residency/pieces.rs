@@ -10,16 +10,16 @@ use super::terms::{Events, Home, Transfer};
 pub(super) struct Piece<E> {
     pub(super) range: Range<u64>,
     pub(super) contents: Contents<E>,
-    /// Homes that hold it, and homes where something is arriving; no two of the same home.
+    /// Homes that hold the piece or where it is arriving; each home at most once.
     pub(super) places: Vec<Place<E>>,
-    /// Where it was before it was taken to where it is, which may come to nothing.
+    /// Where the piece was before the transfer to its present place, which may fail.
     pub(super) before: Option<Arc<Before<E>>>,
 }
 
-/// How far back it is known where a piece was.
+/// How many earlier places of a piece are remembered.
 const MOST_BEFORE: u32 = 8;
 
-/// Where a piece was, as long as what came after that may fail.
+/// An earlier place of a piece, kept as long as what came after it may fail.
 #[derive(Debug)]
 pub(super) struct Before<E> {
     home: Home,
@@ -29,22 +29,22 @@ pub(super) struct Before<E> {
     depth: u32,
 }
 
-/// What is in a piece.
+/// The contents of a piece.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Contents<E> {
     /// Nothing that anybody has written.
     Never,
-    /// Nothing that anybody needs, though before this event what was there may still be read.
+    /// Contents that nobody needs, though earlier commands may still read them until this event ends.
     Discarded(E),
-    /// What a home's commands have written last, one after the other or at the same time.
+    /// Written last by commands of one home, one after the other or at the same time.
     Written { owner: Home, writers: Vec<Writer<E>> },
-    /// What was written is gone with the only home that held it.
+    /// The contents are gone with the only home that held them.
     Lost,
 }
 
 impl<E: Clone> Contents<E> {
-    /// What was discarded may still be read elsewhere: when something else is taken for its contents, that must come there only after
-    /// this.
+    /// The event that ends once no command can read the discarded contents elsewhere any more: new contents must arrive
+    /// there only after it.
     pub(super) fn discarded(&self) -> Option<Writer<E>> {
         let Self::Discarded(event) = self else { return None };
         Some(Writer { event: event.clone(), lane: None, number: 0 })
@@ -56,7 +56,7 @@ impl<E: Clone> Contents<E> {
 pub(super) struct Writer<E> {
     pub(super) event: E,
     pub(super) lane: Option<u64>,
-    /// Of two on the same lane, the one with the larger number ends last.
+    /// Of two commands on the same in-order queue, the one with the larger number ends last.
     pub(super) number: u64,
 }
 
@@ -64,26 +64,27 @@ pub(super) struct Writer<E> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place<E> {
     pub(super) home: Home,
-    /// Whether what is there, or arriving there, is what was written last.
+    /// Whether the contents at the home, or arriving there, are the latest.
     pub(super) valid: bool,
-    /// What came there from other homes and may still be on its way.
+    /// Transfers from other homes that may still be under way.
     pub(super) arrivals: Vec<Arrival<E>>,
-    /// Whether what was written last was written, by way of its copies, after all those.
+    /// Whether the latest contents were written, by way of their copies, after all those transfers had arrived.
     pub(super) settled: bool,
-    /// After how many steps it gets what it has, if every step takes equally long and a home sends one copy at a time.
+    /// How many steps it takes until this home has its contents, if every step takes equally long and a home sends one
+    /// copy at a time.
     pub(super) depth: u32,
-    /// How many copies were taken from it.
+    /// How many copies were taken from this place.
     pub(super) sent: u32,
 }
 
-/// What came to a place from another home.
+/// A transfer from another home to this one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Arrival<E> {
     pub(super) event: E,
     pub(super) from: Home,
 }
 
-/// Adds what is not there yet.
+/// Adds an item unless the list already contains it.
 pub(super) fn add_new<E: PartialEq>(list: &mut Vec<E>, item: E) {
     if !list.contains(&item) {
         list.push(item);
@@ -100,7 +101,7 @@ impl<E: Clone + PartialEq> Piece<E> {
         matches!(self.contents, Contents::Written { .. }) && !self.places.iter().any(|p| p.home == home && p.valid)
     }
 
-    /// The piece at a home, where there may not have been any of it.
+    /// Returns the piece's place at a home, adding an empty one if there is none.
     pub(super) fn place(&mut self, home: Home) -> &mut Place<E> {
         let at = self.places.iter().position(|place| place.home == home).unwrap_or_else(|| {
             self.places.push(Place { home, valid: false, arrivals: Vec::new(), settled: true, depth: 0, sent: 0 });
@@ -114,7 +115,7 @@ impl<E: Clone + PartialEq> Piece<E> {
         place.iter().flat_map(|place| place.arrivals.iter().map(|arrival| arrival.event.clone())).collect()
     }
 
-    /// Adds to `ready` the events after which a home has it, if it has it.
+    /// Adds to `ready` the events after which a home has the piece; `None` if it does not have it.
     pub(super) fn ready_at(&self, home: Home, mut ready: Vec<E>) -> Option<Vec<E>> {
         let Contents::Written { owner, writers } = &self.contents else { return None };
         if self.must_come_to(home) {
@@ -132,7 +133,7 @@ impl<E: Clone + PartialEq> Piece<E> {
         self.places.iter().filter(|place| place.valid).map(|place| place.home)
     }
 
-    /// What speaks against taking a copy from a home, least first: the step in which that copy would be there, then that another home
+    /// The cost of taking a copy from a home, least first: the step in which that copy would be there, then that another home
     /// owns it. So copies to many homes spread like a tree. `None` for a home that does not hold it.
     pub(super) fn cost(&self, home: Home) -> Option<(u32, bool)> {
         let place = self.places.iter().find(|place| place.home == home && place.valid)?;
@@ -140,7 +141,7 @@ impl<E: Clone + PartialEq> Piece<E> {
         Some((place.depth.saturating_add(place.sent), !owned))
     }
 
-    /// The home to take a copy from, one that is not far if there is one.
+    /// The home to take a copy from, preferring homes that are not far.
     pub(super) fn source(&self, is_far: impl Fn(Home) -> bool) -> Option<Home> {
         self.homes().filter_map(|home| Some((is_far(home), self.cost(home)?, home))).min().map(|(_, _, home)| home)
     }
@@ -165,8 +166,9 @@ impl<E: Clone + PartialEq> Piece<E> {
         *self.place(to) = Place { home: to, valid: true, arrivals, settled: false, depth, sent: 0 };
     }
 
-    /// A home is about to write, or nobody where the contents are given up. What it updates comes from the copy that all others were
-    /// taken from, and that was sent after all that had arrived there.
+    /// Recomputes which places are settled when a home is about to write (`None`: the contents are given up). The
+    /// contents that a writer updates come from the copy that all others were taken from, and that was sent after
+    /// everything that had arrived there.
     pub(super) fn settle(&mut self, writer: Option<Home>, updates: bool) {
         for place in &mut self.places {
             let is_root = place.valid && place.depth == 0;
@@ -174,8 +176,8 @@ impl<E: Clone + PartialEq> Piece<E> {
         }
     }
 
-    /// Forgets events that nothing needs to wait for any more. What did not arrive is not there, nor what was written after it; a writer
-    /// that failed by itself has left there what it has.
+    /// Forgets events that nothing needs to wait for any more. Contents whose arrival failed are not at that home, nor
+    /// is what was written after it; a writer that failed by itself leaves its place valid.
     pub(super) fn forget_over(&mut self, events: &impl Events<E>) {
         let outcome = |event: &E| events.outcome(event);
         let mut missing = false;
@@ -203,7 +205,7 @@ impl<E: Clone + PartialEq> Piece<E> {
         }
     }
 
-    /// A command of `home` changes the piece, to which it has come from elsewhere: keeps in mind where it was.
+    /// Remembers where the piece was when a command of `home` is to change it after a transfer from elsewhere.
     pub(super) fn leave_for(&mut self, home: Home) {
         let Contents::Written { owner, writers } = &self.contents else { return };
         if *owner == home {
@@ -220,11 +222,13 @@ impl<E: Clone + PartialEq> Piece<E> {
         }));
     }
 
-    /// What was to come has come nowhere: it is where it was before. Whoever was to change it waits for what has not come, and fails as well.
+    /// Undoes transfers that have failed: the contents are where they were before. Commands that were to change them
+    /// wait for those transfers, and fail as well.
     fn go_back(&mut self, events: &impl Events<E>) {
         while let Some(before) = self.before.take() {
             self.before.clone_from(&before.earlier);
-            // Perhaps it has not come for a writer that has failed: who has told of the one may not yet have told of the other.
+            // An earlier transfer may have failed too, because of a writer that failed: the server that reported one
+            // failure may not have reported the other yet.
             if before.arrivals.iter().any(|arrival| events.outcome(&arrival.event) == Some(false)) {
                 continue;
             }
@@ -240,7 +244,7 @@ impl<E: Clone + PartialEq> Piece<E> {
         }
     }
 
-    /// Adds to `doubtful` the events that say where it is, if something that was to come has failed: those whose outcome is not known.
+    /// Adds to `doubtful` the events of unknown outcome that say where the piece is, if a transfer of it has failed.
     pub(super) fn doubtful(&self, events: &impl Events<E>, doubtful: &mut Vec<E>) {
         let mut arrivals = self.places.iter().flat_map(|place| &place.arrivals);
         if !arrivals.any(|arrival| events.outcome(&arrival.event) == Some(false)) {
@@ -254,7 +258,7 @@ impl<E: Clone + PartialEq> Piece<E> {
         }
     }
 
-    /// What may still be on its way from a home.
+    /// The transfers from a home that may still be under way.
     pub(super) fn arrivals_from(&self, from: Home) -> impl Iterator<Item = E> {
         let all = self.places.iter().flat_map(|place| &place.arrivals);
         all.filter(move |arrival| arrival.from == from).map(|arrival| arrival.event.clone())
@@ -265,10 +269,10 @@ impl<E: Clone + PartialEq> Piece<E> {
         self.places.retain(|place| place.valid || !place.arrivals.is_empty());
     }
 
-    /// A home is gone, and with it what was on its way from there.
+    /// Records that a home is gone, along with everything that was on its way from there.
     pub(super) fn lose(&mut self, home: Home, has_arrived: &impl Fn(&E) -> bool) {
         self.places.retain(|place| place.home != home);
-        // There is no way back to what was there.
+        // Contents that were at the lost home cannot be recovered.
         let mut earlier = self.before.as_ref();
         while let Some(before) = earlier {
             if before.home == home {
@@ -277,7 +281,7 @@ impl<E: Clone + PartialEq> Piece<E> {
             }
             earlier = before.earlier.as_ref();
         }
-        // What did not arrive at one home did not come from there to the next, either.
+        // A transfer that did not arrive at one home was not passed on from there, either.
         let mut doubtful = vec![home];
         loop {
             let also = self.places.iter().find(|place| {
@@ -287,7 +291,8 @@ impl<E: Clone + PartialEq> Piece<E> {
             let Some(also) = also else { break };
             doubtful.push(also.home);
         }
-        // With no copy that is certain, one that may have arrived is better than none: whoever uses it waits for its arrival.
+        // Without a copy that is certain, one that may have arrived is better than none: whatever uses it waits for its
+        // arrival.
         if self.homes().any(|held| !doubtful.contains(&held)) {
             for place in self.places.iter_mut().filter(|place| doubtful.contains(&place.home)) {
                 place.valid = false;
@@ -298,7 +303,7 @@ impl<E: Clone + PartialEq> Piece<E> {
         self.find_owner();
     }
 
-    /// What the owner does not have any more is another's, or nobody's.
+    /// Makes another home the owner, or none, if the owner no longer has the contents.
     fn find_owner(&mut self) {
         let next = self.source(|_| false);
         if let Contents::Written { owner, writers } = &mut self.contents {
@@ -313,12 +318,12 @@ impl<E: Clone + PartialEq> Piece<E> {
         }
     }
 
-    /// Whether nothing tells it from its neighbour but the range.
+    /// Whether the piece differs from its neighbour only in its range.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         self.contents == other.contents && self.places == other.places
     }
 
-    /// Whether the same homes hold it, and the same one owns it, as its neighbour.
+    /// Whether the same homes hold this piece and its neighbour, and the same home owns both.
     pub(super) fn is_held_as(&self, other: &Self) -> bool {
         let same = match (&self.contents, &other.contents) {
             (Contents::Written { owner, .. }, Contents::Written { owner: other, .. }) => owner == other,
@@ -328,7 +333,7 @@ impl<E: Clone + PartialEq> Piece<E> {
         same && self.homes().all(|home| holds(other, home)) && other.homes().all(|home| holds(self, home))
     }
 
-    /// Takes in the neighbour behind it, which is held by the same homes; true.
+    /// Merges the following piece, which the same homes hold, into this one; returns true.
     pub(super) fn absorb(&mut self, later: &Self) -> bool {
         self.forget_other_past(later);
         self.range.end = later.range.end;
@@ -356,7 +361,7 @@ impl<E: Clone + PartialEq> Piece<E> {
         true
     }
 
-    /// A piece that becomes one with this has been elsewhere, or not: then that of both is forgotten.
+    /// Forgets where a piece was before when it is merged with one that does not have the same past.
     pub(super) fn forget_other_past(&mut self, other: &Self) {
         let same = match (&self.before, &other.before) {
             (Some(one), Some(other)) => Arc::ptr_eq(one, other),
@@ -367,7 +372,8 @@ impl<E: Clone + PartialEq> Piece<E> {
         }
     }
 
-    /// Gives up all copies but that of `home`, which owns it from now on; where nothing was written, whatever is there.
+    /// Gives up all copies except that of `home`, which becomes the owner; never-written contents are taken to be
+    /// whatever is there.
     pub(super) fn keep_only_at(&mut self, home: Home) {
         match &mut self.contents {
             Contents::Lost => return,

@@ -1,6 +1,7 @@
 //! Regions of memory objects as ranges of their bytes, as [`crate::residency`] reckons with them.
 //!
-//! The bytes of an image are those of its elements, packed: row after row, slice after slice. Only whole rows are told apart.
+//! The bytes of an image are those of its elements, packed: row after row, slice after slice. Parts are tracked by
+//! whole rows.
 
 use std::ops::Range;
 
@@ -8,10 +9,11 @@ use ropeway_protocol::image::{ImageDescription, ImagePart};
 use ropeway_protocol::types::BufferRect;
 use smallvec::SmallVec;
 
-/// Rectangles of more rows than this count as all that lies between their first and last byte.
+/// A rectangle of more rows than this counts as everything between its first and last byte.
 const MOST_ROWS: u64 = 64;
 
-/// So do parts of images that are rows of more slices than this, each of which moves by itself.
+/// So does a part of an image that is made of rows of more slices than this, because the rows of each slice move
+/// separately.
 const MOST_SLICES: u64 = 16;
 
 /// Ranges of bytes, and whether these are just what was asked for.
@@ -32,7 +34,7 @@ pub(crate) fn of_rect(rect: &BufferRect, offset: u64) -> Option<Spans> {
     Some((starts.map(|start| start..start + row).collect(), true))
 }
 
-/// The bytes of the rows of an image that a part of it is in. `None` for what is not within the image.
+/// The bytes of the image rows that a part of the image touches. `None` if the part is not within the image.
 pub(crate) fn of_image(like: &ImageDescription, part: &ImagePart) -> Option<Spans> {
     let [width, height, _] = like.extent;
     let row = like.region_bytes([width, 1, 1]).filter(|_| like.holds(part))?;
@@ -49,7 +51,8 @@ pub(crate) fn of_image(like: &ImageDescription, part: &ImagePart) -> Option<Span
     })
 }
 
-/// The bytes of one slice of an image: what is transferred is whole slices, or rows of one. `None` for what has none.
+/// The size of one slice of an image in bytes: transfers move whole slices, or rows of one slice. `None` for an image
+/// without slices.
 pub(crate) fn slice_of(like: &ImageDescription) -> Option<u64> {
     like.region_bytes([like.extent[0], like.extent[1], 1]).filter(|bytes| *bytes > 0)
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 /// A home's number in its context.
 pub type Home = usize;
 
-/// What a command does with a range.
+/// How a command uses a range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Use<E> {
     /// It may read any of it.
@@ -14,7 +14,7 @@ pub enum Use<E> {
     Update(By<E>),
     /// It writes all of it and reads nothing.
     Overwrite(By<E>),
-    /// It needs nothing of what it held, nor does anybody after it.
+    /// Its previous contents are not needed by this command or any later one.
     Discard(By<E>),
 }
 
@@ -23,7 +23,7 @@ pub enum Use<E> {
 pub struct By<E> {
     /// Ends when it has done so.
     pub event: E,
-    /// Names the in-order queue that it is on, where it ends after all that was enqueued there before.
+    /// The in-order queue of the command, if any: the command ends after everything enqueued there before.
     pub lane: Option<u64>,
 }
 
@@ -34,21 +34,21 @@ pub struct Transfer<E> {
     pub from: Home,
     /// Which they are, in order; none touch.
     pub ranges: Vec<Range<u64>>,
-    /// Events that must have ended before: mostly of the home that they come from, but also earlier arrivals at the one they go to, and
-    /// commands of any that have discarded something there.
+    /// Events that must end before the transfer starts: mostly of the source home, but also earlier arrivals at the
+    /// target home, and commands of any home that have discarded something there.
     pub after: Vec<E>,
     /// Ends when all have arrived.
     pub arrival: E,
 }
 
-/// What must happen for a command.
+/// The plan for a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan<E> {
     /// The home gets the first contents, which the client has kept until now.
     pub first_contents: bool,
-    /// What must be moved to the command's home.
+    /// Transfers to the command's home.
     pub transfers: Vec<Transfer<E>>,
-    /// What the command must wait for, beside what the application says: mostly events of its home.
+    /// Events that the command must wait for beside its wait list: mostly of its own home.
     pub waits: Vec<E>,
 }
 
@@ -56,10 +56,10 @@ pub struct Plan<E> {
 pub trait Events<E> {
     /// Makes an event of the home that the plan is for, for an arrival.
     fn arrival(&mut self) -> E;
-    /// Whether an event is known to have ended, so that nothing needs to wait for it, and whether well. That may be known at any time after it has,
-    /// or never.
+    /// The known outcome of an event: `None` as long as it is not known to have ended, else whether it ended
+    /// successfully. An event's end may become known any time later, or never.
     fn outcome(&self, event: &E) -> Option<bool>;
-    /// Whether what comes from a home is known to come by a detour, so that it is rather taken from another one.
+    /// Whether bytes from a home are known to take a detour, so that another source is preferred.
     fn is_far(&self, _from: Home) -> bool {
         false
     }

@@ -1,8 +1,9 @@
 //! The planner's properties, held against a model in which every byte at every home has a version.
 //!
-//! A case is a list of commands and a seed. Commands are planned in their order and run in any order that their events allow, a byte
-//! at a time, many at once; the seed decides, so that a case can be run again. The application's own events order just those commands of which one
-//! really writes what the other uses: what a kernel may touch and what it touches are different things.
+//! A case is a list of commands and a seed. Commands are planned in their order and run in any order that their events
+//! allow, a byte at a time, many at once; the seed decides the order, so that a case can be run again. The
+//! application's own events order only those commands of which one really writes what the other uses: what a kernel may
+//! touch and what it touches are different things.
 
 #![allow(clippy::single_range_in_vec_init, reason = "one range is what is meant")]
 
@@ -19,14 +20,14 @@ const SIZE: usize = 10;
 /// The version of first contents.
 const FIRST: usize = 1;
 
-/// What a command does with a part of an object.
+/// How a command uses a part of an object.
 #[derive(Clone, Debug)]
 struct Touch {
     object: usize,
     kind: Kind,
-    /// What is said of it.
+    /// The range that the command declares.
     declared: Range<usize>,
-    /// What it really uses of that.
+    /// The range that it really uses.
     touched: Range<usize>,
 }
 
@@ -41,7 +42,7 @@ enum Kind {
 #[derive(Clone, Debug)]
 struct Command {
     home: Home,
-    /// Two in-order queues, and one that is not.
+    /// The in-order queue of the command, one of two; `None` for the out-of-order queue.
     lane: Option<u64>,
     touches: Vec<Touch>,
 }
@@ -97,7 +98,7 @@ fn touches() -> impl Strategy<Value = Vec<Touch>> {
         2 => exact(Kind::Overwrite).prop_map(|write| vec![write]),
         // A copy.
         1 => (exact(Kind::Read), exact(Kind::Overwrite)).prop_map(|(from, to)| vec![from, to]),
-        // A migration, which the application orders with nothing.
+        // A migration, which none of the application's events order.
         2 => exact(Kind::Read).prop_map(|touch| vec![Touch { touched: 0..0, ..touch }]),
         1 => exact(Kind::Discard).prop_map(|touch| vec![touch]),
     ]
@@ -151,7 +152,7 @@ struct Task {
     rank: usize,
 }
 
-/// What is looked at: what reads see, where copies come from, what need not have moved.
+/// The property under test: what reads see, where copies come from, or which moves were needless.
 #[derive(Clone, Copy, PartialEq, PartialOrd, Debug)]
 enum Watch {
     Reads,
@@ -162,12 +163,12 @@ enum Watch {
 struct Model {
     dice: Dice,
     tasks: Vec<Task>,
-    /// What is really there.
+    /// The bytes that are really there.
     bytes: Vec<[[usize; SIZE]; OBJECTS]>,
     /// The last version that may have been written, and the one that each home was said to have.
     declared: [[usize; SIZE]; OBJECTS],
     said: Vec<[[usize; SIZE]; OBJECTS]>,
-    /// What a read must see; 0 for anything.
+    /// The values that a read must see; 0 for any.
     expected: [[usize; SIZE]; OBJECTS],
     /// The last command of each in-order queue.
     last: std::collections::HashMap<(Home, u64), usize>,
@@ -187,7 +188,7 @@ impl Events<usize> for Names<'_> {
     }
 
     fn outcome(&self, event: &usize) -> Option<bool> {
-        // Not every end is known.
+        // The ends of some events stay unknown.
         (self.tasks[*event].ended && event.is_multiple_of(3)).then_some(true)
     }
 }
@@ -301,7 +302,7 @@ impl Model {
                 }
             }
         }
-        // A command reads all that it reads before it writes; so it is with a copy within one object.
+        // A command reads everything that it reads before it writes; so does a copy within one object.
         reads.extend(writes);
         let task = &mut self.tasks[me];
         (task.after, task.steps) = (after, reads);
@@ -312,7 +313,7 @@ impl Model {
     fn step(&mut self) -> Result<bool, String> {
         let can_run = |task: &Task| !task.ended && task.after.iter().all(|event| self.tasks[*event].ended);
         let ready: Vec<_> = (0..self.tasks.len()).filter(|at| can_run(&self.tasks[*at])).collect();
-        // Mostly by rank, so that some lag far behind others.
+        // Mostly chosen by rank, so that some tasks lag far behind others.
         let any = self.dice.roll(ready.len());
         let chosen = if self.dice.roll(4) == 0 {
             ready.get(any).copied()

@@ -1,4 +1,5 @@
-//! The program `ropeway`, which the library starts for what most programs have no use for: it need not be part of each of them.
+//! The program `ropeway`, which the library starts for work that most programs never need, so that the code need not be
+//! part of each of them.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -9,7 +10,8 @@ const BINARY: &str = "ropeway";
 /// The client library's file name.
 const LIBRARY: &str = "libropeway.so";
 
-/// The program `ropeway`: what `ROPEWAY_BINARY` names, beside the library or installed with it, else in `PATH`.
+/// Finds the program `ropeway`: the one that `ROPEWAY_BINARY` names, else one beside the library or installed with it,
+/// else one in `PATH`.
 pub(super) fn find() -> io::Result<PathBuf> {
     use rustix::process::{getegid, geteuid, getgid, getuid};
     if getuid() != geteuid() || getgid() != getegid() {
@@ -41,7 +43,7 @@ fn loaded(maps: &str) -> Option<PathBuf> {
     paths.find(|path| path.file_name().is_some_and(|name| name == LIBRARY)).map(Path::to_owned)
 }
 
-/// The places that go with a library: its own folder, and `bin` in those above it.
+/// The folders that go with a library: its own, and `bin` in each folder above it.
 fn beside(library: &Path) -> impl Iterator<Item = PathBuf> {
     let folders = library.ancestors().skip(1);
     let own = folders.clone().take(1).map(|folder| folder.join(BINARY));

@@ -1,8 +1,8 @@
 //! Servers that announce themselves on the local network, and which of them are used.
 //!
-//! Anybody on a network can announce anything. A server is used only if its address is this machine's own (loopback), or if the
-//! user has named its network or its name as trusted. A name is what a server says of itself: it chooses among servers on a network
-//! whose machines are all trusted, and proves nothing.
+//! Anybody on a network can announce anything. A server is used only if its address is this machine's own (loopback),
+//! or if the user has listed its network or its name as trusted. A name is only the server's own claim: it chooses
+//! among servers on a network whose machines are all trusted, and proves nothing.
 //!
 //! The program `ropeway` does the looking (`ropeway look`): multicast DNS is nothing that every OpenCL program should load.
 
@@ -18,16 +18,16 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::servers::binary;
 use crate::servers::config::{Config, Trust};
 
-/// How long the program that looks may take to begin and to end.
+/// How long the looking program may take to start and to end, in addition to the time spent looking.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A longer answer is none.
+/// The maximum size of an answer; a longer one is an error.
 const MAX_ANSWER: usize = 1 << 20;
 
-/// What stands between the parts of a [`Found`] in its line.
+/// The separator between the parts of a [`Found`] in its line.
 const BETWEEN: char = '\t';
 
-/// A server that announces itself. All of it is what somebody on the network says.
+/// A server that announces itself. Every field is an unverified claim from the network.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Found {
     /// The name that it announces.
@@ -41,7 +41,7 @@ pub struct Found {
 }
 
 impl Found {
-    /// It as a line of text, in which the program that looks tells the library of it.
+    /// The server as a line of text, in which the looking program reports it to the library.
     pub fn to_line(&self) -> String {
         let plain = |text: &str| text.chars().map(|c| if c.is_control() { '?' } else { c }).collect::<String>();
         let addresses: Vec<String> = self.addresses.iter().map(ToString::to_string).collect();
@@ -63,9 +63,9 @@ impl Found {
 /// A server that was found.
 #[derive(Clone, Debug)]
 pub struct Sighting {
-    /// What it says of itself.
+    /// The server's announcement.
     pub found: Found,
-    /// Where it is connected, if there is a reason to trust it.
+    /// The address to connect to, if there is a reason to trust the server.
     pub trusted: Option<Endpoint>,
 }
 
@@ -80,7 +80,7 @@ impl Sighting {
         Self { found, trusted }
     }
 
-    /// Where it says that it is.
+    /// The address that the server announces.
     pub fn address(&self) -> Endpoint {
         let announced = || Endpoint::Tcp {
             host: self.found.addresses.first().map(ToString::to_string).unwrap_or_default(),
@@ -117,7 +117,7 @@ fn look(time: Duration, binary: Option<&Path>) -> io::Result<Vec<Found>> {
     let answer = child.stdout.take().ok_or(ErrorKind::BrokenPipe.into());
     let answer = answer.and_then(|output| read_all(output, Instant::now() + time + PATIENCE));
     if answer.is_err() {
-        // Nothing that it says is of use any more.
+        // The child's answer is of no use any more.
         let _ = child.kill();
     }
     let ended = wait(child);
@@ -130,7 +130,8 @@ fn look(time: Duration, binary: Option<&Path>) -> io::Result<Vec<Found>> {
     }
 }
 
-/// Waits for its end; whether it succeeded. The program that this library is part of may have had it waited for in its own way.
+/// Waits for the child to end; returns whether it succeeded. If the program that uses this library has already waited
+/// for the child, success is assumed.
 fn wait(mut child: Child) -> bool {
     child.wait().map_or(true, |status| status.success())
 }

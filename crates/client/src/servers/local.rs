@@ -1,8 +1,8 @@
 //! `local:` — a server of the program's own on this machine.
 //!
-//! `ropeway local` starts it on a Unix socket in a folder that only this user can enter. It is no child of the program, which may
-//! wait for its children, and ends when the program does, however that happens: it reads from a pipe whose other end only the
-//! program has.
+//! `ropeway local` starts the server on a Unix socket in a folder that only this user can enter. The server is not a
+//! child of the program, because the program may wait for its children. It ends when the program does, however that
+//! happens: it reads from a pipe whose other end only the program has.
 
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::OwnedFd;
@@ -17,10 +17,11 @@ use rustix::pipe::PipeFlags;
 
 use crate::servers::binary;
 
-/// How long the server may take to listen, and then to warm its worker: it initialises this machine's OpenCL, as the program would.
+/// How long the server may take to listen, and then to warm its worker: it initialises this machine's OpenCL, which the
+/// program would otherwise have to do.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A longer answer of the server's is none.
+/// The maximum size of the server's answer.
 const MAX_ANSWER: usize = 4096;
 
 /// A running server; it ends when this is dropped.
@@ -29,7 +30,7 @@ pub struct LocalServer {
     endpoint: Endpoint,
     /// Goes before the descriptor.
     _kept: Kept,
-    /// The end of the pipe that only this process has.
+    /// This process's end of the pipe; no other process has it.
     _alive: OwnedFd,
 }
 
@@ -44,7 +45,7 @@ impl LocalServer {
             None => binary::find()?,
         };
         let mut command = Command::new(&binary);
-        // Its log would be in the way of what the program prints, unless somebody wants to see it.
+        // The server's log would mix with the program's output, so it is shown only if somebody wants to see it.
         let log = if std::env::var_os("ROPEWAY_LOG").is_some() { Stdio::inherit() } else { Stdio::null() };
         let (far, alive) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
         let kept = Kept::from_children(&alive);
@@ -56,10 +57,10 @@ impl LocalServer {
         drop(command);
         let listening = listening(&mut child);
         if listening.is_err() {
-            // It has no more to say; with the pipe the server goes, too.
+            // The child has nothing more to report; the server ends when the pipe does.
             let _ = child.kill();
         }
-        // It ends as soon as it has started the server. The program may have it waited for in its own way.
+        // The child ends as soon as it has started the server. The program may already have waited for it.
         let _ = child.wait();
         Ok(Self { endpoint: listening?, _kept: kept, _alive: alive })
     }

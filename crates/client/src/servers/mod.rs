@@ -1,7 +1,8 @@
 //! All servers, and how they come and go while the program runs.
 //!
-//! A server is one session. Lists only grow: what the application holds a handle of stays valid, also when a server is lost or
-//! disconnected; its devices are unavailable then. A server that is connected again is a new one, with new devices.
+//! A server is one session. Lists only grow: objects that the application holds a handle of stay valid even when their
+//! server is lost or disconnected; its devices are unavailable then. A server that is connected again is a new one,
+//! with new devices.
 
 mod binary;
 pub mod config;
@@ -55,8 +56,9 @@ struct Opened {
 }
 
 impl System {
-    /// Connects to all servers at once; waits at most `config.connect_timeout` for the slowest, and before that, where servers are to
-    /// be found on the local network, for `config.discover_time`. Says on standard error which could not be reached, and why.
+    /// Connects to all servers at once. Waits at most `config.connect_timeout` for the slowest, and before that, if
+    /// servers are to be found on the local network, for `config.discover_time`. Reports on standard error which
+    /// servers could not be reached, and why.
     pub fn connect(config: &Config) -> Arc<Self> {
         let system = Arc::new_cyclic(|this| Self {
             this: Weak::clone(this),
@@ -142,7 +144,8 @@ impl System {
         server.close();
     }
 
-    /// Adds what a new connection brings; gives the server that is there, where another thread was faster.
+    /// Adds the servers and devices of a new connection; if another thread was faster, returns the server that is
+    /// there.
     fn take_in(&self, opened: Opened) -> Arc<Server> {
         let Opened { connection, local } = opened;
         let server = Arc::new(Server::new(connection, local));
@@ -157,7 +160,7 @@ impl System {
                 return other;
             }
             for other in lists.servers.iter().filter(same) {
-                // The new one stands for it: nothing lists the lost devices any more.
+                // The new server replaces the other: nothing lists the lost devices any more.
                 other.close();
             }
             for native in NativePlatform::all_of(connection) {
@@ -187,7 +190,7 @@ impl System {
         server
     }
 
-    /// Tells whoever wants to know.
+    /// Notifies the listener, if it wants to know of this change.
     pub(crate) fn changed(&self, server: &Arc<Server>, change: Change) {
         if let Some(listener) = self.watch.listener(change) {
             let server = Arc::clone(server);

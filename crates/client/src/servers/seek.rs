@@ -1,7 +1,7 @@
 //! Looking for servers that come back.
 //!
-//! Where the application wants to know of them, one thread tries the addresses of those that are lost, as long as there are any; where servers are
-//! found on the local network, it looks around there, too.
+//! If the application wants to be told of them, one thread tries the addresses of lost servers as long as there are
+//! any; if servers are found on the local network, the thread looks there, too.
 
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -14,14 +14,16 @@ use super::watch::{Listener, Wanted};
 use crate::base::sync::lock;
 use crate::base::threads;
 
-/// How long after a server was lost its address is tried; then twice as long each time, up to [`LONGEST_PAUSE`].
+/// How long after a server's loss its address is first tried; the pause then doubles each time, up to
+/// [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 
 /// The longest time between two tries.
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 
 impl System {
-    /// From now on tells `listener` of servers that are `lost`, `found`, or both; `None` for nobody. It takes the place of the one before.
+    /// Tells `listener` from now on of servers that are `lost`, `found`, or both; `None` stops that. Replaces the
+    /// previous listener.
     pub fn watch(&self, listener: Option<Listener>, lost: bool, found: bool) {
         {
             let mut wanted = lock(&self.watch.wanted);
@@ -45,7 +47,7 @@ impl System {
 
     /// Starts the thread that looks for servers, if one is wanted and there may be any.
     pub(crate) fn seek(&self) {
-        // A server may be found to be lost only now, which leads here again: no lock is held meanwhile.
+        // This check may itself find a server lost, which calls this function again: no lock is held meanwhile.
         let any = self.config.discover || !self.sought().is_empty();
         let mut wanted = lock(&self.watch.wanted);
         wanted.losses += 1;

@@ -16,18 +16,18 @@ pub struct Server {
     local: Mutex<Option<LocalServer>>,
 }
 
-/// What there is to be said of a server.
+/// The state of a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
     /// Its devices can be used.
     Connected,
-    /// It or the network has ended the session.
+    /// The server or the network has ended the session.
     Lost,
-    /// The application has.
+    /// The application has ended the session.
     Disconnected,
 }
 
-/// What happened to a server.
+/// A change of a server's state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Change {
     /// It is lost: its devices are unavailable.

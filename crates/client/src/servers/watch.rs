@@ -1,7 +1,7 @@
-//! Who wants to know when servers are lost and found, and what is done so that they learn of it.
+//! Watching for servers that are lost or found again, for applications that want to be told.
 //!
-//! Nobody reads an idle link, so a lost server is noticed only when it is used. Where the application wants to be told, each
-//! connection's helper watches its link.
+//! Nobody reads an idle link, so a lost server is noticed only when it is used. If the application wants to be told,
+//! each connection's background I/O thread watches its link.
 
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex};
@@ -13,11 +13,11 @@ use crate::servers::server::{Change, Server};
 /// Told of a server that was lost or found.
 pub type Listener = Arc<dyn Fn(&Arc<Server>, Change) + Send + Sync>;
 
-/// Who wants to be told of what.
+/// The listeners, and what each wants to be told of.
 #[derive(Default)]
 pub(crate) struct Watch {
     pub(super) wanted: Mutex<Wanted>,
-    /// Something above has changed.
+    /// Notified when anything in `wanted` changes.
     pub(super) changed: Condvar,
 }
 
@@ -26,16 +26,16 @@ pub(super) struct Wanted {
     pub listener: Option<Listener>,
     pub lost: bool,
     pub found: bool,
-    /// Connections whose helper watches their links.
+    /// Connections whose background I/O thread watches their link.
     pub attended: Vec<Arc<Connection>>,
-    /// A thread looks for lost servers.
+    /// Whether a thread is looking for lost servers.
     pub seeking: bool,
-    /// Counts servers lost, so that the thread sees that it has to hurry again.
+    /// The number of servers lost so far, from which the thread sees that it must try at short intervals again.
     pub losses: u64,
 }
 
 impl Wanted {
-    /// Nobody wants to know of servers that come back.
+    /// Whether nobody wants to be told of servers that come back.
     pub fn is_over(&self) -> bool {
         self.listener.is_none() || !self.found
     }
@@ -58,7 +58,7 @@ impl Watch {
         wanted.listener.clone().filter(|_| wants)
     }
 
-    /// Has a connection's helper notice its end, if anybody wants to know.
+    /// Has a connection's background I/O thread notice the connection's end, if anybody wants to know.
     pub(crate) fn attend(&self, connection: &Arc<Connection>) {
         let mut wanted = lock(&self.wanted);
         wanted.attended.retain(|one| !one.is_lost());

@@ -17,7 +17,7 @@ use crate::objects::{Context, Device, Platform, Program};
 
 type Notify = unsafe extern "C" fn(cl_program, *mut c_void);
 
-/// What the application wants called when a build is over.
+/// The application's callback for the end of a build.
 type Listener = Option<Callback<Notify>>;
 
 /// # Errors
@@ -46,13 +46,13 @@ fn named(devices: &[Handle<Device>]) -> Option<Vec<Arc<ropeway_client::device::D
     (!devices.is_empty()).then(|| clients_of(devices))
 }
 
-/// Carries out a build: now, or on a thread of its own where somebody listens for its end. What came of it, where that is
-/// known now.
+/// Carries out a build: at once, or on a thread of its own where the application gave a callback. Returns the outcome
+/// where it is known at once.
 fn carry_out(program: &Handle<Program>, pending: Pending, listener: Listener) -> Result<cl_int, cl_int> {
     let Some(callback) = listener else { return pending.run() };
     let kept = program.clone();
     let build = move || {
-        // Whatever came of it, the program's build status and log tell of it.
+        // The program's build status and log tell the outcome.
         let _ = pending.run();
         ropeway_client::program::notify(move || {
             let (notify, user_data) = callback.parts();
@@ -68,7 +68,7 @@ fn carry_out(program: &Handle<Program>, pending: Pending, listener: Listener) ->
     }
 }
 
-/// What a build that ended with `status` means for the call.
+/// The result of the call for a build that ended with `status`.
 fn outcome(status: cl_int) -> Result<(), cl_int> {
     if status == CL_SUCCESS { Ok(()) } else { Err(status) }
 }

@@ -132,7 +132,7 @@ pub(super) fn ready(queue: cl_command_queue, kernel: cl_kernel) -> Result<(Handl
 pub(super) fn check_global(device: &Device, range: &NdRange) -> Result<(), cl_int> {
     let dims = usize::from(range.dims);
     let limits = &device.limits;
-    // What a size_t of the device can hold.
+    // The largest value of the device's size_t.
     let most = if limits.address_bits == 32 { u64::from(u32::MAX) } else { u64::MAX };
     for (dim, &global) in range.global.iter().take(dims).enumerate() {
         // CL_INVALID_GLOBAL_WORK_SIZE if any of the values is 0 (before OpenCL 2.1) or exceeds what the device's size_t can hold.

@@ -83,7 +83,7 @@ fn answer(device: &Handle<Device>, name: cl_device_info, info: Info) -> Result<A
             None => info.bytes(&device.client.ask(name)?),
         };
     };
-    // What the native device does not know at all (an older version's) stays unknown.
+    // A query that the native device (of an older version) does not know stays unknown.
     let native = native?;
     match instead {
         Answer::Uint(value) => info.value(value),

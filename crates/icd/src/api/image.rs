@@ -155,8 +155,8 @@ fn described(
     }
 }
 
-/// CL_INVALID_IMAGE_SIZE if image_width, image_height or image_depth are 0, exceed the maximum or the pitches do not follow the
-/// rules: what OpenCL 1.1 had before there was an image descriptor.
+/// Turns an error about a descriptor into CL_INVALID_IMAGE_SIZE: OpenCL 1.1, which had no image descriptor, has that
+/// code for sizes and pitches that break the rules.
 fn as_size(code: cl_int) -> cl_int {
     if code == CL_INVALID_IMAGE_DESCRIPTOR { CL_INVALID_IMAGE_SIZE } else { code }
 }
@@ -227,7 +227,7 @@ unsafe fn create(
     }
     if !listed || parent.is_some() && kind == ImageKind::Image2D {
         client.confirm().map_err(|code| match code {
-            // PoCL's word for it.
+            // PoCL returns this code for formats that it does not support.
             CL_INVALID_OPERATION if !listed => CL_IMAGE_FORMAT_NOT_SUPPORTED,
             code => code,
         })?;

@@ -119,8 +119,9 @@ unsafe fn set_arg(
         // SAFETY: the caller's promise; not null.
         unsafe { std::slice::from_raw_parts(value.cast::<u8>(), len) }
     };
-    // Without its declaration, what takes a handle can look like something else. PoCL then takes any eight bytes for an image or a
-    // sampler; numbers are no objects' handles. What looks like an image or a sampler is one: the device itself said so.
+    // Without declarations, an argument that takes a handle can look like another kind. PoCL takes any eight bytes for
+    // an image or a sampler; numbers are no handles. An argument that looks like an image or a sampler is one: the
+    // device itself said so.
     let declared = kernel.client.info().args.get(index as usize).and_then(|arg| arg.declared.as_ref());
     let undeclared = declared.is_none() && size == HANDLE && !value.is_null();
     match kind {
@@ -228,7 +229,7 @@ unsafe fn set_arg(
             }
         }
         ArgKind::Other => Err(CL_INVALID_ARG_VALUE),
-        // A value of a size that the native implementation does not hold it to.
+        // The native implementation does not check the size of this argument.
         ArgKind::Unknown => {
             if value.is_null() {
                 return Err(CL_INVALID_ARG_VALUE);
@@ -332,7 +333,7 @@ pub unsafe extern "C" fn clGetKernelWorkGroupInfo(
         match name {
             CL_KERNEL_WORK_GROUP_SIZE => info.value(known.work_group_size as usize),
             CL_KERNEL_COMPILE_WORK_GROUP_SIZE => info.slice(&known.compile_work_group_size.map(|size| size as usize)),
-            // What the kernel's own variables take, and its arguments in local memory.
+            // The kernel's own variables, and its arguments in local memory.
             CL_KERNEL_LOCAL_MEM_SIZE => info.value(known.local_mem_size + kernel.client.local_arg_bytes()),
             CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE => info.value(known.preferred_multiple as usize),
             CL_KERNEL_PRIVATE_MEM_SIZE => info.value(known.private_mem_size),
@@ -346,7 +347,7 @@ pub unsafe extern "C" fn clGetKernelWorkGroupInfo(
     })
 }
 
-/// What is known of a kernel on a device.
+/// The properties of a kernel on a device.
 ///
 /// # Errors
 /// As [`device_of`].

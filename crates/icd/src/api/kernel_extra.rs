@@ -1,4 +1,4 @@
-//! What kernels have since OpenCL 2.0: clones, sub-groups, suggested sizes.
+//! Functions of kernels since OpenCL 2.0: clones, sub-groups, suggested sizes.
 
 use std::ffi::c_void;
 

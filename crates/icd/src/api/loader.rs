@@ -1,4 +1,4 @@
-//! What an ICD loader calls (cl_khr_icd 2.0.0).
+//! Functions for the ICD loader (cl_khr_icd 2.0.0).
 
 use std::ffi::{c_char, c_void};
 use std::ptr;
@@ -55,7 +55,7 @@ pub unsafe extern "C" fn clIcdSetPlatformDispatchDataKHR(platform: cl_platform_i
     })
 }
 
-/// The function that an extension of this platform has under this name, or one of the API.
+/// The function of the API, or of an extension of this platform, with this name.
 pub fn function(name: &[u8]) -> Option<*mut c_void> {
     match name {
         b"clIcdGetPlatformIDsKHR" => Some(clIcdGetPlatformIDsKHR as *mut c_void),

@@ -37,7 +37,8 @@ pub(super) fn check_flags(flags: cl_mem_flags) -> Result<(), cl_int> {
     if unknown || access || pointer { Err(CL_INVALID_VALUE) } else { Ok(()) }
 }
 
-/// The flags of an object made of another's memory: its own, which are valid, and what it takes over from the other where it says nothing.
+/// The flags of an object that shares another one's memory: its own, which are checked, and the other's where its own
+/// leave the choice.
 ///
 /// # Errors
 /// CL_INVALID_VALUE for flags that allow what the other's do not.

@@ -1,4 +1,4 @@
-//! What all enqueued commands have in common: queue, wait list, event.
+//! The arguments that all enqueued commands have in common: queue, wait list, event.
 
 use ropeway_abi::{
     CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST, CL_INVALID_CONTEXT, CL_INVALID_EVENT_WAIT_LIST,
@@ -71,7 +71,8 @@ impl Request {
         self.waits.events().iter().any(|event| event.has_failed())
     }
 
-    /// Enqueues a command and hands its event to the application, if that wants one. Beside it `run` may give something more.
+    /// Enqueues a command and hands its event to the application, if the application wants one. `run` may return
+    /// another result beside the event.
     ///
     /// # Errors
     /// Those of `enqueue`.
@@ -98,7 +99,7 @@ impl Request {
         Ok(result)
     }
 
-    /// As [`Self::run_with`], for a command that gives nothing but its event.
+    /// As [`Self::run_with`], for a command whose only result is its event.
     ///
     /// # Errors
     /// Those of `enqueue`.

@@ -72,7 +72,7 @@ fn answer(platform: &Platform, name: cl_platform_info, info: Info) -> Result<Ans
 
 /// clGetExtensionFunctionAddress.
 pub unsafe extern "C" fn clGetExtensionFunctionAddress(name: *const c_char) -> *mut c_void {
-    // No guard: a loader asks for the guard's own functions before anything else, also in a forked child.
+    // Not inside the guard: a loader asks for the guard's own functions before anything else, also in a forked child.
     // SAFETY: the caller's promise.
     unsafe { text(name) }.and_then(function).unwrap_or(ptr::null_mut())
 }

@@ -180,7 +180,7 @@ pub unsafe extern "C" fn clRetainCommandQueue(queue: cl_command_queue) -> cl_int
 pub unsafe extern "C" fn clReleaseCommandQueue(queue: cl_command_queue) -> cl_int {
     guard::status("clReleaseCommandQueue", || {
         match Handle::<Queue>::find(queue) {
-            // What the flush cannot do, for a lost server, does not keep the queue.
+            // A flush that fails because the server is lost does not keep the queue alive.
             Ok(found) => drop(found.client.flush()),
             // There is nothing to flush in one on the device.
             Err(_) => return handle::release::<DeviceQueue>(queue),

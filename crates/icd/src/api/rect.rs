@@ -215,8 +215,8 @@ impl Copy {
     }
 }
 
-/// Whether a copy between these regions of one buffer overlaps itself (OpenCL 3.0 API, appendix E). With different pitches, which that
-/// does not deal with, regions overlap if what they span does.
+/// Whether a copy between these regions of one buffer overlaps itself (OpenCL 3.0 API, appendix E). The appendix
+/// assumes equal pitches; with different ones, regions overlap if their spans do.
 fn overlap(from: &BufferRect, to: &BufferRect) -> bool {
     let (Some((from_start, from_span)), Some((to_start, to_span))) = (from.bounds(), to.bounds()) else { return true };
     // No overlap if one ends before the other starts.

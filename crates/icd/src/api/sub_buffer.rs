@@ -57,7 +57,7 @@ pub unsafe extern "C" fn clCreateSubBuffer(
     }
 }
 
-/// The flags of a sub-buffer: its own, and what it takes over from the buffer where it says nothing.
+/// The flags of a sub-buffer: its own, and the buffer's where its own leave the choice.
 ///
 /// # Errors
 /// CL_INVALID_VALUE for flags that are not valid, or that allow what the buffer does not.

@@ -79,7 +79,7 @@ fn read_list(value: impl Fn(usize) -> i64) -> Result<Vec<i64>, cl_int> {
         CL_DEVICE_PARTITION_BY_COUNTS => loop {
             let count = value(list.len());
             list.push(count);
-            // The list of counts has an end of its own.
+            // The list of counts has an end mark of its own.
             if count == 0 {
                 break;
             }
@@ -89,7 +89,7 @@ fn read_list(value: impl Fn(usize) -> i64) -> Result<Vec<i64>, cl_int> {
         },
         _ => return Err(CL_INVALID_VALUE),
     }
-    // Some applications take the end of the counts for that of the list.
+    // Some applications let the end mark of the counts serve as that of the list.
     if kind as cl_device_partition_property != CL_DEVICE_PARTITION_BY_COUNTS && value(list.len()) != 0 {
         return Err(CL_INVALID_VALUE);
     }
@@ -107,7 +107,7 @@ unsafe fn create(
     count: *mut cl_uint,
 ) -> Result<(), cl_int> {
     if list.is_null() {
-        // Only their number is wanted. What is not valid, or not supported by the device, the native implementation knows.
+        // Only the number is asked for. The native implementation checks the properties.
         let parts = device.client.count_parts(properties)?;
         // SAFETY: the caller's promise.
         unsafe { super::put(count, parts) };

@@ -76,7 +76,7 @@ pub unsafe extern "C" fn clSVMAlloc(
             if size == 0 || context.devices.iter().any(|device| size as u64 > device.limits.max_alloc) {
                 return Err(CL_INVALID_VALUE);
             }
-            // Returns NULL if alignment is not a power of two; what is too large, the server's implementation says.
+            // Returns NULL if alignment is not a power of two. The server's implementation checks the upper limit.
             if alignment != 0 && !alignment.is_power_of_two() {
                 return Err(CL_INVALID_VALUE);
             }
@@ -175,7 +175,7 @@ pub unsafe extern "C" fn clEnqueueSVMMemcpy(
             let command = CL_COMMAND_SVM_MEMCPY;
             return request.run(&queue, |order| queue.client.enqueue_svm_nothing(command, blocking, order));
         }
-        // No slice is longer than this, and no memory.
+        // Neither a slice nor memory is longer than this.
         if isize::try_from(size).is_err() {
             return Err(CL_INVALID_VALUE);
         }

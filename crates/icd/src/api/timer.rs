@@ -9,19 +9,20 @@ use crate::guard;
 use crate::handle::Handle;
 use crate::objects::{Device, Platform};
 
-/// Nanoseconds between ticks of the host's timer; 0 where the device's native implementation has none to go with it.
+/// Nanoseconds between ticks of the host's timer; 0 where the device's native implementation offers no timer
+/// synchronized with it.
 fn resolution(device: &device::Device) -> u64 {
     let native = device.native_platform().property(CL_PLATFORM_HOST_TIMER_RESOLUTION);
     native.and_then(Result::ok).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes)
 }
 
-/// CL_PLATFORM_HOST_TIMER_RESOLUTION: 0 as soon as one device of the platform does without.
+/// CL_PLATFORM_HOST_TIMER_RESOLUTION: 0 as soon as one device of the platform lacks such a timer.
 pub fn platform_resolution(platform: &Platform) -> u64 {
     let each: Vec<_> = platform.devices().iter().map(|device| resolution(&device.client)).collect();
     if each.contains(&0) { 0 } else { each.into_iter().max().unwrap_or(0) }
 }
 
-/// A device whose clock goes together with the host's.
+/// A device whose timer is synchronized with the host's.
 ///
 /// # Errors
 /// CL_INVALID_DEVICE if device is not a valid device; CL_INVALID_OPERATION if the platform associated with device does not

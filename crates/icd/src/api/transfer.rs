@@ -69,9 +69,9 @@ pub unsafe extern "C" fn clEnqueueWriteBuffer(
 
 /// Where the data of a read or a write lie in the host's memory.
 pub struct InHost<P> {
-    /// What the application says.
+    /// The pointer that the application gave.
     pub ptr: P,
-    /// How far behind `ptr` the region begins.
+    /// Bytes from `ptr` to the region's first byte.
     pub first: usize,
     pub region: Region,
 }
@@ -79,7 +79,7 @@ pub struct InHost<P> {
 /// The `num_events_in_wait_list`, `event_wait_list` and `event` arguments.
 pub type Events = (cl_uint, *const cl_event, *mut cl_event);
 
-/// Reads a part of `memory`, where the part and the region in the host's memory are right.
+/// Reads a part of `memory`, once the part and the region in the host's memory have been checked.
 ///
 /// # Errors
 /// As said of [`request`] and of the command.

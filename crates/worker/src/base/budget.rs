@@ -1,4 +1,4 @@
-//! How much of something may be taken at a time.
+//! A limit on how much of a resource may be taken at a time.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -15,7 +15,7 @@ impl Budget {
         Self { taken: AtomicUsize::new(0), most }
     }
 
-    /// Takes so much; false, and nothing taken, where that would be too much.
+    /// Takes `size`; returns false, and takes nothing, if that would exceed the limit.
     pub fn take(&self, size: usize) -> bool {
         let fits = |taken: usize| taken.checked_add(size).filter(|all| *all <= self.most);
         self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok()

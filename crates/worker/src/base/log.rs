@@ -1,9 +1,9 @@
-//! The worker's own words.
+//! The worker's log.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// Where they go: the standard error that the worker was started with.
+/// The log's destination: the standard error that the worker was started with.
 #[derive(Clone)]
 pub struct Log(Arc<OwnedFd>);
 
@@ -16,7 +16,7 @@ impl Log {
     /// Says something on a line of its own.
     pub fn line(&self, text: &str) {
         let line = format!("ropeway worker[{}]: {text}\n", std::process::id());
-        // With nowhere to write there is nobody to tell.
+        // If writing fails, there is nobody to tell.
         let _ = rustix::io::write(&*self.0, line.as_bytes());
     }
 }

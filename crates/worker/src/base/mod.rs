@@ -1,4 +1,4 @@
-//! What every part of the worker stands on, and what knows none of them.
+//! The base that every part of the worker uses, and that depends on none of them.
 
 pub mod budget;
 pub mod drivers;

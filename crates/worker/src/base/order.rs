@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The commands of a queue.
+/// The order of a queue's commands.
 pub struct Line {
     name: u64,
     next: AtomicU64,

@@ -1,4 +1,4 @@
-//! The client, as all of a session's threads see it: what they have to say to it.
+//! The client, as all of a session's threads see it: everything that they send to it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,14 +15,14 @@ use crate::base::error::End;
 pub struct Client {
     /// The connection.
     pub outgoing: Outgoing,
-    /// What native code prints.
+    /// Output of native code.
     pub printed: Printed,
     /// Whether a kernel of the session may print. If not, a wait is answered without looking for what was printed.
     may_print: AtomicBool,
 }
 
 impl Client {
-    /// A client to which nothing was said yet.
+    /// Makes a client to which nothing has been sent yet.
     pub fn new(outgoing: Outgoing, printed: Printed) -> Arc<Self> {
         Arc::new(Self { outgoing, printed, may_print: AtomicBool::new(false) })
     }
@@ -35,7 +35,7 @@ impl Client {
     /// Adds what kernels have printed to what is about to be sent.
     ///
     /// # Errors
-    /// What the socket said.
+    /// The socket's error.
     pub fn forward_printed(&self, sending: &mut Sending<'_>) -> std::io::Result<()> {
         if self.may_print.load(Ordering::Relaxed) { self.printed.forward(sending) } else { Ok(()) }
     }

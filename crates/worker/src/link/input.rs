@@ -9,27 +9,28 @@ use ropeway_transport::Link;
 
 use crate::base::error::End;
 
-/// Bytes received with one call where many small frames are expected.
+/// Bytes to receive with one call when many small frames are expected.
 const BUFFER: usize = 256 << 10;
 
-/// Tails from this size on are bulk. The next frame is likely to be one more of the transfer, with as long a body: just so
-/// many bytes are received, and its tail goes straight to where it belongs, beginning at an aligned address there.
+/// Tails from this size on are bulk. The next frame is then likely to be one more of the same transfer, with a body of
+/// the same length: only header and body are received into the buffer, and the tail goes straight to its destination,
+/// beginning at an aligned address.
 const BULK: usize = 64 << 10;
 
 /// Free bytes that the buffer should have at its end before it is received into.
 const ROOM: usize = 64;
 
-/// Receives and cuts; one thread at a time.
+/// Receives bytes and cuts them into frames; used by one thread at a time.
 pub struct Input {
     link: Arc<Link>,
     buffer: Vec<u8>,
     start: usize,
     end: usize,
-    /// Behind a bulk frame: the length of its header and body.
+    /// After a bulk frame: the length of its header and body.
     bulk: Option<usize>,
 }
 
-/// A tail of which some bytes may be in the buffer already; the rest is on the link.
+/// A tail whose first bytes may be in the buffer already; the rest is still on the link.
 struct LinkTail<'a> {
     buffered: &'a [u8],
     unread: usize,
@@ -115,7 +116,7 @@ impl Input {
         let handed_out = hand_out(header, body, &mut tail_reader);
         let taken = handed_out.and_then(|()| Ok(tail_reader.skip()?));
         if let Some(error) = tail_reader.broken {
-            // Whatever the handler made of it.
+            // The broken link outweighs the handler's own outcome.
             return Err(error.into());
         }
         taken?;
@@ -170,7 +171,7 @@ impl Input {
 
     /// Makes room for the frame that begins in the buffer, and returns how far the buffer may be filled.
     fn make_room(&mut self) -> Result<usize, End> {
-        // What is wanted at least: the rest of the frame that has begun. Bodies are bounded by `header`.
+        // At least the rest of the frame that has begun. `header` bounds bodies.
         let wanted = self.header()?.map_or(FRAME_HEADER_LEN, |h| FRAME_HEADER_LEN + h.body as usize);
         let have = self.end - self.start;
         if have == 0 {
@@ -182,7 +183,7 @@ impl Input {
         if wanted > self.buffer.len() {
             self.buffer.resize(wanted, 0);
         }
-        // With part of a frame in the buffer, what is missing of its header and body is known.
+        // If the buffer holds part of a frame, the missing length of its header and body is known.
         let limit =
             self.bulk.map_or(self.buffer.len(), |expected| self.start + if have == 0 { expected } else { wanted });
         Ok(limit.min(self.buffer.len()))

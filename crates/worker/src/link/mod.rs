@@ -1,4 +1,4 @@
-//! The connection to the client: the frames that come by it, and what goes out.
+//! The connection to the client: incoming frames and outgoing messages.
 
 pub mod client;
 pub mod input;

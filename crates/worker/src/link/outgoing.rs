@@ -1,7 +1,7 @@
-//! What the worker sends to the client.
+//! The sending side of the worker's link to the client.
 //!
-//! Sending may block as long as the client does not read, so nobody does it while holding what the reader of commands
-//! needs. Handlers leave their small notes in [`Outgoing::leave`]; whoever sends next takes them along.
+//! Sending may block as long as the client does not read, so no thread sends while it holds what the reader of commands
+//! needs. Handlers leave their small notes with [`Outgoing::leave`]; the next thread that sends takes them along.
 
 use std::io::{self, IoSlice};
 use std::os::fd::AsFd;
@@ -16,7 +16,7 @@ use serde::Serialize;
 /// A tail below this size is copied behind its frame rather than given to the socket as a piece of its own.
 const COPIED: usize = 16 << 10;
 
-/// Most bytes of notes that are left: some hundred thousand commands that failed, while the client read nothing.
+/// Most bytes of notes left to be sent: some hundred thousand failed commands while the client reads nothing.
 const MAX_LEFT: usize = 4 << 20;
 
 /// The sending side of the connection.
@@ -24,11 +24,11 @@ pub struct Outgoing {
     link: Arc<Link>,
     batch: Mutex<Vec<u8>>,
     left: Mutex<Vec<u8>>,
-    /// How many bytes that is.
+    /// The number of bytes in `left`.
     left_bytes: AtomicUsize,
 }
 
-/// The right to send. Frames are gathered, and sent by [`Sending::send`].
+/// The right to send. Frames are gathered first, then sent by [`Sending::send`].
 pub struct Sending<'a> {
     link: &'a Link,
     batch: MutexGuard<'a, Vec<u8>>,
@@ -95,7 +95,7 @@ impl Sending<'_> {
     /// Adds a note with a tail; a large tail is sent at once, with all that was gathered before it.
     ///
     /// # Errors
-    /// What the socket said.
+    /// The socket's error.
     pub fn note_with_tail<N: Note>(&mut self, note: &N, tail: &[u8]) -> io::Result<()> {
         encode_note(&mut self.batch, note, tail.len());
         self.tail(tail)
@@ -104,7 +104,7 @@ impl Sending<'_> {
     /// Adds the answer to a call, with a tail.
     ///
     /// # Errors
-    /// What the socket said.
+    /// The socket's error.
     pub fn reply_with_tail<R: Serialize>(
         &mut self,
         call: &CallId<R>,
@@ -128,7 +128,7 @@ impl Sending<'_> {
     /// Sends what was gathered.
     ///
     /// # Errors
-    /// What the socket said.
+    /// The socket's error.
     pub fn send(&mut self) -> io::Result<()> {
         if !self.batch.is_empty() {
             self.link.send_all(&mut [IoSlice::new(&self.batch)])?;

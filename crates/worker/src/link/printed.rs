@@ -1,7 +1,8 @@
-//! What native code prints, on its way to the client.
+//! Output of native code, on its way to the client.
 //!
-//! While a session runs, the process's standard output and error are pipes. A thread of its own forwards what comes out
-//! of them; who answers a wait forwards first, so that what a kernel printed is at the client before the wait returns.
+//! While a session runs, the process's standard output and error are pipes. A separate thread forwards their contents;
+//! a thread that answers a wait forwards them first, so that a kernel's output reaches the client before the wait
+//! returns.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -25,13 +26,13 @@ const PIPE: usize = 1 << 20;
 /// Most bytes in one note.
 const PIECE: usize = 64 << 10;
 
-/// How long a thread that is printing is given to come to the end of a line.
+/// How long to let a thread that is printing reach the end of its line.
 const PAUSE: Duration = Duration::from_micros(20);
 
 /// The reading ends of the two pipes.
 pub struct Printed {
     pipes: [(OutputStream, OwnedFd); 2],
-    /// Held from reading until sending, or pieces would overtake each other.
+    /// Locked from reading until sending; otherwise, pieces would overtake each other.
     buffer: Mutex<Vec<u8>>,
 }
 
@@ -39,11 +40,11 @@ impl Printed {
     /// Puts pipes in the place of the process's standard output and error.
     ///
     /// # Errors
-    /// What making the pipes said.
+    /// The operating system's error from creating the pipes.
     pub fn capture() -> io::Result<Self> {
         let pipe = || -> io::Result<(OwnedFd, OwnedFd)> {
             let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
-            // Only the reader must never wait; a smaller pipe than asked for does as well.
+            // Only the reading end must be non-blocking. A smaller pipe than requested will do.
             rustix::io::ioctl_fionbio(&reader, true)?;
             let _ = fcntl_setpipe_size(&reader, PIPE);
             Ok((reader, writer))
@@ -61,10 +62,11 @@ impl Printed {
     /// Adds what was printed so far to what is about to be sent.
     ///
     /// # Errors
-    /// What the socket said.
+    /// The socket's error.
     pub fn forward(&self, sending: &mut Sending<'_>) -> io::Result<()> {
         loop {
-            // A thread that prints has the stream to itself, and waits for room in the pipe if that is full: which only this makes.
+            // A printing thread holds the lock of the stream, and blocks while the pipe is full; only this thread
+            // empties the pipe.
             let flushed = has_room()? && process::flush_stdout();
             self.empty(sending)?;
             if flushed {
@@ -93,7 +95,7 @@ impl Printed {
     /// Forwards as long as the session lasts.
     ///
     /// # Errors
-    /// What the socket or the pipes said.
+    /// The error of the socket or of the pipes.
     pub fn forward_forever(&self, outgoing: &Outgoing) -> io::Result<()> {
         loop {
             let mut polled = self.pipes.each_ref().map(|(_, pipe)| PollFd::new(pipe, PollFlags::IN));
@@ -136,7 +138,7 @@ mod tests {
     const LINES: usize = 40_000;
     const LINE: &[u8] = &[b'#'; 100];
 
-    /// The outputs of a process are captured for good, so this does its work in one of its own.
+    /// Capturing a process's outputs cannot be undone, so this test does its work in a process of its own.
     #[test]
     fn more_than_the_pipe_holds_is_printed_while_the_client_does_not_read() {
         const MARK: &str = "ROPEWAY_PRINTED_TEST";
@@ -145,7 +147,7 @@ mod tests {
             let mut this = Command::new(std::env::current_exe().unwrap());
             let this = this.args(["--exact", test, "--nocapture"]).env(MARK, "1").stdout(Stdio::null());
             let status = this.status().unwrap();
-            // 2 bytes that are missing, 3 for ever.
+            // 2: bytes are missing; 3: it blocks for ever.
             assert_eq!(status.code(), Some(0));
             return;
         }

@@ -1,7 +1,8 @@
-//! Signs of life for a client whose commands take long to be taken in.
+//! Heartbeats for a client whose commands take long to process.
 //!
-//! The leader answers nothing while it is in a native call, and a driver may keep it there, as while another thread compiles. A client takes
-//! a server that is silent for long for lost. So whoever looks on gives a sign of life in the leader's place.
+//! The leader answers nothing while it is in a native call, and a driver may keep it there, for example while another
+//! thread compiles. A client gives up a server that is silent for long. So the watchdog sends a heartbeat in the
+//! leader's place.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -11,21 +12,21 @@ use ropeway_protocol::types::Completions;
 
 use crate::link::outgoing::Outgoing;
 
-/// How long the leader is at it until the client is given a sign of life, and from one to the next.
+/// How long the leader must be at work before the client gets a heartbeat, and the interval between heartbeats.
 pub const PULSE: Duration = Duration::from_millis(2500);
 
-/// So many, and the session counts as hung: ten minutes.
+/// Most heartbeats in a row, after which the session counts as hung: ten minutes.
 const MOST: u32 = 240;
 
 /// Whether the leader is at work; an odd number means that it is.
 #[derive(Default)]
 pub struct Leading(AtomicU64);
 
-/// The leader is at work while this lives.
+/// Marks the leader as at work while it lives.
 pub struct Busy<'a>(&'a Leading);
 
 impl Leading {
-    /// The leader begins to work.
+    /// Marks the leader as at work.
     pub fn busy(&self) -> Busy<'_> {
         self.0.fetch_add(1, Ordering::Relaxed);
         Busy(self)
@@ -38,7 +39,7 @@ impl Drop for Busy<'_> {
     }
 }
 
-/// What someone who looks on has seen of the leader.
+/// The watchdog's last view of the leader.
 pub struct Onlooker {
     seen: u64,
     since: Instant,
@@ -46,12 +47,12 @@ pub struct Onlooker {
 }
 
 impl Onlooker {
-    /// Has seen nothing yet.
+    /// Makes a watchdog's view that has seen nothing yet.
     pub fn new() -> Self {
         Self { seen: 0, since: Instant::now(), given: 0 }
     }
 
-    /// Looks at the leader, and says whether a sign of life is due.
+    /// Looks at the leader, and returns whether a heartbeat is due.
     fn is_due(&mut self, leading: &Leading, now: Instant) -> bool {
         let at = leading.0.load(Ordering::Relaxed);
         if at != self.seen || at.is_multiple_of(2) {
@@ -65,10 +66,10 @@ impl Onlooker {
         true
     }
 
-    /// Looks at the leader, and gives a sign of life where it is due: news of no commands.
+    /// Looks at the leader, and sends a heartbeat if one is due: a note of no completions.
     ///
     /// # Errors
-    /// What the socket said.
+    /// The socket's error.
     pub fn look(&mut self, leading: &Leading, outgoing: &Outgoing) -> std::io::Result<()> {
         if !self.is_due(leading, Instant::now()) {
             return Ok(());

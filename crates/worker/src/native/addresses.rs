@@ -1,8 +1,9 @@
 //! Where a buffer's memory is mapped: what tells a right address from a wrong one.
 //!
-//! PoCL 3.1 frees the record of a mapping while another thread's map of the same address still reads its answer from it, and so returns wild
-//! addresses where two threads map and unmap one buffer at the same time. So no two threads do, and no address is used that does not fit what a
-//! map has returned while nothing else of the object was mapped.
+//! PoCL 3.1 frees the record of a mapping while another thread's map of the same address still reads its answer from
+//! it, and so returns wild addresses when two threads map and unmap one buffer at the same time. So only one thread at
+//! a time maps or unmaps a buffer, and an address is used only if it agrees with the address that a map returned while
+//! nothing else of the object was mapped.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -16,20 +17,21 @@ pub(super) struct Addresses(Mutex<State>);
 struct State {
     /// The address of the buffer's first byte; `None` before the first mapping.
     base: Option<usize>,
-    /// Whether mappings of the same bytes had different addresses. That is legal, but of two mappings at the same time neither can be checked then.
+    /// Whether mappings of the same bytes had different addresses. That is legal, but the addresses of two simultaneous
+    /// mappings cannot be checked then.
     moves: bool,
     /// How many mappings there are now.
     live: usize,
 }
 
 impl Addresses {
-    /// Those of a buffer whose first byte is at an address that is known.
+    /// Makes the record of a buffer whose first byte is at a known address.
     pub fn known(base: usize) -> Self {
         Self(Mutex::new(State { base: Some(base), ..State::default() }))
     }
 
-    /// Maps the byte at `offset` and what follows it by means of `map`, while no other thread maps or unmaps anything of the buffer. The address, of
-    /// which it is known that it is right; `None` where that cannot be known, and the mapping was given back by means of `unmap`.
+    /// Calls `map` for the bytes from `offset` on, while no other thread maps or unmaps anything of the buffer. Returns
+    /// the address if it is known to be right; otherwise `None`, and `unmap` gives back a mapping that was made.
     ///
     /// # Errors
     /// What `map` returned.
@@ -51,13 +53,14 @@ impl Addresses {
             unmap(at);
             return Ok(None);
         }
-        // With nothing else mapped, the address is as good as the implementation, which nobody disturbs.
+        // With nothing else mapped, no other thread can disturb the implementation, so its address is trusted.
         state.base = Some(base);
         state.live += 1;
         Ok(Some(at))
     }
 
-    /// Gives a mapping back by means of `unmap`, which waits for the end of that, while no other thread maps or unmaps anything of the buffer.
+    /// Calls `unmap`, which gives a mapping back and waits for that to end, while no other thread maps or unmaps
+    /// anything of the buffer.
     ///
     /// # Errors
     /// What `unmap` returned. The mapping is then taken to be there still.
@@ -89,7 +92,7 @@ mod tests {
         assert_eq!(map(&addresses, 100, 0x5064), (Some(0x5064), None));
         assert_eq!(map(&addresses, 0, 0x5000), (Some(0x5000), None));
         assert_eq!(map(&addresses, 8, 0x7777), (None, Some(0x7777)), "it is given back");
-        // From now on there is one mapping at a time.
+        // From now on, only one mapping at a time is allowed.
         assert_eq!(map(&addresses, 0, 0x5000), (None, None), "none is made");
         for _ in 0..2 {
             addresses.unmap(|| Ok(())).unwrap();

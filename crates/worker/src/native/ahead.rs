@@ -10,17 +10,18 @@ use super::{Event, Memory, Part, Place, Queue, UserEvent, Waits};
 pub struct AwaitedWrite {
     /// `None` only while it is dropped.
     bytes: Option<Place>,
-    /// What the write waits for; `None` once it was set.
+    /// The user event that the write waits for; `None` once it was set.
     gate: Option<UserEvent>,
     end: Event,
 }
 
 impl AwaitedWrite {
-    /// Enqueues a write of part of `memory` that waits for `gate`, on a queue on which it holds up no other command. OpenCL lets implementations take
-    /// the bytes when a write is enqueued: it must be one that takes them when the write is carried out.
+    /// Enqueues a write of part of `memory` that waits for `gate`, on a queue where it holds up no other command.
+    /// OpenCL lets implementations take the bytes when a write is enqueued: this one must take them when the write is
+    /// carried out.
     ///
     /// # Errors
-    /// What the native call returned; CL_INVALID_VALUE when the part leaves the object, or has not as many bytes as the place.
+    /// The status of the native call; CL_INVALID_VALUE when the part leaves the object, or has not as many bytes as the place.
     pub fn enqueue(
         queue: &Queue,
         (memory, part): (&Memory, &Part),
@@ -47,7 +48,7 @@ impl AwaitedWrite {
         self.bytes.as_mut().map(Place::bytes_mut)
     }
 
-    /// What it waits for, which is to be set; from now on the bytes are the device's.
+    /// The user event that the write waits for, for the caller to set; from then on the device owns the bytes.
     pub fn open(&mut self) -> Option<UserEvent> {
         self.gate.take()
     }

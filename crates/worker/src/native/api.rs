@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use ropeway_abi::functions as f;
 
-/// The names that the ICD loader goes by.
+/// File names of the ICD loader.
 const LOADERS: [&str; 2] = ["libOpenCL.so.1", "libOpenCL.so"];
 
 /// The plain function pointer within `opencl-sys`'s optional ones.
@@ -149,7 +149,7 @@ static API: OnceLock<Api> = OnceLock::new();
 pub fn load() -> Result<(), String> {
     if API.get().is_none() {
         let api = Api::load()?;
-        // A second thread's table is as good as the first's.
+        // If another thread has set the table first, its table is as good.
         let _ = API.set(api);
     }
     Ok(())

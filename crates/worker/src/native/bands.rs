@@ -29,7 +29,7 @@ fn pieces(image: &Memory, part: ImagePart) -> Result<Pieces, Status> {
     Ok(Box::new(part.pieces(element, CHUNK as u64).map(sized)))
 }
 
-/// Memory, and the copy that uses it.
+/// A band's memory, and the copy that uses it.
 #[derive(Debug, Default)]
 struct Band {
     bytes: Vec<u8>,
@@ -46,7 +46,7 @@ impl Band {
 impl Drop for Band {
     fn drop(&mut self) {
         if self.copy.as_ref().is_some_and(|copy| !copy.ended()) {
-            // The device may still use it: better lost than freed.
+            // The device may still use the memory: leak it rather than free it.
             std::mem::forget(std::mem::take(&mut self.bytes));
         }
     }
@@ -57,7 +57,7 @@ pub struct ImageWriter {
     queue: Arc<Queue>,
     image: Arc<Memory>,
     pieces: Pieces,
-    /// What is being received into the first band: the piece, its bytes, how many of them are there.
+    /// The piece that is being received into the first band: its part, its size in bytes, and how many of them are there.
     current: Option<(ImagePart, usize, usize)>,
     bands: VecDeque<Band>,
 }
@@ -118,7 +118,7 @@ impl ImageWriter {
     /// Waits until all received bytes are in the image.
     ///
     /// # Errors
-    /// What the first copy that failed ended with.
+    /// The status of the first copy that failed.
     pub fn settle(&mut self) -> Result<(), Status> {
         self.bands.iter_mut().map(Band::settle).fold(Ok(()), Result::and)
     }
@@ -131,7 +131,7 @@ pub struct ImageReader {
     pieces: Pieces,
     /// Those under way, in order.
     bands: VecDeque<Band>,
-    /// The one whose bytes were given out last.
+    /// The band whose bytes were given out last.
     given: Band,
 }
 
@@ -153,7 +153,7 @@ impl ImageReader {
     /// The next bytes, once they are there; `None` after the last ones.
     ///
     /// # Errors
-    /// What the native calls returned.
+    /// The status of the native call that failed.
     pub fn next(&mut self) -> Result<Option<&[u8]>, Status> {
         let mut spare = std::mem::take(&mut self.given);
         while self.bands.len() < BANDS

@@ -12,7 +12,7 @@ impl Queue {
     /// clEnqueueNDRangeKernel.
     ///
     /// # Errors
-    /// What the native call returned.
+    /// The status of the native call.
     pub fn kernel(
         &self,
         kernel: &Kernel,
@@ -48,7 +48,7 @@ impl Queue {
     /// Writes packed bytes into part of a memory object, not blocking.
     ///
     /// # Errors
-    /// What the native call returned; CL_INVALID_VALUE when the part leaves the object.
+    /// The status of the native call; CL_INVALID_VALUE when the part leaves the object.
     ///
     /// # Safety
     /// `from` must be readable for as many bytes as the part has until the command has ended.
@@ -119,7 +119,7 @@ impl Queue {
     /// Reads part of a memory object as packed bytes, not blocking, always with an event.
     ///
     /// # Errors
-    /// What the native call returned; CL_INVALID_VALUE when the part leaves the object.
+    /// The status of the native call; CL_INVALID_VALUE when the part leaves the object.
     ///
     /// # Safety
     /// `into` must be writable for as many bytes as the part has, and nothing else may touch it, until the command has ended.
@@ -184,7 +184,7 @@ impl Queue {
     /// clEnqueueCopyBufferRect.
     ///
     /// # Errors
-    /// What the native call returned; CL_INVALID_VALUE when a region leaves its buffer, or they are not of the same size.
+    /// The status of the native call; CL_INVALID_VALUE when a region leaves its buffer, or they are not of the same size.
     pub fn copy_rect(
         &self,
         (source, source_rect): (&Memory, &BufferRect),
@@ -220,7 +220,7 @@ impl Queue {
     /// clEnqueueCopyBuffer.
     ///
     /// # Errors
-    /// What the native call returned; CL_INVALID_VALUE when a range leaves its buffer.
+    /// The status of the native call; CL_INVALID_VALUE when a range leaves its buffer.
     pub fn copy(
         &self,
         (source, source_offset): (&Memory, u64),
@@ -256,7 +256,7 @@ impl Queue {
     /// clEnqueueFillBuffer. The native call copies the pattern before it returns.
     ///
     /// # Errors
-    /// What the native call returned; CL_INVALID_VALUE when the range leaves the buffer or the pattern has no legal size.
+    /// The status of the native call; CL_INVALID_VALUE when the range leaves the buffer or the pattern has no legal size.
     pub fn fill(
         &self,
         buffer: &Memory,
@@ -296,7 +296,7 @@ impl Queue {
     /// clEnqueueMigrateMemObjects. Shared virtual memory, which is no object, stays where it is.
     ///
     /// # Errors
-    /// What the native call returned.
+    /// The status of the native call.
     pub fn migrate(
         &self,
         memory: &[&Memory],

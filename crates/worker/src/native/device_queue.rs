@@ -16,11 +16,11 @@ unsafe impl Send for DeviceQueue {}
 unsafe impl Sync for DeviceQueue {}
 
 impl DeviceQueue {
-    /// clCreateCommandQueueWithProperties with `properties` and, if given, CL_QUEUE_SIZE. The default queue, where the device has one
-    /// already, is that one again.
+    /// clCreateCommandQueueWithProperties with `properties` and, if given, CL_QUEUE_SIZE. If the device already has a
+    /// default queue, asking for a default queue returns that one.
     ///
     /// # Errors
-    /// What the native call returned; CL_INVALID_QUEUE_PROPERTIES for a queue that would be the host's, and where there is no such function.
+    /// The status of the native call; CL_INVALID_QUEUE_PROPERTIES for a queue that would be the host's, and where there is no such function.
     pub fn new(context: &Context, device: Device, properties: u64, size: Option<u32>) -> Result<Self, Status> {
         let create = api().clCreateCommandQueueWithProperties.filter(|_| device.is_at_least(2, 0));
         let Some(create) = create.filter(|_| properties & cl::CL_QUEUE_ON_DEVICE != 0) else {
@@ -41,7 +41,7 @@ impl DeviceQueue {
     /// CL_QUEUE_SIZE, in bytes.
     ///
     /// # Errors
-    /// What the native call returned.
+    /// The status of the native call.
     pub fn size(&self) -> Result<u32, Status> {
         // SAFETY: `value` passes memory of the size it announces.
         info::value(|size, value, ret| unsafe {
@@ -52,7 +52,7 @@ impl DeviceQueue {
     /// Makes it the default queue of its device in its context.
     ///
     /// # Errors
-    /// What the native call returned; CL_INVALID_OPERATION where there is no such function.
+    /// The status of the native call; CL_INVALID_OPERATION where there is no such function.
     pub fn make_default(&self, context: &Context, device: Device) -> Result<(), Status> {
         let set = api().clSetDefaultDeviceCommandQueue.filter(|_| device.is_at_least(2, 1));
         let set = set.ok_or(cl::CL_INVALID_OPERATION)?;

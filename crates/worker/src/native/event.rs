@@ -9,10 +9,10 @@ use ropeway_protocol::types::Status;
 use super::api::api;
 use super::{Context, check, info};
 
-/// How far what is said of an event may lag behind a wait for it.
+/// How long an event's reported status may lag behind the end of a wait for the event.
 const LAG: Duration = Duration::from_secs(10);
 
-/// How often it is looked at meanwhile.
+/// How often to look at the status meanwhile.
 const LOOK: Duration = Duration::from_micros(50);
 
 /// A native event of a command.
@@ -54,7 +54,7 @@ impl Event {
     /// Blocks until it has ended.
     ///
     /// # Errors
-    /// What the native call returned; [`Event::status`] tells how the command ended.
+    /// The status of the native call; [`Event::status`] tells how the command ended.
     pub fn wait(&self) -> Result<(), Status> {
         // SAFETY: a list of one event.
         check(unsafe { (api().clWaitForEvents)(1, &raw const self.0) })
@@ -62,8 +62,9 @@ impl Event {
 
     /// Blocks until it has ended; CL_COMPLETE, or the error that it has ended with.
     ///
-    /// What an implementation says of an event may lag behind what has come to pass: when the last command of an in-order queue is complete, rusticl
-    /// 22.3 still calls those before it submitted for a moment. So a status is believed to be final only when it is one of an end.
+    /// The reported status of an event may lag behind its real state: when the last command of an in-order queue is
+    /// complete, rusticl 22.3 still reports the commands before it as submitted for a moment. So only the status of an
+    /// ended command is believed to be final.
     pub fn end(&self) -> Status {
         let mut status = self.status();
         if status <= cl::CL_COMPLETE {
@@ -86,23 +87,24 @@ impl Event {
     /// One entry of clGetEventProfilingInfo, in nanoseconds.
     ///
     /// # Errors
-    /// What the native call returned.
+    /// The status of the native call.
     pub fn time(&self, which: u32) -> Result<u64, Status> {
         // SAFETY: `value` passes memory of the size it announces.
         info::value(|size, value, ret| unsafe { (api().clGetEventProfilingInfo)(self.0, which, size, value, ret) })
     }
 
-    /// Calls `then` once it has ended, on a thread of the native implementation's: `then` may only pass the news on. `then` is not called where the
-    /// implementation calls back too early, nor, by some, where the command has failed.
+    /// Calls `then` once the command has ended, on a thread of the native implementation's: `then` may only pass the
+    /// notification on. `then` is not called if the implementation calls back too early, nor, with some
+    /// implementations, if the command has failed.
     ///
     /// # Errors
-    /// What the native call returned; `then` is not called in that case.
+    /// The status of the native call; `then` is not called in that case.
     pub fn on_end(&self, then: impl FnOnce() + Send + 'static) -> Result<(), Status> {
         self.on_end_with(|_| then())
     }
 
-    /// As [`Event::on_end`], with the status that it has ended with, as the implementation tells it. Where it calls back from within this function,
-    /// rusticl 22.3 says CL_COMPLETE also of what has failed.
+    /// As [`Event::on_end`], with the status at the end as the implementation reports it. When rusticl 22.3 calls back
+    /// from within this function, it reports CL_COMPLETE even for a failed command.
     ///
     /// # Errors
     /// As [`Event::on_end`].
@@ -118,7 +120,7 @@ impl Event {
     /// As [`Event::on_end`], once it has come as far as `status`: CL_SUBMITTED, CL_RUNNING or CL_COMPLETE.
     ///
     /// # Errors
-    /// What the native call returned; `then` is not called in that case.
+    /// The status of the native call; `then` is not called in that case.
     pub fn on_status(&self, status: Status, then: impl FnOnce() + Send + 'static) -> Result<(), Status> {
         self.call_back(status, Box::new(move |_| then()))
     }
@@ -137,7 +139,7 @@ impl Event {
 /// Blocks until all of `events` have ended; they are of one context.
 ///
 /// # Errors
-/// What clWaitForEvents returned.
+/// The status of clWaitForEvents.
 pub fn wait_all(events: &[cl::cl_event]) -> Result<(), Status> {
     if events.is_empty() {
         return Ok(());
@@ -164,7 +166,7 @@ impl Drop for Event {
 unsafe extern "C" fn ended(_: cl::cl_event, status: i32, then: *mut c_void) {
     // SAFETY: it is the box made in `call_back`, and this is the only call with it.
     let then = unsafe { Box::from_raw(then.cast::<Callback>()) };
-    // A panic must not reach the native implementation; what it was to tell is lost, and its panic printed.
+    // A panic must not unwind into the native implementation. The panic is printed, and the notification is lost.
     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| then(status)));
 }
 
@@ -176,7 +178,7 @@ impl UserEvent {
     /// clCreateUserEvent.
     ///
     /// # Errors
-    /// What the native call returned.
+    /// The status of the native call.
     pub fn new(context: &Context) -> Result<Self, Status> {
         let mut status = 0;
         // SAFETY: the context is alive.
@@ -188,7 +190,7 @@ impl UserEvent {
     /// clSetUserEventStatus: 0 or less.
     ///
     /// # Errors
-    /// What the native call returned: it was set before.
+    /// The status of the native call: the event was set before.
     pub fn set(&self, status: Status) -> Result<(), Status> {
         // SAFETY: the event is alive.
         check(unsafe { (api().clSetUserEventStatus)(self.0.0, status) })

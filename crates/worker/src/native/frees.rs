@@ -19,10 +19,10 @@ impl NativeQueue for Queue {
 }
 
 impl Queue {
-    /// Lets an allocation be freed, whenever its last owner is gone, behind what this queue, an in-order one, has been given by then: first of
-    /// all the end of `waits`.
+    /// Has an allocation freed, once its last owner is gone, after everything that this in-order queue has been given
+    /// by then, which includes the end of `waits`.
     pub fn free_behind(self: &Arc<Self>, svm: &Svm, waits: &Waits<'_>) {
-        // A queue that takes no marker is lost, and its commands with it.
+        // If the queue takes no marker, the queue is lost, and its commands with it.
         let _ = self.marker(waits, false).and_then(|_| self.flush());
         svm.free_behind(Arc::clone(self) as Arc<dyn NativeQueue>);
     }

@@ -11,10 +11,10 @@ use super::memory::Shape;
 use super::queue::enqueue;
 use super::{Context, Event, Memory, Queue, Waits, check};
 
-/// Most formats that an implementation is believed to have.
+/// Limit on the number of formats that an implementation is believed to report.
 const MAX_FORMATS: u32 = 4096;
 
-/// What an image is made of besides its description.
+/// The memory behind a new image.
 #[derive(Clone, Copy, Debug)]
 pub enum Material<'a> {
     /// Memory of its own.
@@ -34,7 +34,7 @@ impl Memory {
     /// clCreateImage. `flags` must be without those about host memory.
     ///
     /// # Errors
-    /// What the native call returned; CL_INVALID_IMAGE_DESCRIPTOR or CL_INVALID_IMAGE_SIZE for a description that makes no sense.
+    /// The status of the native call; CL_INVALID_IMAGE_DESCRIPTOR or CL_INVALID_IMAGE_SIZE for a description that makes no sense.
     pub fn image(context: &Context, flags: u64, like: ImageDescription, of: Material<'_>) -> Result<Self, Status> {
         let bytes = like.bytes().ok_or(cl::CL_INVALID_IMAGE_SIZE)?;
         let (mut flags, mut host, mut buffer) = (flags, std::ptr::null_mut(), std::ptr::null_mut());
@@ -104,7 +104,7 @@ impl Memory {
         })
     }
 
-    /// What the image is like.
+    /// The image's description.
     fn like(&self) -> Result<&ImageDescription, Status> {
         match &self.shape {
             Shape::Image(like) => Ok(like),
@@ -124,7 +124,7 @@ impl Context {
     /// clGetSupportedImageFormats.
     ///
     /// # Errors
-    /// What the native call returned.
+    /// The status of the native call.
     pub fn image_formats(&self, flags: u64, image_type: u32) -> Result<Vec<ImageFormat>, Status> {
         let ask = |room: u32, list: *mut cl::cl_image_format, count: &mut u32| {
             // SAFETY: `list` is null or has `room` entries.
@@ -150,7 +150,7 @@ impl Queue {
     /// clEnqueueWriteImage of packed bytes, not blocking.
     ///
     /// # Errors
-    /// What the native call returned; CL_INVALID_VALUE when the part is none of the image, or has not `size` bytes.
+    /// The status of the native call; CL_INVALID_VALUE when the part is none of the image, or has not `size` bytes.
     ///
     /// # Safety
     /// `from` must be readable for `size` bytes until the command has ended.
@@ -226,7 +226,7 @@ impl Queue {
     /// clEnqueueCopyImage.
     ///
     /// # Errors
-    /// What the native call returned; CL_INVALID_VALUE when a region leaves its image, CL_IMAGE_FORMAT_MISMATCH.
+    /// The status of the native call; CL_INVALID_VALUE when a region leaves its image, CL_IMAGE_FORMAT_MISMATCH.
     pub fn copy_image(
         &self,
         (source, from): (&Memory, [u64; 3]),
@@ -261,7 +261,7 @@ impl Queue {
     /// clEnqueueCopyImageToBuffer.
     ///
     /// # Errors
-    /// What the native call returned; CL_INVALID_VALUE when a region leaves its object.
+    /// The status of the native call; CL_INVALID_VALUE when a region leaves its object.
     pub fn copy_image_to_buffer(
         &self,
         (source, part): (&Memory, &ImagePart),
@@ -291,7 +291,7 @@ impl Queue {
     /// clEnqueueCopyBufferToImage.
     ///
     /// # Errors
-    /// What the native call returned; CL_INVALID_VALUE when a region leaves its object.
+    /// The status of the native call; CL_INVALID_VALUE when a region leaves its object.
     pub fn copy_buffer_to_image(
         &self,
         (source, offset): (&Memory, u64),
@@ -322,7 +322,7 @@ impl Queue {
     /// copies them before it returns.
     ///
     /// # Errors
-    /// What the native call returned; CL_INVALID_VALUE when the part is none of the image.
+    /// The status of the native call; CL_INVALID_VALUE when the part is none of the image.
     pub fn fill_image(
         &self,
         image: &Memory,

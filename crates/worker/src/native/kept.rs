@@ -1,8 +1,8 @@
-//! Native events that are kept although nobody asked for them.
+//! Native events that are kept although the client asked for none.
 //!
-//! When an event fails, PoCL 3.1 fails what waits for it, one command after the other, and aborts the process where the event of one of
-//! them is referred to by nobody. So as long as the client has a user event that it may set to an error, every command has an event,
-//! which is kept until it has ended.
+//! When an event fails, PoCL 3.1 fails the commands that wait for it, one after the other, and aborts the process if
+//! nobody holds a reference to the event of one of them. So while the client has a user event that it may set to an
+//! error, every command has an event, which is kept until it has ended.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -19,16 +19,16 @@ static KEPT: Mutex<Kept> = Mutex::new(Kept { events: Vec::new(), look_at: FIRST_
 
 struct Kept {
     events: Vec<Event>,
-    /// How many there are when those that have ended are dropped.
+    /// The number of kept events at which those that have ended are dropped.
     look_at: usize,
 }
 
-/// The client has made a user event.
+/// Counts a user event that the client has made.
 pub fn user_event_made() {
     UNSET.fetch_add(1, Ordering::Relaxed);
 }
 
-/// The client has set one. Call it after that has had its effect.
+/// Counts a user event that the client has set. Call this after the event has had its effect.
 pub fn user_event_set() {
     UNSET.fetch_sub(1, Ordering::Relaxed);
 }
@@ -44,7 +44,7 @@ pub(super) fn keep(event: Event) {
     kept.events.push(event);
     if kept.events.len() >= kept.look_at {
         kept.events.retain(|event| !event.ended());
-        // So that each is looked at a few times at the most.
+        // This way each event is looked at only a few times.
         kept.look_at = FIRST_LOOK.max(2 * kept.events.len());
     }
 }

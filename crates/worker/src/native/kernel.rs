@@ -11,7 +11,7 @@ use super::{Device, DeviceQueue, Memory, Sampler, check, info};
 /// Most arguments of one kernel that are looked at: far above what any compiler takes.
 const MAX_ARGS: u32 = 4096;
 
-/// The largest argument passed by value that a size is looked for.
+/// The largest size that is tried for an argument passed by value.
 const MAX_VALUE: usize = 4096;
 
 /// Memory to probe argument values with: all zero, so that a driver that takes it for a handle sees a null one.
@@ -37,7 +37,7 @@ impl Kernel {
     /// would follow whatever the bytes say.
     ///
     /// # Errors
-    /// What the native call returned.
+    /// The status of the native call.
     pub fn set_bytes(&mut self, index: u32, bytes: &[u8]) -> Result<(), Status> {
         check(self.set(index, bytes.len(), bytes.as_ptr().cast()))
     }
@@ -45,7 +45,7 @@ impl Kernel {
     /// Sets an argument to a memory object, or to none.
     ///
     /// # Errors
-    /// What the native call returned.
+    /// The status of the native call.
     pub fn set_memory(&mut self, index: u32, memory: Option<&Memory>) -> Result<(), Status> {
         // Shared virtual memory has no handle, and a null one means something else.
         if memory.is_some_and(|memory| memory.as_svm().is_some()) {
@@ -58,7 +58,7 @@ impl Kernel {
     /// Sets an argument to an address in shared virtual memory, or to the null pointer (clSetKernelArgSVMPointer).
     ///
     /// # Errors
-    /// What the native call returned; CL_INVALID_ARG_VALUE for what is no such memory or behind its end.
+    /// The status of the native call; CL_INVALID_ARG_VALUE for what is no such memory or behind its end.
     pub fn set_svm(&mut self, index: u32, place: Option<(&Memory, u64)>) -> Result<(), Status> {
         let pointer = match place {
             None => std::ptr::null_mut(),
@@ -75,7 +75,7 @@ impl Kernel {
     /// Tells which shared virtual memory it uses beside that of its arguments (CL_KERNEL_EXEC_INFO_SVM_PTRS).
     ///
     /// # Errors
-    /// What the native call returned; CL_INVALID_VALUE for what is no such memory or behind its end.
+    /// The status of the native call; CL_INVALID_VALUE for what is no such memory or behind its end.
     pub fn set_svm_pointers(&mut self, places: &[(&Memory, u64)]) -> Result<(), Status> {
         let pointer = |(memory, offset): &(&Memory, u64)| {
             let (offset, _) = memory.range(*offset, 0)?;
@@ -92,7 +92,7 @@ impl Kernel {
     /// Sets an argument to a sampler.
     ///
     /// # Errors
-    /// What the native call returned.
+    /// The status of the native call.
     pub fn set_sampler(&mut self, index: u32, sampler: &Sampler) -> Result<(), Status> {
         check(self.set(index, size_of::<cl::cl_sampler>(), (&raw const sampler.0).cast()))
     }
@@ -100,7 +100,7 @@ impl Kernel {
     /// Sets an argument to a queue on the device.
     ///
     /// # Errors
-    /// What the native call returned.
+    /// The status of the native call.
     pub fn set_queue(&mut self, index: u32, queue: &DeviceQueue) -> Result<(), Status> {
         let handle = queue.raw();
         check(self.set(index, size_of::<cl::cl_command_queue>(), (&raw const handle).cast()))
@@ -109,12 +109,12 @@ impl Kernel {
     /// Gives an argument so many bytes of local memory.
     ///
     /// # Errors
-    /// What the native call returned.
+    /// The status of the native call.
     pub fn set_local(&mut self, index: u32, size: u64) -> Result<(), Status> {
         check(self.set(index, size as usize, std::ptr::null()))
     }
 
-    /// All that can be asked about it. Its arguments are set in the course of it: use a kernel of its own for this.
+    /// Answers all queries about the kernel. This sets the kernel's arguments, so use a separate kernel for it.
     pub fn describe(mut self, devices: &[(u32, Device)]) -> KernelInfo {
         let ask = |kernel: cl::cl_kernel, name: u32| {
             // SAFETY: the callers pass memory of the size they announce.
@@ -148,7 +148,7 @@ impl Kernel {
             local_mem_size: info::value(ask(cl::CL_KERNEL_LOCAL_MEM_SIZE)).unwrap_or_default(),
             preferred_multiple: size(cl::CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE),
             private_mem_size: info::value(ask(cl::CL_KERNEL_PRIVATE_MEM_SIZE)).unwrap_or_default(),
-            // An error for all kernels but those that are built in or on custom devices.
+            // This query fails for all kernels except built-in ones and those on custom devices.
             global_work_size: info::value::<[usize; 3]>(ask(cl::CL_KERNEL_GLOBAL_WORK_SIZE))
                 .ok()
                 .map(|sizes| sizes.map(|n| n as u64)),
@@ -207,7 +207,7 @@ impl Kernel {
     /// memory; a null memory object is taken for memory objects alone.
     fn kind_by_trial(&mut self, index: u32) -> ArgKind {
         let handle = size_of::<cl::cl_mem>();
-        // First of all, as Intel's CPU runtime of 2026 crashes when a queue is given no value at all.
+        // Try this first: Intel's CPU runtime of 2026 crashes when a queue argument is set with no value at all.
         if self.set(index, handle, ZEROS.as_ptr().cast()) == cl::CL_INVALID_DEVICE_QUEUE {
             return ArgKind::Queue;
         }
@@ -217,8 +217,8 @@ impl Kernel {
         if self.set(index, handle, ZEROS.as_ptr().cast()) == cl::CL_SUCCESS { ArgKind::Buffer } else { ArgKind::Local }
     }
 
-    /// The size of an argument that is passed by value. PoCL takes a structure of any size, so that one is not known; what
-    /// takes no value at all must be a handle of some kind.
+    /// Finds the size of an argument that is passed by value. PoCL accepts a structure of any size, so the size of a
+    /// structure is unknown; an argument that accepts no value at all must be a handle of some kind.
     fn value_size(&mut self, index: u32) -> ArgKind {
         let likely = [4usize, 8, 1, 2, 16, 32, 64, 128];
         let mut found = None;

@@ -1,4 +1,4 @@
-//! What kernels can do since OpenCL 2.0: be cloned and say how they would be launched.
+//! Functions of kernels since OpenCL 2.0: clones, and queries about launches.
 
 use std::ffi::c_void;
 
@@ -16,7 +16,7 @@ impl Kernel {
     /// clCloneKernel; `device` is one that it was built for.
     ///
     /// # Errors
-    /// What the native call returned; CL_INVALID_OPERATION where there is none.
+    /// The status of the native call; CL_INVALID_OPERATION where there is none.
     pub fn try_clone(&self, device: Device) -> Result<Self, Status> {
         let clone = api().clCloneKernel.filter(|_| device.is_at_least(2, 1)).ok_or(cl::CL_INVALID_OPERATION)?;
         let mut status = 0;
@@ -29,7 +29,7 @@ impl Kernel {
     /// clGetKernelSubGroupInfo on `device`: sizes, `room` of them at most.
     ///
     /// # Errors
-    /// What the native call returned; CL_INVALID_OPERATION where there is none.
+    /// The status of the native call; CL_INVALID_OPERATION where there is none.
     pub fn sub_group_info(&self, device: Device, name: u32, input: &[u64], room: usize) -> Result<Vec<u64>, Status> {
         let ask = match api().clGetKernelSubGroupInfo.filter(|_| device.is_at_least(2, 1)) {
             Some(ask) => ask,
@@ -66,7 +66,7 @@ impl Queue {
     /// clGetKernelSuggestedLocalWorkSizeKHR for a launch on this queue, which is one of `device`.
     ///
     /// # Errors
-    /// What the native call returned; CL_INVALID_OPERATION where there is none.
+    /// The status of the native call; CL_INVALID_OPERATION where there is none.
     pub fn suggested_local_size(&self, device: Device, kernel: &Kernel, range: &NdRange) -> Result<[u64; 3], Status> {
         if !(1..=3).contains(&range.dims) {
             return Err(cl::CL_INVALID_WORK_DIMENSION);

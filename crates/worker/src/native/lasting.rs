@@ -1,8 +1,9 @@
 //! Lists of memory objects that stay readable until the process ends.
 //!
-//! NVIDIA's driver (580) reads the list of clEnqueueMigrateMemObjects again when the command's turn has come, and sometimes even after it has reported the
-//! command's end; a list that is gone by then crashes the process in a thread of the driver's. So a list is never freed. Each distinct one is
-//! held once: a program that migrates the same objects again and again costs no further memory.
+//! NVIDIA's driver (580) reads the list of clEnqueueMigrateMemObjects again when the command is executed, and sometimes
+//! even after it has reported the command's end; if the list is gone by then, a thread of the driver crashes the
+//! process. So a list is never freed. Each distinct list is held once: a program that migrates the same objects again
+//! and again uses no further memory.
 
 use std::sync::{Mutex, PoisonError};
 

@@ -24,11 +24,11 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps a range to be overwritten as a whole; returns when it is mapped. `None` where it is not known whether the native implementation tells the
-    /// truth about where: the bytes are to go another way.
+    /// Maps a range to be overwritten as a whole; returns when it is mapped. Returns `None` if the address that the
+    /// native implementation reports cannot be trusted: the bytes must then go another way.
     ///
     /// # Errors
-    /// What the native call returned; CL_INVALID_VALUE when the range leaves the buffer.
+    /// The status of the native call; CL_INVALID_VALUE when the range leaves the buffer.
     pub fn to_write(queue: &Arc<Queue>, buffer: &Arc<Memory>, offset: u64, size: u64) -> Result<Option<Self>, Status> {
         Self::new(queue, buffer, offset, size, cl::CL_MAP_WRITE_INVALIDATE_REGION)
     }
@@ -50,7 +50,7 @@ impl Mapping {
     ) -> Result<Option<Self>, Status> {
         let (offset, len) = buffer.range(offset, size)?;
         let map = || Self::map_natively(queue, buffer, (offset, len), flags);
-        // Whether it can be given back matters to nobody: no other mapping is made of it from now on while there is one.
+        // A failed unmap does not matter: from now on, nothing else of the buffer is mapped while a mapping exists.
         let unmap = |at| {
             let _ = Self::unmap_natively(queue, buffer, at);
         };
@@ -128,7 +128,7 @@ impl Mapping {
     /// Unmaps and waits until what was written is in the buffer.
     ///
     /// # Errors
-    /// What the native calls returned.
+    /// The status of the native call that failed.
     pub fn unmap(mut self) -> Result<(), Status> {
         self.give_back()
     }
@@ -169,7 +169,7 @@ impl Ring {
     /// A ring whose copies go over `queue`.
     ///
     /// # Errors
-    /// What the native calls returned.
+    /// The status of the native call that failed.
     pub fn new(context: &Context, queue: &Arc<Queue>) -> Result<Self, Status> {
         let flags = cl::CL_MEM_READ_WRITE | cl::CL_MEM_ALLOC_HOST_PTR;
         let size = (RING_CHUNK * RING_CHUNKS) as u64;
@@ -186,7 +186,7 @@ impl Ring {
     /// Waits until the next chunk's last copy has ended, and gives its memory.
     ///
     /// # Errors
-    /// What that copy ended with.
+    /// The status that the copy ended with.
     pub fn chunk(&mut self) -> Result<&mut [u8], Status> {
         self.settle(self.next)?;
         let start = self.next * RING_CHUNK;
@@ -196,7 +196,7 @@ impl Ring {
     /// Starts copying the first bytes of the next chunk into these parts, one after the other, and moves on to the chunk after it.
     ///
     /// # Errors
-    /// What the native calls returned; CL_INVALID_VALUE when the parts have more bytes than a chunk.
+    /// The status of the native call that failed; CL_INVALID_VALUE when the parts have more bytes than a chunk.
     pub fn write(&mut self, memory: &Memory, pieces: &[Part]) -> Result<(), Status> {
         let len = chunk_bytes(pieces)?;
         let mut from = self.chunk()?[..len].as_ptr();
@@ -229,7 +229,7 @@ impl Ring {
     /// Waits for the copy into chunk `index`, and gives the chunk's memory.
     ///
     /// # Errors
-    /// What the copy ended with.
+    /// The status that the copy ended with.
     pub fn copied(&mut self, index: usize) -> Result<&[u8], Status> {
         self.settle(index)?;
         Ok(&self.memory.bytes()[index * RING_CHUNK..(index + 1) * RING_CHUNK])
@@ -238,7 +238,7 @@ impl Ring {
     /// Waits for all copies.
     ///
     /// # Errors
-    /// What the first that failed ended with.
+    /// The status of the first copy that failed.
     pub fn drain(&mut self) -> Result<(), Status> {
         (0..RING_CHUNKS).map(|index| self.settle(index)).fold(Ok(()), Result::and)
     }
@@ -256,7 +256,7 @@ impl Ring {
     }
 }
 
-/// How many bytes these have together, if a chunk has as many.
+/// Returns the total size of the pieces, if it fits into a chunk.
 fn chunk_bytes(pieces: &[Part]) -> Result<usize, Status> {
     let total = pieces.iter().try_fold(0_u64, |sum, piece| sum.checked_add(piece.size()));
     total.filter(|total| *total <= RING_CHUNK as u64).map(|total| total as usize).ok_or(cl::CL_INVALID_VALUE)

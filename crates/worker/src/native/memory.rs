@@ -43,7 +43,7 @@ pub(super) struct NativeRect {
     pub slice_pitch: usize,
 }
 
-/// What a memory object is, and how much of it there is.
+/// The kind and size of a memory object.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Shape {
     /// A buffer of so many bytes.
@@ -63,7 +63,7 @@ impl Memory {
     /// clCreateBuffer, with `contents` (as long as the buffer) where given. `flags` must be without those about host memory.
     ///
     /// # Errors
-    /// What the native call returned.
+    /// The status of the native call.
     pub fn buffer(context: &Context, flags: u64, size: u64, contents: Option<&[u8]>) -> Result<Self, Status> {
         let bytes = usize::try_from(size).map_err(|_| cl::CL_INVALID_BUFFER_SIZE)?;
         let (flags, host) = match contents {
@@ -82,7 +82,7 @@ impl Memory {
     /// clCreateSubBuffer.
     ///
     /// # Errors
-    /// What the native call returned; CL_INVALID_VALUE when the range leaves `parent` or that is no buffer.
+    /// The status of the native call; CL_INVALID_VALUE when the range leaves `parent` or that is no buffer.
     pub fn sub_buffer(parent: &Arc<Self>, flags: u64, origin: u64, size: u64) -> Result<Self, Status> {
         let (origin, bytes) = parent.range(origin, size)?;
         if parent.as_svm().is_some() {
@@ -108,7 +108,7 @@ impl Memory {
     /// clCreatePipe.
     ///
     /// # Errors
-    /// What the native call returned; CL_INVALID_OPERATION where there is none.
+    /// The status of the native call; CL_INVALID_OPERATION where there is none.
     pub fn pipe(context: &Context, flags: u64, packet_size: u32, max_packets: u32) -> Result<Self, Status> {
         let create = api().clCreatePipe.ok_or(cl::CL_INVALID_OPERATION)?;
         let mut status = 0;
@@ -145,7 +145,7 @@ impl Memory {
     /// A buffer whose storage is part of shared virtual memory (clCreateBuffer with CL_MEM_USE_HOST_PTR).
     ///
     /// # Errors
-    /// What the native call returned; CL_INVALID_VALUE when the range leaves the memory or `svm` is none.
+    /// The status of the native call; CL_INVALID_VALUE when the range leaves the memory or `svm` is none.
     pub fn over_svm(
         context: &Context,
         svm: &Arc<Self>,

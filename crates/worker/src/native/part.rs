@@ -66,7 +66,8 @@ impl Ranges {
         &self.list
     }
 
-    /// The packed bytes from `at` on, `len` of them: for each range that has some the range's number, where they begin in it, and how many.
+    /// Cuts the packed bytes from `at` on, `len` of them, by range: the range's number, where the bytes begin in the
+    /// range, and how many there are.
     pub fn stretch(&self, at: u64, len: u64) -> impl Iterator<Item = (usize, u64, u64)> {
         let end = at.saturating_add(len).min(self.size);
         let first = self.starts.partition_point(|start| *start <= at).saturating_sub(1);
@@ -85,7 +86,8 @@ impl Ranges {
     }
 }
 
-/// Parts that together are a stretch of packed bytes: at most two pieces of rows, of slices, and what lies between.
+/// Parts that together make up a stretch of packed bytes: at most two pieces of rows, two of slices, and the part
+/// between them.
 pub type Pieces = SmallVec<[Part; 5]>;
 
 impl Part {
@@ -105,7 +107,7 @@ impl Part {
                 all.push(Self::Bytes { offset: offset.saturating_add(at), size: len });
                 all
             }
-            // Images are cut between elements, by those who know how large these are.
+            // Images are cut between elements, by code that knows the size of the elements.
             Self::Image { .. } => Pieces::new(),
             Self::Rect(rect) => {
                 let boxes = boxes(rect.region, at, len);

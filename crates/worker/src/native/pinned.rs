@@ -42,7 +42,7 @@ impl PinnedPool {
     /// A pool in `context`.
     ///
     /// # Errors
-    /// What the native calls returned.
+    /// The status of the native call that failed.
     pub fn new(context: &Context, queue: &Arc<Queue>) -> Result<Arc<Self>, Status> {
         let flags = cl::CL_MEM_READ_WRITE | cl::CL_MEM_ALLOC_HOST_PTR;
         let size = (BLOCK * BLOCKS) as u64;
@@ -59,7 +59,7 @@ impl PinnedPool {
 }
 
 impl Blocks {
-    /// The first of `count` free blocks in a row, which are taken with this.
+    /// Takes the first `count` free blocks in a row; returns the number of the first.
     fn take(&mut self, count: usize) -> Option<usize> {
         let fits = |at: usize| self.taken[at..].len() >= count && !self.taken[at..at + count].contains(&true);
         let first = (self.next..BLOCKS).chain(0..self.next).find(|at| fits(*at))?;

@@ -1,4 +1,4 @@
-//! Where small reads and writes have their bytes.
+//! The memory that small reads and writes use for their bytes.
 
 use std::sync::Arc;
 
@@ -8,7 +8,8 @@ use ropeway_protocol::types::Status;
 use super::Part;
 use super::pinned::{PinnedPiece, PinnedPool};
 
-/// Some bytes of the host's that do not move. Whoever enqueues a command for them sees that nobody touches them meanwhile.
+/// Some bytes of the host's that do not move. Whoever enqueues a command for them ensures that nobody touches them
+/// meanwhile.
 #[derive(Debug)]
 pub struct Place(Bytes);
 
@@ -19,7 +20,7 @@ enum Bytes {
 }
 
 impl Place {
-    /// As many as `part` has.
+    /// Makes an ordinary place as large as `part`.
     ///
     /// # Errors
     /// CL_INVALID_VALUE for more than a process can have.
@@ -28,12 +29,12 @@ impl Place {
         Ok(Self(Bytes::Ordinary(vec![0; size])))
     }
 
-    /// As many as `part` has, if the pool has room for them.
+    /// Makes a pinned place as large as `part`, if the pool has room.
     pub fn pinned(part: &Part, pool: &Arc<PinnedPool>) -> Option<Self> {
         pool.take(part.size().try_into().ok()?).map(|piece| Self(Bytes::Pinned(piece)))
     }
 
-    /// Pinned where that can be.
+    /// Makes a pinned place if possible, otherwise an ordinary one.
     ///
     /// # Errors
     /// As [`Place::ordinary`].
@@ -41,7 +42,7 @@ impl Place {
         pool.and_then(|pool| Self::pinned(part, pool)).map_or_else(|| Self::ordinary(part), Ok)
     }
 
-    /// Where they begin, for a command that moves `part`.
+    /// Returns the address of the first byte, for a command that moves `part`.
     ///
     /// # Errors
     /// CL_INVALID_VALUE if they are not as many.

@@ -56,7 +56,7 @@ impl Platform {
     /// clGetPlatformInfo, as bytes.
     ///
     /// # Errors
-    /// What the native call returned.
+    /// The status of the native call.
     pub fn info(self, name: u32) -> Result<Vec<u8>, Status> {
         // SAFETY: `bytes` passes memory of the size it announces.
         info::bytes(|size, value, ret| unsafe { (api().clGetPlatformInfo)(self.0, name, size, value, ret) })
@@ -93,7 +93,7 @@ impl Device {
     /// clGetDeviceInfo, as bytes.
     ///
     /// # Errors
-    /// What the native call returned.
+    /// The status of the native call.
     pub fn info(self, name: u32) -> Result<Vec<u8>, Status> {
         // SAFETY: `bytes` passes memory of the size it announces.
         info::bytes(|size, value, ret| unsafe { (api().clGetDeviceInfo)(self.0, name, size, value, ret) })
@@ -102,7 +102,7 @@ impl Device {
     /// The device's time of clGetDeviceAndHostTimer, in nanoseconds.
     ///
     /// # Errors
-    /// What the native call returned; CL_INVALID_OPERATION where there is none.
+    /// The status of the native call; CL_INVALID_OPERATION where there is none.
     pub fn timer(self) -> Result<u64, Status> {
         let ask = api().clGetDeviceAndHostTimer.ok_or(cl::CL_INVALID_OPERATION)?;
         let (mut device, mut host) = (0, 0);
@@ -116,7 +116,7 @@ impl Device {
         self.text(cl::CL_DEVICE_NAME)
     }
 
-    /// Device and driver, by their names and versions: what is found out of one holds for all that have the same.
+    /// Names and versions of device and driver: what is found out about one device holds for all with the same text.
     pub fn driver(self) -> String {
         let queries = [cl::CL_DEVICE_NAME, cl::CL_DEVICE_VENDOR, cl::CL_DEVICE_VERSION, cl::CL_DRIVER_VERSION];
         let text = queries.map(|name| self.text(name)).join(", ");
@@ -194,7 +194,7 @@ impl Device {
     }
 }
 
-/// Told what the native implementation has to say about a context (pfn_notify of clCreateContext).
+/// Receives the messages of the native implementation about a context (pfn_notify of clCreateContext).
 pub trait ErrorSink: Send + Sync {
     /// May be called on any thread, at any time; must not block and must not call OpenCL.
     fn report(&self, text: &str);
@@ -213,7 +213,7 @@ impl Context {
     /// clCreateContext. `errors` is kept for ever: the native implementation may call it until the process ends.
     ///
     /// # Errors
-    /// What the native call returned.
+    /// The status of the native call.
     pub fn new(platform: Platform, devices: &[Device], errors: Arc<dyn ErrorSink>) -> Result<Self, Status> {
         let properties = [cl::CL_CONTEXT_PLATFORM, platform.0 as isize, 0];
         let devices: Vec<_> = devices.iter().map(|d| d.0).collect();
@@ -234,7 +234,7 @@ impl Context {
         Ok(Self(context))
     }
 
-    /// One more reference.
+    /// Takes one more reference to the context.
     pub(super) fn retain(&self) -> Self {
         // SAFETY: the context is alive; the new value owns the reference made here.
         unsafe { (api().clRetainContext)(self.0) };

@@ -1,4 +1,4 @@
-//! What the worker does to its own process.
+//! Changes of the worker to its own process.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -15,13 +15,13 @@ pub fn set_env(name: &str, value: &str) {
     unsafe { std::env::set_var(name, value) };
 }
 
-/// Makes C's standard output stream hand on each line as soon as it is whole.
+/// Sets C's standard output stream to line buffering.
 pub fn buffer_stdout_by_line() {
     // SAFETY: nothing has been printed yet, so the stream's buffer may still be chosen.
     unsafe { libc::setvbuf(stdout, std::ptr::null_mut(), libc::_IOLBF, 4096) };
 }
 
-/// Hands on what is left in C's standard output stream; false where that would be to wait for a thread that is printing.
+/// Flushes C's standard output stream; returns false, without waiting, while another thread is printing.
 pub fn flush_stdout() -> bool {
     // SAFETY: the stream is open as long as the process lives, and unlocked by the thread that has locked it.
     unsafe {
@@ -44,7 +44,7 @@ pub fn print(bytes: &[u8]) {
 /// Puts `fd` in the place of standard output and `error` in that of standard error.
 ///
 /// # Errors
-/// What dup2 said.
+/// The error of dup2.
 pub fn replace_outputs(output: &OwnedFd, error: &OwnedFd) -> std::io::Result<()> {
     rustix::stdio::dup2_stdout(output.as_fd())?;
     rustix::stdio::dup2_stderr(error.as_fd())?;

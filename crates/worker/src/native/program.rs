@@ -21,7 +21,7 @@ impl Program {
     /// clCreateProgramWithSource.
     ///
     /// # Errors
-    /// What the native call returned.
+    /// The status of the native call.
     pub fn from_source(context: &Context, source: &[u8]) -> Result<Self, Status> {
         let (mut text, len) = (source.as_ptr().cast(), source.len());
         if len == 0 {
@@ -35,10 +35,10 @@ impl Program {
         Ok(Self(program))
     }
 
-    /// clCreateProgramWithBinary: a binary for each device, and what the native call says of each.
+    /// clCreateProgramWithBinary: takes a binary for each device, and returns the native call's status for each.
     ///
     /// # Errors
-    /// What the native call returned, with the status of each binary.
+    /// The status of the native call, with the status of each binary.
     pub fn from_binaries(
         context: &Context,
         binaries: &[(Device, &[u8])],
@@ -69,7 +69,7 @@ impl Program {
     /// clCreateProgramWithIL.
     ///
     /// # Errors
-    /// What the native call returned; CL_INVALID_OPERATION where there is none.
+    /// The status of the native call; CL_INVALID_OPERATION where there is none.
     pub fn from_il(context: &Context, device: Device, il: &[u8]) -> Result<Self, Status> {
         let mut status = 0;
         let program = match api().clCreateProgramWithIL.filter(|_| device.is_at_least(2, 1)) {
@@ -94,7 +94,7 @@ impl Program {
     /// clSetProgramSpecializationConstant; `device` is one of its context's.
     ///
     /// # Errors
-    /// What the native call returned; CL_INVALID_OPERATION where there is none.
+    /// The status of the native call; CL_INVALID_OPERATION where there is none.
     pub fn set_specialization_constant(&self, device: Device, id: u32, value: &[u8]) -> Result<(), Status> {
         let set = api().clSetProgramSpecializationConstant.filter(|_| device.is_at_least(2, 2));
         let set = set.ok_or(cl::CL_INVALID_OPERATION)?;
@@ -105,7 +105,7 @@ impl Program {
     /// clCreateProgramWithBuiltInKernels.
     ///
     /// # Errors
-    /// What the native call returned.
+    /// The status of the native call.
     pub fn from_built_in_kernels(context: &Context, devices: &[Device], names: &str) -> Result<Self, Status> {
         let devices: Vec<_> = devices.iter().map(|d| d.0).collect();
         let names = CString::new(names).map_err(|_| cl::CL_INVALID_VALUE)?;
@@ -135,7 +135,7 @@ impl Program {
     /// clBuildProgram with exactly these options, for all devices of the program where none is given; returns when it is built.
     ///
     /// # Errors
-    /// What the native call returned.
+    /// The status of the native call.
     pub fn build(&self, devices: &[Device], options: &str) -> Result<(), Status> {
         let devices: Vec<_> = devices.iter().map(|d| d.0).collect();
         let options = CString::new(options).map_err(|_| cl::CL_INVALID_BUILD_OPTIONS)?;
@@ -152,10 +152,10 @@ impl Program {
         })
     }
 
-    /// clCompileProgram with exactly these options and no headers: the client has put them in their places.
+    /// clCompileProgram with exactly these options and no headers: the client has already inlined the headers.
     ///
     /// # Errors
-    /// What the native call returned.
+    /// The status of the native call.
     pub fn compile(&self, devices: &[Device], options: &str) -> Result<(), Status> {
         let devices: Vec<_> = devices.iter().map(|d| d.0).collect();
         let options = CString::new(options).map_err(|_| cl::CL_INVALID_COMPILER_OPTIONS)?;
@@ -178,7 +178,7 @@ impl Program {
     /// clLinkProgram. A link that fails may still leave a program, for its log.
     ///
     /// # Errors
-    /// What the native call returned where it left no program.
+    /// The status of the native call, where that left no program.
     pub fn link(
         context: &Context,
         devices: &[Device],
@@ -210,8 +210,9 @@ impl Program {
         }
     }
 
-    /// clGetProgramBuildInfo, all of it. What a native implementation cannot answer (as too old) is 0 or empty.
-    /// Its status is `otherwise` where the native implementation gives none: PoCL 5 knows no parts of parts of devices there.
+    /// clGetProgramBuildInfo, all of it. An entry that a native implementation is too old to answer is 0 or empty. The
+    /// status is `otherwise` if the native implementation gives none: PoCL 5 does not know sub-devices of sub-devices
+    /// there.
     pub fn build_info(&self, device: Device, otherwise: cl::cl_build_status) -> DeviceBuild {
         let ask = |name: u32| {
             // SAFETY: the callers pass memory of the size they announce.
@@ -253,14 +254,14 @@ impl Program {
     /// CL_PROGRAM_BINARIES' entry for `device`.
     ///
     /// # Errors
-    /// What the native calls returned; CL_INVALID_VALUE where there is none.
+    /// The status of the native call that failed; CL_INVALID_VALUE where there is none.
     pub fn binary(&self, device: Device) -> Result<Vec<u8>, Status> {
         let sizes = self.binary_sizes()?;
         let index = sizes.iter().position(|(d, _)| *d == device.0).ok_or(cl::CL_INVALID_DEVICE)?;
         if sizes[index].1 == 0 {
             return Err(cl::CL_INVALID_VALUE);
         }
-        // A null entry should be skipped, but PoCL writes there: all get room.
+        // A null entry should be skipped, but PoCL writes to it: give every binary room.
         let mut binaries: Vec<_> = sizes.iter().map(|(_, size)| vec![0u8; *size]).collect();
         let mut places: Vec<_> = binaries.iter_mut().map(|binary| binary.as_mut_ptr()).collect();
         // SAFETY: one pointer for each device, with room for that device's binary.
@@ -279,7 +280,7 @@ impl Program {
     /// CL_PROGRAM_KERNEL_NAMES.
     ///
     /// # Errors
-    /// What the native call returned.
+    /// The status of the native call.
     pub fn kernel_names(&self) -> Result<Vec<String>, Status> {
         // SAFETY: `text` passes memory of the size it announces.
         let names = info::text(|size, value, ret| unsafe {
@@ -291,7 +292,7 @@ impl Program {
     /// clCreateKernel.
     ///
     /// # Errors
-    /// What the native call returned.
+    /// The status of the native call.
     pub fn kernel(&self, name: &str) -> Result<Kernel, Status> {
         let name = CString::new(name).map_err(|_| cl::CL_INVALID_KERNEL_NAME)?;
         let mut status = 0;

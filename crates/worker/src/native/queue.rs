@@ -35,7 +35,7 @@ impl<'a> Waits<'a> {
         self.handles.push(event.raw());
     }
 
-    /// Those of another list too.
+    /// Adds the events of another list.
     pub fn push_all(&mut self, others: &Waits<'a>) {
         self.handles.extend_from_slice(&others.handles);
     }
@@ -48,7 +48,7 @@ impl<'a> Waits<'a> {
     /// Blocks until all have ended; they must be of one context.
     ///
     /// # Errors
-    /// What clWaitForEvents returned.
+    /// The status of clWaitForEvents.
     pub fn wait(&self) -> Result<(), Status> {
         super::event::wait_all(&self.handles)
     }
@@ -84,7 +84,7 @@ impl Queue {
     /// clCreateCommandQueue.
     ///
     /// # Errors
-    /// What the native call returned.
+    /// The status of the native call.
     pub fn new(context: &Context, device: Device, properties: u64) -> Result<Self, Status> {
         let mut status = 0;
         // SAFETY: context and device are alive.
@@ -96,7 +96,7 @@ impl Queue {
     /// clCreateCommandQueueWithProperties with hints of cl_khr_priority_hints and cl_khr_throttle_hints, 0 for none.
     ///
     /// # Errors
-    /// What the native call returned.
+    /// The status of the native call.
     pub fn with_hints(
         context: &Context,
         device: Device,
@@ -127,7 +127,7 @@ impl Queue {
     /// clFlush.
     ///
     /// # Errors
-    /// What the native call returned.
+    /// The status of the native call.
     pub fn flush(&self) -> Result<(), Status> {
         // SAFETY: the queue is alive.
         check(unsafe { (api().clFlush)(self.0) })
@@ -136,7 +136,7 @@ impl Queue {
     /// clFinish.
     ///
     /// # Errors
-    /// What the native call returned.
+    /// The status of the native call.
     pub fn finish(&self) -> Result<(), Status> {
         // SAFETY: the queue is alive.
         check(unsafe { (api().clFinish)(self.0) })
@@ -145,7 +145,7 @@ impl Queue {
     /// clEnqueueMarkerWithWaitList.
     ///
     /// # Errors
-    /// What the native call returned.
+    /// The status of the native call.
     pub fn marker(&self, waits: &Waits<'_>, event: bool) -> Result<Option<Event>, Status> {
         let (count, list) = waits.parts();
         // SAFETY: the wait list has the announced length.
@@ -155,7 +155,7 @@ impl Queue {
     /// clEnqueueBarrierWithWaitList.
     ///
     /// # Errors
-    /// What the native call returned.
+    /// The status of the native call.
     pub fn barrier(&self, waits: &Waits<'_>, event: bool) -> Result<Option<Event>, Status> {
         let (count, list) = waits.parts();
         // SAFETY: the wait list has the announced length.

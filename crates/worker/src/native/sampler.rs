@@ -20,7 +20,7 @@ impl Sampler {
     /// clCreateSampler.
     ///
     /// # Errors
-    /// What the native call returned.
+    /// The status of the native call.
     pub fn new(context: &Context, like: SamplerDescription) -> Result<Self, Status> {
         let mut status = 0;
         // SAFETY: the context is alive; the call checks the other arguments itself.

@@ -52,7 +52,7 @@ impl Scattered {
     /// Maps ranges to be overwritten as a whole; returns when they are mapped. `None` as for [`Mapping::to_write`].
     ///
     /// # Errors
-    /// What the native call returned; CL_INVALID_VALUE when a range leaves the buffer.
+    /// The status of the native call; CL_INVALID_VALUE when a range leaves the buffer.
     pub fn to_write(queue: &Arc<Queue>, buffer: &Arc<Memory>, ranges: &Arc<Ranges>) -> Result<Option<Self>, Status> {
         Self::new(ranges, false, |offset, size| Mapping::to_write(queue, buffer, offset, size))
     }
@@ -96,7 +96,7 @@ impl Scattered {
         Some(Given { slices: slices.collect(), whole: self })
     }
 
-    /// The bytes of the chunk of this number, of ranges mapped to be read; of others none.
+    /// Returns the bytes of chunk `index` if the ranges are mapped to be read; otherwise none.
     pub fn chunk(&self, index: usize) -> SmallVec<[&[u8]; 2]> {
         if !self.reads {
             return SmallVec::new();
@@ -116,7 +116,7 @@ impl Scattered {
     /// Unmaps what was mapped to be written, and waits until it is in the buffer; `whole` if all of it was to be written.
     ///
     /// # Errors
-    /// What the native calls returned; CL_INVALID_OPERATION while a chunk is missing.
+    /// The status of the native call that failed; CL_INVALID_OPERATION while a chunk is missing.
     pub fn land(&self, whole: bool) -> Result<(), Status> {
         let given = self.given.iter().filter(|given| given.load(Ordering::Acquire)).count();
         if self.back.load(Ordering::Acquire) < if whole { self.given.len() } else { given } {
@@ -128,7 +128,7 @@ impl Scattered {
     /// Unmaps what was mapped to be read, and waits until that is done.
     ///
     /// # Errors
-    /// What the native calls returned.
+    /// The status of the native call that failed.
     pub fn finish(self) -> Result<(), Status> {
         self.unmap()
     }

@@ -15,7 +15,7 @@ use crate::base::lock::lock;
 /// Bytes of one arena. Pages that are never written take no memory.
 const ARENA: usize = 2 * limits::MAX_EAGER;
 
-/// Where small writes are put: writers rather start at a fresh cache line than share one.
+/// Alignment of small writes: each starts at a fresh cache line, so that no two share one.
 const ALIGN: usize = 64;
 
 /// Arenas kept for reuse.
@@ -24,10 +24,11 @@ const SPARE: usize = 4;
 /// So many bytes at a time are taken of the session's limit.
 const STEP: usize = 32 << 10;
 
-/// Arenas of released queues that are looked at each time: more than come to be left at once, so that those whose writes have ended do not gather.
+/// Number of arenas of released queues to look at each time: more than are added at once, so that those whose writes
+/// have ended do not pile up.
 const LOOK: usize = 4;
 
-/// What the staging of a session's queues shares.
+/// State that the staging of all queues of a session shares.
 #[derive(Debug)]
 pub struct Arenas {
     state: Mutex<Shared>,
@@ -46,25 +47,25 @@ struct Shared {
 #[derive(Debug)]
 struct Retired {
     arena: Vec<u8>,
-    /// How much of the limit its writes have taken.
+    /// How much of the limit the arena's writes have taken.
     charged: usize,
     /// Says when the device is done with it.
     done: Event,
 }
 
 impl Arenas {
-    /// None yet; writes may hold as many bytes as `limit` has.
+    /// Makes an empty set of arenas; writes may hold as many bytes as `limit` has.
     pub fn new(limit: Arc<Budget>) -> Arc<Self> {
         Arc::new(Self { state: Mutex::default(), limit })
     }
 
-    /// An arena that nobody uses, of `len` bytes at the least.
+    /// Takes an unused arena of at least `len` bytes.
     fn take(&self, len: usize) -> Vec<u8> {
         let spare = lock(&self.state).spare.pop();
         spare.filter(|arena| arena.len() >= len).unwrap_or_else(|| vec![0; ARENA.max(len)])
     }
 
-    /// The device is done with an arena.
+    /// Gives back an arena that the device is done with.
     fn give_back(&self, state: &mut Shared, retired: Retired) {
         self.limit.give_back(retired.charged);
         if state.spare.len() < SPARE {
@@ -72,14 +73,14 @@ impl Arenas {
         }
     }
 
-    /// Keeps an arena of a queue that is released until the device is done with it, and lets go of some with which it is.
+    /// Keeps arenas of a released queue until the device is done with them, and gives back some that it is done with.
     fn leave(&self, retired: impl Iterator<Item = Retired>) {
         let mut state = lock(&self.state);
         state.left.extend(retired);
         self.look(&mut state, LOOK);
     }
 
-    /// Lets go of those of released queues with which the device is done, among the first `most`.
+    /// Looks at the first `most` arenas of released queues, and gives back those that the device is done with.
     fn look(&self, state: &mut Shared, most: usize) {
         for _ in 0..most.min(state.left.len()) {
             match state.left.pop_front() {
@@ -91,7 +92,7 @@ impl Arenas {
         }
     }
 
-    /// Lets go of all arenas of released queues with which the device is done.
+    /// Gives back all arenas of released queues that the device is done with.
     fn look_at_all(&self) {
         self.look(&mut lock(&self.state), usize::MAX);
     }
@@ -103,14 +104,14 @@ pub struct Staging {
     arenas: Arc<Arenas>,
     current: Vec<u8>,
     used: usize,
-    /// How much of the limit the writes in it have taken.
+    /// How much of the limit the current arena's writes have taken.
     charged: usize,
     /// Full arenas.
     retired: VecDeque<Retired>,
 }
 
 impl Staging {
-    /// That of a queue without writes.
+    /// Makes the staging of a queue without writes.
     pub fn new(arenas: Arc<Arenas>) -> Self {
         Self { arenas, current: Vec::new(), used: 0, charged: 0, retired: VecDeque::new() }
     }
@@ -171,10 +172,10 @@ impl Staging {
         true
     }
 
-    /// Writes no more to the current arena; says whether it was written to, and so waits for the device.
+    /// Stops writing to the current arena; returns whether the arena was written to, and so waits for the device.
     ///
     /// # Errors
-    /// What the native call returned.
+    /// The status of the native call.
     pub fn retire(&mut self, queue: &Queue) -> Result<bool, Status> {
         let written = self.used > 0;
         if written {
@@ -187,7 +188,7 @@ impl Staging {
         Ok(written)
     }
 
-    /// Lets go of arenas with which the device is done.
+    /// Gives back the arenas that the device is done with.
     pub fn let_go(&mut self) {
         while self.retired.front().is_some_and(|retired| retired.done.ended()) {
             if let Some(retired) = self.retired.pop_front() {
@@ -196,10 +197,10 @@ impl Staging {
         }
     }
 
-    /// The queue is about to be released: its arenas are kept until the device is done with them.
+    /// Prepares for the release of the queue: its arenas are kept until the device is done with them.
     ///
     /// # Errors
-    /// What the native call returned; the current arena is lost then.
+    /// The status of the native call; the current arena is lost then.
     pub fn leave(mut self, queue: &Queue) -> Result<(), Status> {
         let outcome = self.retire(queue).map(drop);
         self.arenas.clone().leave(self.retired.drain(..));
@@ -209,7 +210,7 @@ impl Staging {
 
 impl Drop for Staging {
     fn drop(&mut self) {
-        // The device may still be reading: better lost than freed.
+        // The device may still be reading: leak the arena rather than free it.
         if self.used > 0 {
             std::mem::forget(std::mem::take(&mut self.current));
         }
@@ -233,7 +234,7 @@ impl StagedRead {
     /// Enqueues a read into `place`.
     ///
     /// # Errors
-    /// What the native call returned; CL_INVALID_VALUE when the part leaves the object, or has not as many bytes as the place.
+    /// The status of the native call; CL_INVALID_VALUE when the part leaves the object, or has not as many bytes as the place.
     pub fn enqueue(
         queue: &Queue,
         (memory, part): (&Memory, &Part),

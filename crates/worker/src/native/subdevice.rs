@@ -9,7 +9,7 @@ use super::{Device, check};
 /// Most parts of one device: no machine has so many cores, and the properties of all have to fit into one answer.
 const MAX_PARTS: u32 = 1 << 10;
 
-/// A part of a device, which may go while the process lives. What uses its [`Device`] holds on to it.
+/// A part of a device, which may be released while the process lives. Users of its [`Device`] keep it alive.
 #[derive(Debug)]
 pub struct SubDevice(Device);
 
@@ -17,7 +17,7 @@ impl SubDevice {
     /// Into how many parts clCreateSubDevices divides a device. `properties` ends with 0.
     ///
     /// # Errors
-    /// What the native call returned.
+    /// The status of the native call.
     pub fn count(of: Device, properties: &[i64]) -> Result<u32, Status> {
         let properties = list(properties)?;
         let mut count = 0;
@@ -31,7 +31,7 @@ impl SubDevice {
     /// clCreateSubDevices. `properties` ends with 0.
     ///
     /// # Errors
-    /// What the native call returned.
+    /// The status of the native call.
     pub fn create(of: Device, properties: &[i64]) -> Result<Vec<Self>, Status> {
         let count = Self::count(of, properties)?;
         if count > MAX_PARTS {
@@ -46,7 +46,7 @@ impl SubDevice {
         Ok(parts.into_iter().filter(|part| !part.is_null()).map(|part| Self(Device(part))).collect())
     }
 
-    /// The device that it is.
+    /// Returns the part as a device.
     pub fn device(&self) -> Device {
         self.0
     }

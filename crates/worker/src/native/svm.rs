@@ -1,7 +1,7 @@
 //! Coarse-grain shared virtual memory.
 //!
-//! The client puts memory of its own at the same addresses, in whole pages. So each allocation here has its pages to itself, from the
-//! first to the last that it touches.
+//! The client puts its own memory at the same addresses, in whole pages. So no allocation here shares a page with
+//! anything else, from the first page that it touches to the last.
 
 use std::ffi::c_void;
 use std::sync::{Arc, OnceLock};
@@ -13,7 +13,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 use super::api::api;
 use super::{Context, Event, check};
 
-/// What the native implementation has no function for.
+/// The status where the native implementation lacks a function.
 const MISSING: Status = cl::CL_INVALID_OPERATION;
 
 /// A command queue, as far as shared virtual memory needs one.
@@ -24,15 +24,15 @@ pub(super) trait NativeQueue: Send + Sync {
     /// Hands all that was enqueued to the device.
     ///
     /// # Errors
-    /// What the native call returned.
+    /// The status of the native call.
     fn flush(&self) -> Result<(), Status>;
 }
 
 /// An allocation. Freed when dropped, or behind what still uses it.
 pub struct Svm {
-    /// A reference of its own.
+    /// The allocation's own reference to the context.
     context: Context,
-    /// What the native call gave.
+    /// The address that the native call returned.
     allocated: *mut c_void,
     /// Its first byte that is used.
     first: *mut u8,
@@ -63,7 +63,7 @@ impl Svm {
         let failure = cl::CL_MEM_OBJECT_ALLOCATION_FAILURE;
         let whole = usize::try_from(size).ok().and_then(|size| size.checked_next_multiple_of(page)).ok_or(failure)?;
         let roomy = whole.checked_add(boundary).ok_or(failure)?;
-        // Some implementations take no alignment above that of their largest type: from those, more memory is asked for.
+        // Some implementations accept no alignment above that of their largest type: ask those for more memory instead.
         for (size, alignment) in [(whole, boundary as u32), (roomy, alignment)] {
             // SAFETY: the context is alive.
             let allocated = unsafe { allocate(context.0, flags, size, alignment) };
@@ -90,7 +90,8 @@ impl Svm {
         self.first.wrapping_add(offset)
     }
 
-    /// Lets it be freed, whenever its last owner is gone, behind what `queue`, an in-order one, has been given by then.
+    /// Has the allocation freed, once its last owner is gone, after everything that `queue`, an in-order one, has been
+    /// given by then.
     pub(super) fn free_behind(&self, queue: Arc<dyn NativeQueue>) {
         let _ = self.frees.set(queue);
     }
@@ -114,7 +115,7 @@ impl Drop for Svm {
                 )
             };
             if status == cl::CL_SUCCESS {
-                // A queue that cannot be flushed is lost with all its memory.
+                // If a queue cannot be flushed, it is lost with all its memory.
                 let _ = queue.flush();
                 return;
             }
@@ -176,10 +177,10 @@ pub(super) unsafe fn fill(
     unsafe { fill(queue.raw(), into.cast(), pattern.as_ptr().cast(), pattern.len(), size, count, list, event) }
 }
 
-/// Keeps addresses of this process from being handed out, for as long as it lives: the client has something else there. What
-/// this process has there itself stays.
+/// Reserves addresses of this process for as long as it lives, because the client has something else there. Whatever
+/// this process already has there stays.
 pub fn avoid(ranges: &[(u64, u64)]) {
-    /// What is smaller is left alone where only part of it is free.
+    /// Smaller stretches of memory are left alone where only part of them is free (bytes).
     const FINEST: usize = 64 << 10;
     const LARGEST: usize = 1 << 40;
     const MOST_CALLS: usize = 4096;

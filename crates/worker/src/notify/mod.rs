@@ -1,4 +1,4 @@
-//! The ends of native commands: who waits for them, and how the client comes to know.
+//! The ends of native commands: who waits for them, and how the client is notified.
 
 pub mod news;
 pub mod notifier;

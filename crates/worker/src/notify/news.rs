@@ -1,4 +1,4 @@
-//! What happened natively while nobody of the session was waiting for it.
+//! Notifications of native events that ended while no thread of the session waited for them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,53 +6,54 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use crate::base::error::End;
 
-/// What is to be done about it: without waiting for long, except for the client to read. An error ends the session.
+/// A notification: the work to be done for it, which must not block for long, except on a client that does not read. An
+/// error ends the session.
 pub type News = Box<dyn FnOnce() -> Result<(), End> + Send>;
 
-/// Most things that the client has had the worker do later and that are not done: events that are waited for, and what is to be told or moved
-/// once they have ended.
+/// Most work items that the client may have deferred at a time: events that are waited for, and reports or transfers
+/// that follow their ends.
 const MAX_BACKLOG: usize = 1 << 20;
 
-/// To the thread that takes in the news.
+/// The sending end to the thread that handles notifications.
 #[derive(Clone)]
 pub struct Post {
     sender: Sender<News>,
-    /// How much is to be done later.
+    /// The number of deferred work items.
     backlog: Arc<AtomicUsize>,
 }
 
-/// Where news come in.
+/// The receiving end for notifications.
 pub type Letterbox = Receiver<News>;
 
-/// Where news go to, and where they come in.
+/// Makes a channel for notifications: the sending end and the receiving end.
 pub fn post() -> (Post, Letterbox) {
     let (sender, letterbox) = channel();
     (Post { sender, backlog: Arc::default() }, letterbox)
 }
 
 impl Post {
-    /// Passes news on.
+    /// Sends a notification.
     pub fn tell(&self, news: News) {
         self.count();
         self.forward(news);
     }
 
-    /// Passes news on that are counted already; when nobody listens any more, the session is over.
+    /// Sends a notification that is counted already; if there is no receiver any more, the session is over.
     pub(super) fn forward(&self, news: News) {
         let _ = self.sender.send(news);
     }
 
-    /// One thing more is to be done later.
+    /// Counts one more deferred work item.
     pub fn count(&self) {
         self.backlog.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One of them is done.
+    /// Counts one deferred work item as done.
     pub fn done(&self) {
         self.backlog.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Whether more is to be done later than a session may ask for.
+    /// Whether the client has deferred more work than a session may.
     pub fn is_overrun(&self) -> bool {
         self.backlog.load(Ordering::Relaxed) > MAX_BACKLOG
     }

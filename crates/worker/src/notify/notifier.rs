@@ -1,7 +1,8 @@
-//! News of native events that nobody of the session waits for.
+//! Notifications of native events that no thread of the session waits for.
 //!
-//! A thread waits for them ([`super::waiters`]), or a native callback passes them on. Some implementations (PoCL 3.1 for one) call back for commands that complete but not
-//! for those that end with an error; so what is waited for is also looked at now and then.
+//! A thread waits for such an event ([`super::waiters`]), or a native callback reports its end. Some implementations
+//! (PoCL 3.1 for one) call back for commands that complete but not for those that end with an error, so events with
+//! callbacks are also polled.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
@@ -19,12 +20,12 @@ use crate::base::lock::lock;
 use crate::base::order::Turn;
 use crate::native::Event;
 
-/// How often watched events are looked at.
+/// How often watched events are polled.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Tells of events that have ended.
+/// Notifies of events that have ended.
 pub struct Notifier {
-    /// To the thread that takes in the news.
+    /// The sending end to the thread that handles notifications.
     pub post: Post,
     /// Threads that wait for events.
     waiters: Arc<Waiters>,
@@ -32,16 +33,17 @@ pub struct Notifier {
     watched: Mutex<Vec<Arc<Watched>>>,
 }
 
-/// What is done once an event has ended, with its status.
+/// Called once an event has ended, with its status.
 pub type Ended = Box<dyn FnOnce(Status) + Send>;
 
 impl Notifier {
-    /// One whose news go to `post`.
+    /// Makes a notifier that sends its notifications to `post`.
     pub fn new(post: Post) -> Arc<Self> {
         Arc::new(Self { waiters: Waiters::new(post.clone()), post, watched: Mutex::default() })
     }
 
-    /// Passes `news` on once `event` has ended; at once without an event. `turn` is the place of its command, where it has one.
+    /// Sends `news` once `event` has ended, or at once if there is no event. `turn` is the place of its command, if it
+    /// has one.
     pub fn watch(&self, event: Option<Event>, turn: Option<Turn>, news: News) {
         self.post.count();
         let Some(event) = event else { return self.post.forward(news) };
@@ -53,14 +55,15 @@ impl Notifier {
                 post.forward(news);
             }
         });
-        // Where no callback can be had, looking does as well.
+        // If no callback can be registered, polling is enough.
         let _ = asked;
         self.waiters.leave(watched.clone());
         self.look_at(watched);
     }
 
-    /// Does something that takes no time once `event` has ended; where `at_once` is set, right in the native thread that ends it, so that nobody has to
-    /// be woken. That suits implementations for the CPU, whose threads know of an end at once, as others' callbacks do not.
+    /// Runs `then`, which must be quick, once `event` has ended; with `at_once`, directly on the native thread that
+    /// ends it, so that no thread has to be woken. This suits CPU implementations, whose threads know of an end at
+    /// once; the callbacks of others come late.
     pub fn when_ended(&self, event: Event, turn: Option<Turn>, at_once: bool, then: Ended) {
         let known = event.clone();
         if !at_once {
@@ -98,12 +101,12 @@ impl Notifier {
         if asked.is_err() {
             return self.watch(Some(event), turn, late);
         }
-        // What ends with an error may not be called back for.
+        // An event that ends with an error may get no callback, so it is polled, too.
         self.post.count();
         self.look_at(Arc::new(Watched::new(event, late)));
     }
 
-    /// Looks at an event now and then.
+    /// Adds an event to those that are polled.
     fn look_at(&self, watched: Arc<Watched>) {
         let first = {
             let mut list = lock(&self.watched);
@@ -111,12 +114,12 @@ impl Notifier {
             list.len() == 1
         };
         if first {
-            // Whoever takes in the news has waited for nothing else so far.
+            // The thread that handles notifications has been blocking without a timeout: this wakes it up to poll.
             self.post.tell(Box::new(|| Ok(())));
         }
     }
 
-    /// Passes news on as long as the session lasts.
+    /// Handles notifications as long as the session lasts.
     ///
     /// # Errors
     /// The session is over.
@@ -148,7 +151,7 @@ impl Notifier {
         outcome
     }
 
-    /// The news of events that ended without a callback; forgets those that had one.
+    /// Returns the notifications of events that ended without a callback, and drops the events that had one.
     fn look(&self) -> Vec<News> {
         let mut found = Vec::new();
         lock(&self.watched).retain(|watched| {

@@ -1,7 +1,7 @@
-//! What the client is told of commands that have ended.
+//! Reports to the client about commands that have ended.
 //!
-//! Whenever it is told something that it may have waited for, it is told of everything that had ended by then, on all
-//! queues: a command that comes before another must not look unfinished to a program that has seen the other one's end.
+//! Whenever the client is told something that it may have waited for, it is told of everything that had ended by then,
+//! on all queues: a command must not look unfinished to a program that has seen the end of a later one.
 
 use std::sync::{Arc, Mutex, Weak};
 
@@ -16,25 +16,26 @@ use crate::link::client::Client;
 use crate::link::outgoing::Sending;
 use crate::objects::{Cell, OwedRead, Queue};
 
-/// Entries of an out-of-order queue that are looked at.
+/// Most entries of an out-of-order queue that one pass looks at.
 const SCAN: usize = 1024;
 
 /// A queue that was to be finished.
 pub struct Finished {
     /// Which.
     pub queue: Arc<Queue>,
-    /// How many commands had been enqueued by then.
+    /// How many commands had been enqueued when the client asked.
     pub commands: u64,
 }
 
-/// Commands of which it is known that they have ended, whatever the native implementation says of their events: that may lag behind.
+/// Commands that are known to have ended, whatever the native implementation says of their events, as that may lag
+/// behind.
 #[derive(Clone, Copy)]
 pub enum Ended<'a> {
-    /// Perhaps these.
+    /// Commands that may have ended.
     Perhaps(&'a [Arc<Cell>]),
-    /// These, and what comes before them in queues that run their commands in order.
+    /// These commands, and those before them in queues that run their commands in order.
     Cells(&'a [Arc<Cell>]),
-    /// What was enqueued before this queue was to be finished.
+    /// Commands that were enqueued before the client asked to finish this queue.
     Queue(&'a Finished),
 }
 
@@ -46,7 +47,7 @@ impl<'a> Ended<'a> {
         }
     }
 
-    /// Whether a command of `queue` is one of them.
+    /// Whether a command of `queue` is among these.
     fn includes(self, queue: &Queue, cell: &Cell) -> bool {
         match self {
             Self::Perhaps(_) => false,
@@ -62,7 +63,7 @@ pub struct Reporter {
     pub client: Arc<Client>,
     /// The session's queues.
     queues: Mutex<Vec<Weak<Queue>>>,
-    /// Bytes of the host's memory that are held for what is not finished: small reads and writes, program contents.
+    /// The budget of host memory held for unfinished work: small reads and writes, program contents.
     pub staged: Arc<Budget>,
 }
 
@@ -77,9 +78,10 @@ impl Reporter {
         lock(&self.queues).push(Arc::downgrade(queue));
     }
 
-    /// All that has ended and that the client was not told of yet, what `ended` names in particular.
+    /// Gathers all that has ended and has not been reported yet, in particular what `ended` names.
     ///
-    /// What is in the report is in no other: it must be sent by who holds the right to send, here shown by `_sending`.
+    /// Each completion is in one report only, so the holder of the right to send, shown here by `_sending`, must send
+    /// the report.
     fn gather(&self, ended: Ended<'_>, _sending: &Sending<'_>) -> Report<'_> {
         let mut report = Report { done: Vec::new(), data: Vec::new(), lagging: None, staged: &self.staged };
         lock(&self.queues).retain(|queue| {
@@ -87,7 +89,7 @@ impl Reporter {
             report.look_through(&queue, ended);
             true
         });
-        // What the looks through the queues did not come to.
+        // Commands that the passes over the queues did not reach.
         for cell in ended.cells().iter().filter(|cell| !cell.settled()) {
             let status = cell.status();
             if status <= cl::CL_COMPLETE {
@@ -99,7 +101,8 @@ impl Reporter {
         report
     }
 
-    /// All that has ended and that the client was not told of yet, all of what `ended` names, and the right to send it. What was printed is told first.
+    /// Gathers all that has ended and has not been reported yet, including all of what `ended` names, with the right to
+    /// send it. Printed output is sent first.
     ///
     /// # Errors
     /// The session is over.
@@ -110,13 +113,13 @@ impl Reporter {
             self.client.forward_printed(&mut sending)?;
             let mut report = self.gather(known, &sending);
             let Some(lagging) = report.lagging.take() else { return Ok((sending, report)) };
-            // What is in this report must not come later than what others will send.
+            // Sent now, as this report must reach the client before anything that other threads send.
             report.note(&mut sending)?;
             sending.send()?;
             drop(sending);
             lagging.end();
             if lagging.status() > cl::CL_COMPLETE {
-                // It has had its time. The client goes on without it.
+                // The wait for the native event did not help, so the client goes on without this command.
                 known = Ended::Perhaps(ended.cells());
             }
         }
@@ -132,13 +135,13 @@ impl Reporter {
         Ok(sending.send()?)
     }
 
-    /// Tells that a command has come to be submitted, or to run.
+    /// Reports that a command was submitted, or started to run.
     ///
     /// # Errors
     /// The session is over.
     pub fn tell_progress(&self, cell: &Cell) -> Result<(), End> {
         let mut sending = self.client.outgoing.lock();
-        // Its end is told by those who wait for it.
+        // Whoever waits for the end reports the end.
         if let (Some(event), status) = (cell.id, cell.status())
             && status > cl::CL_COMPLETE
             && !cell.settled()
@@ -151,10 +154,10 @@ impl Reporter {
 
 /// Commands that have ended: their ends and their data.
 pub struct Report<'a> {
-    /// How they ended.
+    /// The statuses that they ended with.
     done: Vec<EventDone>,
     data: Vec<OwedRead>,
-    /// One that has ended, of which the native implementation does not say so yet.
+    /// A command that is known to have ended, but whose native event does not say so yet.
     lagging: Option<Arc<Cell>>,
     staged: &'a Budget,
 }
@@ -189,10 +192,10 @@ impl Report<'_> {
         self.done.extend(cell.tell(status));
     }
 
-    /// Adds the data; gives the ends, which are still to be told.
+    /// Adds the data to what is about to be sent; returns the ends, which the caller still has to report.
     ///
     /// # Errors
-    /// What the socket said.
+    /// The socket's error.
     pub fn send_data(self, sending: &mut Sending<'_>) -> Result<Vec<EventDone>, End> {
         for OwedRead { transfer, read } in self.data {
             self.staged.give_back(read.size());
@@ -204,11 +207,11 @@ impl Report<'_> {
         Ok(self.done)
     }
 
-    /// Adds all of it as notes: ends first, as data may be what a thread of the program waits for, and it may look at
-    /// the ends next.
+    /// Adds the whole report as notes: ends first, as a thread of the program that waits for data may look at the ends
+    /// next.
     ///
     /// # Errors
-    /// What the socket said.
+    /// The socket's error.
     fn note(mut self, sending: &mut Sending<'_>) -> Result<(), End> {
         if !self.done.is_empty() {
             let done = std::mem::take(&mut self.done);

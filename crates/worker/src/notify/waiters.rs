@@ -1,9 +1,9 @@
 //! Threads that wait for native events, each for one event or for those of one queue that runs its commands in order.
 //!
-//! A thread learns of an event's end sooner than a callback would be told: some 6 us against 30 on NVIDIA 580, which
-//! besides tells of what takes longer than a millisecond only about 20 ms later. So a few threads wait, and only what is more than they can
-//! take is left to callbacks. What ends in order is waited for in order by one thread: there, each thread more that waits makes all of them slower
-//! (20 us a kernel with twelve).
+//! A waiting thread learns of an event's end sooner than a callback: some 6 us against 30 on NVIDIA 580, whose
+//! callbacks for anything longer than a millisecond come about 20 ms late. So a few threads wait, and only the events
+//! beyond their number are left to callbacks. One thread waits for all events of an in-order queue, one after the
+//! other: with several threads, each further one slows all of them down (20 us a kernel with twelve).
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -20,7 +20,7 @@ use crate::native::Event;
 /// Most threads that wait.
 const MOST: usize = 12;
 
-/// What is left to callbacks is looked through when it is so much.
+/// The number of watched events left to callbacks from which finished ones are dropped.
 const LEFT: usize = 64;
 
 /// What a thread waits for next.
@@ -29,49 +29,51 @@ enum Next {
     Left(Arc<Watched>),
 }
 
-/// An event, what is to be told of its end, and the line that is then followed further.
+/// An event, its notification, and the queue that the thread then goes on to follow.
 struct Asked {
     event: Event,
     news: News,
     line: Option<u64>,
 }
 
-/// A line of which a thread waits for one event after the other.
+/// A queue whose events one thread waits for, one after the other.
 struct Followed {
-    /// The last one's number. What comes before it must not be put behind it, as it may be what the last one waits for.
+    /// The number of the last event. An earlier event must not be put behind it, as the last one may depend on it.
     last: u64,
     more: VecDeque<(Event, News)>,
 }
 
-/// What is waited for, and by how many.
+/// The events that are waited for, and the threads that wait.
 pub struct Waiters {
     state: Mutex<State>,
     more: Condvar,
-    /// Where it is told that the session is over.
+    /// Where the end of the session is reported.
     post: Post,
 }
 
 #[derive(Default)]
 struct State {
-    /// What no thread has taken yet; never more than there are idle threads.
+    /// Events that no thread has taken yet; never more than there are idle threads.
     queue: VecDeque<Asked>,
-    /// The lines that threads follow.
+    /// The queues that threads follow.
     lines: FxHashMap<u64, Followed>,
-    /// What was left to callbacks, in order: a thread that becomes free waits for the next of them all the same, as it is likely to be sooner.
+    /// Events left to callbacks, in order: a thread that becomes free waits for the next of them all the same, as it is
+    /// likely to notice the end sooner.
     left: VecDeque<Arc<Watched>>,
-    /// How many of them there are when those that are over are dropped.
+    /// The length of `left` at which finished events are dropped from it.
     look_at: usize,
     idle: usize,
     threads: usize,
 }
 
 impl Waiters {
-    /// No threads yet, which will say to `post` when the session is over.
+    /// Makes waiters without threads yet, which report the end of the session to `post`.
     pub fn new(post: Post) -> Arc<Self> {
         Arc::new(Self { state: Mutex::default(), more: Condvar::new(), post })
     }
 
-    /// Lets a thread wait for `event` and pass `news` on; gives them back when all are busy. `turn` is the place of its command.
+    /// Lets a thread wait for `event` and send `news`; returns both to the caller if all threads are busy. `turn` is
+    /// the place of its command.
     pub fn wait_in_a_thread(
         self: &Arc<Self>,
         event: Event,
@@ -109,7 +111,7 @@ impl Waiters {
         match thread::Builder::new().name("waiter".into()).spawn(move || waiters.wait_for_ever()) {
             Ok(_) => {
                 state.threads += 1;
-                // Counted here, so that the thread cannot be taken for another's.
+                // The new thread counts as idle at once, so that no other event is assigned to it.
                 state.idle += 1;
                 Ok(())
             }
@@ -126,7 +128,7 @@ impl Waiters {
         state.left.push_back(watched);
         if state.left.len() > state.look_at {
             state.left.retain(|watched| !watched.is_over());
-            // So that each is looked at a few times at the most.
+            // This way each event is looked at only a few times.
             state.look_at = LEFT.max(2 * state.left.len());
         }
         drop(state);
@@ -140,7 +142,7 @@ impl Waiters {
                 if let Some(asked) = state.queue.pop_front() {
                     break Next::Asked(asked);
                 }
-                // What comes now is to find a thread that is idle.
+                // The next event must find a thread that is idle.
                 if let Some(watched) = state.left.pop_front() {
                     break Next::Left(watched);
                 }
@@ -148,7 +150,7 @@ impl Waiters {
             };
             state.idle -= 1;
             drop(state);
-            // How it ended is looked up by whoever passes it on.
+            // The notification itself looks up how the event ended.
             match next {
                 Next::Asked(asked) => self.follow(asked),
                 Next::Left(watched) => {
@@ -161,7 +163,7 @@ impl Waiters {
         }
     }
 
-    /// Waits for an event and for those that come behind it in its line.
+    /// Waits for an event, and then for the later events of its queue.
     fn follow(&self, asked: Asked) {
         let Asked { mut event, mut news, line } = asked;
         loop {

@@ -6,14 +6,14 @@ use super::news::News;
 use crate::base::lock::lock;
 use crate::native::Event;
 
-/// An event, and what is to be told of its end by whoever is first to know it.
+/// An event, and the notification of its end, which whoever notices the end first sends.
 pub struct Watched {
     event: Event,
     news: Mutex<Option<News>>,
 }
 
 impl Watched {
-    /// `news` are to be told once `event` has ended.
+    /// Makes a watched event: `news` is to be sent once `event` has ended.
     pub fn new(event: Event, news: News) -> Self {
         Self { event, news: Mutex::new(Some(news)) }
     }
@@ -23,7 +23,7 @@ impl Watched {
         &self.event
     }
 
-    /// The news, for the first who asks.
+    /// Takes the notification; only the first caller gets it.
     pub fn take(&self) -> Option<News> {
         lock(&self.news).take()
     }
@@ -33,7 +33,7 @@ impl Watched {
         lock(&self.news).is_none()
     }
 
-    /// Waits for the event, if nobody has passed the news on; gives what is to be passed on.
+    /// Waits for the event, unless the notification has been taken; returns the notification.
     pub fn wait(&self) -> Option<News> {
         if !self.is_over() {
             self.event.end();

@@ -1,7 +1,8 @@
-//! Command buffers: recorded once, carried out again and again with one message.
+//! Command buffers: recorded once, replayed any number of times with one message each.
 //!
-//! Recording takes hold of all that a command needs, so that replaying looks nothing up. It is replayed with ordinary native commands, on whatever
-//! implementation: on an in-order queue one after the other; out of order with native events in the place of sync points.
+//! Recording resolves all objects that a command needs, so that a replay looks nothing up. A replay uses ordinary
+//! native commands, on any implementation: on an in-order queue one after the other; on an out-of-order queue with
+//! native events in place of sync points.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use super::memory::Memory;
 use super::queue::Queue;
 use crate::native::{self, Event, Waits};
 
-/// What one recorded command does.
+/// The action of one recorded command.
 pub enum Action {
     /// Launches a kernel, which is this command's own.
     Kernel(Box<Kernel>, NdRange),
@@ -38,9 +39,9 @@ pub enum Action {
 
 struct Recorded {
     action: Action,
-    /// What it waits for: earlier commands, by their place.
+    /// The wait list: earlier commands, by index.
     waits: Vec<usize>,
-    /// Whether a later command waits for it.
+    /// Whether a later command waits for this one.
     waited_for: bool,
 }
 
@@ -51,18 +52,18 @@ pub struct CommandBuffer {
     commands: Vec<Recorded>,
     /// The last barrier.
     barrier: Option<usize>,
-    /// The last barrier that waits for all before it.
+    /// The last barrier that waits for all commands before it.
     all_ended_by: Option<usize>,
-    /// Where it was last carried out, and the event of that, if there is one.
+    /// The queue of the last replay, and its end event, if there is one.
     last: Option<(Arc<Queue>, Option<Event>)>,
 }
 
-/// What a replay leaves behind.
+/// The outcome of a replay.
 #[derive(Default)]
 pub struct Replayed {
     /// The first command's event, where its times are wanted.
     pub first: Option<Event>,
-    /// Says when all have ended.
+    /// The event that says when all commands have ended.
     pub end: Option<Event>,
 }
 
@@ -77,7 +78,7 @@ impl CommandBuffer {
         self.commands.len()
     }
 
-    /// Adds a command. False when it waits for one that is not there.
+    /// Adds a command. Returns false if it waits for a command that does not exist.
     pub fn record(&mut self, action: Action, waits: &[u32]) -> bool {
         let waits: Vec<_> = waits.iter().map(|&wait| wait as usize).collect();
         if waits.iter().any(|&wait| wait >= self.commands.len()) {
@@ -119,12 +120,13 @@ impl CommandBuffer {
         Ok(replayed)
     }
 
-    /// The event of the last time, which this time comes behind, unless the queue sees to that.
+    /// Returns the event of the last replay if this replay must wait for it, that is, unless the queue's order ensures
+    /// this already.
     fn last_elsewhere(&self, queue: &Arc<Queue>) -> Result<Option<Event>, Status> {
         match &self.last {
             None => Ok(None),
             Some((last, _)) if Arc::ptr_eq(last, queue) && queue.in_order => Ok(None),
-            // What waits for an event that has failed fails too, or never ends (PoCL 3.1).
+            // A command that waits for a failed event fails too, or never ends (PoCL 3.1).
             Some((_, Some(end))) => Ok(Some(end.clone()).filter(|end| !end.ended())),
             Some((last, None)) => {
                 let native = last.native.as_ref().map_err(|status| *status)?;
@@ -170,7 +172,7 @@ impl CommandBuffer {
         for (at, command) in self.commands.iter().enumerate() {
             let mut waits = Waits::none();
             let is_barrier = matches!(command.action, Action::Barrier);
-            // What was recorded for an in-order queue keeps its order.
+            // Commands recorded for an in-order queue keep their order.
             let all_before = is_barrier && command.waits.is_empty();
             let since = match (self.queue.in_order, all_before) {
                 (true, _) => at.saturating_sub(1),

@@ -1,4 +1,4 @@
-//! How many bytes of a buffer mean something (cl_pocl_content_size): the first bytes of another buffer say so.
+//! The number of meaningful bytes of a buffer (cl_pocl_content_size), which the first bytes of another buffer give.
 
 use std::sync::Arc;
 
@@ -8,18 +8,18 @@ use ropeway_protocol::types::Status;
 use super::memory::Memory;
 use crate::native::{Part, Place, Ranges, StagedRead, Waits};
 
-/// The buffer that says so.
+/// The buffer that holds the content size.
 #[derive(Clone)]
 pub struct Contents(pub Arc<Memory>);
 
 impl Contents {
-    /// How many of its bytes do.
+    /// The size of the content size itself, in bytes.
     pub const SIZE: u64 = 8;
 
-    /// How many bytes mean something now; waits for the device.
+    /// Returns the current number of meaningful bytes; waits for the device.
     ///
     /// # Errors
-    /// What the native calls returned.
+    /// The status of the native call that failed.
     pub fn len(&self) -> Result<u64, Status> {
         let native = self.0.native.as_ref().map_err(|status| *status)?;
         let queue = self.0.context.push_queue()?;
@@ -30,7 +30,7 @@ impl Contents {
         Ok(u64::from_le_bytes(bytes))
     }
 
-    /// What these ranges have before the end of what means something; `None` for nothing.
+    /// Returns the parts of these ranges that lie before the end of the meaningful bytes; `None` if there are none.
     ///
     /// # Errors
     /// As [`Contents::len`].

@@ -25,11 +25,12 @@ pub struct Context {
     pub native: Result<native::Context, Status>,
     /// Its devices, with their index in the platform.
     pub devices: Vec<(u32, native::Device)>,
-    /// Whether transfers go straight to and from mapped buffers; otherwise through rings of pinned memory.
+    /// Whether transfers use mapped buffers directly; otherwise they go through rings of pinned memory.
     pub maps: bool,
     /// The queue that large transfers go over, made when first needed.
     transfers: OnceLock<Result<Arc<native::Queue>, Status>>,
-    /// The queue on which frees of shared virtual memory wait, made when first needed: what waits there holds up nothing else.
+    /// The queue on which frees of shared virtual memory wait, made when first needed, so that a waiting free holds up
+    /// nothing else.
     frees: OnceLock<Result<Arc<native::Queue>, Status>>,
     /// Pinned memory for small reads, made when first needed; `None` where it does not help or cannot be had.
     pool: OnceLock<Option<Arc<native::PinnedPool>>>,
@@ -39,17 +40,18 @@ pub struct Context {
     pub ring_in: Mutex<Option<native::Ring>>,
     /// Pinned memory for data to the client.
     pub ring_out: Mutex<Option<native::Ring>>,
-    /// The queue that what goes to peers is read over, made when first needed.
+    /// The queue that reads data for peers, made when first needed.
     pushes: OnceLock<Result<Arc<native::Queue>, Status>>,
-    /// The queue on which small reads and writes for peers wait, each for itself; an error where the device has no such queues.
+    /// The queue on which small reads and writes for peers wait, independently of each other; an error if the device
+    /// has no such queues.
     small_pushes: OnceLock<Result<Arc<native::Queue>, Status>>,
     /// Small writes that have their bytes and may not have ended.
     pub landing: Mutex<Vec<native::AwaitedWrite>>,
-    /// Pinned memory for data from peers, and for data to them, that nobody uses now.
+    /// Unused rings of pinned memory, for data from peers and for data to them.
     spare_rings: [Mutex<Vec<native::Ring>>; 2],
     /// Whether there ever was shared virtual memory.
     pub has_svm: AtomicBool,
-    /// Of queues that were released: when all that was enqueued on them has ended.
+    /// Events that say when all commands of released queues have ended.
     pub queue_ends: Mutex<Vec<native::Event>>,
     /// Those of its devices that are parts of others. They must outlive all the rest, so they come last.
     pub parts: Vec<Arc<native::SubDevice>>,
@@ -95,7 +97,7 @@ impl Context {
     /// The queue that large transfers go over.
     ///
     /// # Errors
-    /// What making it came to.
+    /// The status of the native call that creates it.
     pub fn transfer_queue(&self) -> Result<&Arc<native::Queue>, Status> {
         self.own_queue(&self.transfers, 0)
     }
@@ -103,21 +105,22 @@ impl Context {
     /// The queue on which frees of shared virtual memory wait.
     ///
     /// # Errors
-    /// What making it came to.
+    /// The status of the native call that creates it.
     pub fn free_queue(&self) -> Result<&Arc<native::Queue>, Status> {
         self.own_queue(&self.frees, 0)
     }
 
-    /// The queue that what goes to peers is read over.
+    /// Returns the queue that reads data for peers.
     ///
     /// # Errors
-    /// What making it came to.
+    /// The status of the native call that creates it.
     pub fn push_queue(&self) -> Result<&Arc<native::Queue>, Status> {
         self.own_queue(&self.pushes, 0)
     }
 
-    /// The queue on which small reads and writes for peers wait, each for itself. Only devices that share the host's memory have one: elsewhere
-    /// such a queue may run its commands in their order all the same, and one that waits would hold up all others.
+    /// Returns the queue on which small reads and writes for peers wait, independently of each other. Only devices that
+    /// share the host's memory have one: other devices may run the commands of such a queue in order all the same, and
+    /// one that waits would hold up all others.
     ///
     /// # Errors
     /// There is none.
@@ -128,10 +131,10 @@ impl Context {
         self.own_queue(&self.small_pushes, cl::CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE)
     }
 
-    /// Does something with a ring of pinned memory for data from peers (`Direction::In`) or to them, which is the caller's alone meanwhile.
+    /// Runs a closure with exclusive use of a ring of pinned memory for data from peers (`Direction::In`) or to them.
     ///
     /// # Errors
-    /// What making the ring, or `work`, came to.
+    /// The status of creating the ring, or of `work`.
     pub fn with_own_ring<R>(
         &self,
         direction: Direction,
@@ -175,7 +178,7 @@ impl Context {
     /// Does something with one of the rings, which is made if need be.
     ///
     /// # Errors
-    /// What making the ring, or `work`, came to.
+    /// The status of creating the ring, or of `work`.
     pub fn with_ring<R>(
         &self,
         ring: &Mutex<Option<native::Ring>>,

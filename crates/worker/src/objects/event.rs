@@ -1,4 +1,4 @@
-//! Events: what is known of a command that the client waits for.
+//! Events: the state of a command that the client waits for.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,7 @@ use crate::base::lock::lock;
 use crate::base::order::Turn;
 use crate::native;
 
-/// A small read whose data the client is still to get.
+/// A small read whose data the client has not received yet.
 pub struct OwedRead {
     /// Its transfer.
     pub transfer: TransferId,
@@ -21,29 +21,30 @@ pub struct OwedRead {
     pub read: native::StagedRead,
 }
 
-/// What is known of a command that the client waits for: of its event, of the data it reads, or both.
+/// A command that the client waits for: its event, the data that it reads, or both.
 pub struct Cell {
     /// The client's name for the event, if it has one.
     pub id: Option<EventId>,
     /// The native event; `None` when the command could not be enqueued.
     pub native: Option<native::Event>,
-    /// The native event that says when a gated transfer could begin; its times are the command's first ones.
+    /// The native event that says when a rendezvous transfer could begin; the command takes its first times from it.
     pub began: Option<native::Event>,
-    /// When the command was enqueued, in nanoseconds of the device's timer, in case that `began` does not say; 0 for unknown.
+    /// When the command was enqueued, in nanoseconds of the device's timer, used if `began` does not say; 0 for
+    /// unknown.
     pub enqueued_at: u64,
-    /// The native event of the first of several native commands; its times, but for the end, are the command's.
+    /// The native event of the first of several native commands; the command takes all its times but the end from it.
     pub first: Option<native::Event>,
     /// The queue; `None` for user events.
     pub queue: Option<Arc<Queue>>,
-    /// Its place in the queue.
+    /// The command's place in the queue.
     place: Option<Turn>,
-    /// The same, if the queue runs its commands in order.
+    /// The command's place, if the queue runs its commands in order.
     pub turn: Option<Turn>,
     /// An error found by the worker, which outweighs what the native event says; 0 for none.
     failure: AtomicI32,
     /// Whether the client was told of the end, or no longer wants to hear of it.
     told: AtomicBool,
-    /// Data that the client is still to get.
+    /// Data that the client has not received yet.
     owed: Mutex<Option<OwedRead>>,
     owes: AtomicBool,
 }
@@ -73,7 +74,7 @@ impl Cell {
         }
     }
 
-    /// A command that came to nothing.
+    /// Makes a command that failed.
     pub fn failed(id: EventId, status: Status, queue: Option<Arc<Queue>>) -> Self {
         let cell = Self::new(Some(id), None, queue, None);
         cell.fail(status);
@@ -94,7 +95,8 @@ impl Cell {
     pub fn status(&self) -> Status {
         match (self.failure(), &self.native) {
             (0, Some(event)) => event.status(),
-            // A gated command that failed has ended only when its native event has, or commands would overtake it.
+            // A failed rendezvous transfer ends only when its native event has; otherwise, later commands would
+            // overtake it.
             (failure, Some(event)) if event.ended() => failure,
             (_, Some(event)) => event.status(),
             (failure, None) => failure,
@@ -115,18 +117,18 @@ impl Cell {
         self.place.is_some_and(|place| place.number < count)
     }
 
-    /// Whether it has ended when `later` has: both are of one queue that runs its commands in order.
+    /// Whether this command has ended if `later` has: both are in one queue that runs its commands in order.
     pub fn comes_before(&self, later: &Self) -> bool {
         let places = self.turn.zip(later.turn);
         places.is_some_and(|(one, other)| one.line == other.line && one.number < other.number)
     }
 
-    /// Whether the client has all that it is to get from this.
+    /// Whether the client has received everything about this command.
     pub fn settled(&self) -> bool {
         self.told.load(Ordering::Acquire) && !self.owes.load(Ordering::Acquire)
     }
 
-    /// The client no longer wants to hear of the event.
+    /// Records that the client no longer wants to hear of the event.
     pub fn silence(&self) {
         self.told.store(true, Ordering::Release);
     }
@@ -136,14 +138,14 @@ impl Cell {
         self.owes.load(Ordering::Acquire)
     }
 
-    /// The data owed, once.
+    /// Takes the data that the client has yet to receive.
     pub fn take_owed(&self) -> Option<OwedRead> {
         let owed = lock(&self.owed).take();
         self.owes.store(false, Ordering::Release);
         owed
     }
 
-    /// What to tell the client of the event, once.
+    /// Returns the message about the event's end, once.
     pub fn tell(&self, status: Status) -> Option<EventDone> {
         let event = self.id?;
         if self.told.swap(true, Ordering::AcqRel) {
@@ -180,8 +182,8 @@ impl Cell {
     }
 }
 
-/// Replaces a time that the implementation does not tell (0), and an enqueue time from a clock that turns out not to be
-/// that of the events, with the next time that is known: the command had come that far by then.
+/// Fills in a time that the implementation does not report (0), and an enqueue time that turns out to be from another
+/// clock than the event's, with the next known time: the command had come that far by then.
 fn fill_gaps(times: &mut [u64; 5]) {
     for at in (0..times.len() - 1).rev() {
         if times[at] == 0 || at == 0 && times[at] > times[at + 1] {

@@ -37,10 +37,10 @@ pub struct Kernel {
     pub native: Result<native::Kernel, Status>,
     /// Its program's context.
     pub context: Arc<Context>,
-    /// What each argument takes.
+    /// The kind of each argument.
     pub kinds: Arc<[ArgKind]>,
-    /// What arguments were last set to: it must live as long as a launch may use it.
+    /// Objects that the arguments were last set to: they must live as long as a launch may use them.
     pub held: Vec<Option<Held>>,
-    /// Arguments that could not be set, and why: launches fail with it.
+    /// Arguments that could not be set, with the status that launches then fail with.
     pub unusable: SmallVec<[(u32, Status); 1]>,
 }

@@ -14,13 +14,13 @@ pub struct Memory {
     pub native: Result<Arc<native::Memory>, Status>,
     /// Its context.
     pub context: Arc<Context>,
-    /// What it is.
+    /// The object's kind.
     pub kind: MemoryKind,
     /// How many bytes of the session's quota it takes.
     pub charged: u64,
 }
 
-/// What a memory object is, as the client said when it made it.
+/// The kind of a memory object, as the client declared it on creation.
 #[derive(Clone, Copy, Debug)]
 pub enum MemoryKind {
     /// A buffer of so many bytes.
@@ -40,7 +40,7 @@ impl Memory {
         }
     }
 
-    /// All of its bytes; `None` where they are too many to count, or out of reach.
+    /// Returns the part that is the whole object; `None` if its size overflows, or if it cannot be accessed.
     pub fn whole(&self) -> Option<native::Part> {
         Some(match &self.kind {
             MemoryKind::Buffer(size) => native::Part::Bytes { offset: 0, size: *size },
@@ -49,7 +49,7 @@ impl Memory {
         })
     }
 
-    /// What an image is like; `None` for what is none.
+    /// The image's description; `None` for other memory objects.
     pub fn image(&self) -> Option<&ImageDescription> {
         match &self.kind {
             MemoryKind::Image(like) => Some(like),

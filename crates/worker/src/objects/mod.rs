@@ -1,6 +1,7 @@
 //! The session's objects, as several threads share them.
 //!
-//! An object that could not be made natively is kept with the reason, so that what uses it fails with the same.
+//! An object that could not be made natively is kept with the error status, so that every use of it fails with the same
+//! status.
 
 mod beside;
 pub mod command_buffer;

@@ -12,21 +12,21 @@ use crate::native;
 pub struct Program {
     /// Its context.
     pub context: Arc<Context>,
-    /// What becomes of it.
+    /// The program's state.
     pub state: Mutex<ProgramState>,
 }
 
-/// What has become of a program so far.
+/// The state of a program.
 #[derive(Default)]
 pub struct ProgramState {
-    /// The native program, once its contents were there.
+    /// The native program, once its contents have arrived.
     pub native: Option<Result<native::Program, Status>>,
-    /// Its source, by name.
+    /// The content hash of its source.
     pub source: Option<ropeway_protocol::content::ContentHash>,
-    /// The texts that it was made of, sources or binaries, by name; those of its inputs, where it was linked.
+    /// The hashes of the texts that it was made of, sources or binaries; for a linked program, those of its inputs.
     pub texts: Vec<ropeway_protocol::content::ContentHash>,
-    /// What its kernels may be called, where the driver must not be asked ([`crate::programs::names`]).
+    /// Possible names of its kernels, if the driver must not be asked for them ([`crate::programs::names`]).
     pub names: Option<Arc<[String]>>,
-    /// What the arguments of each kernel take.
+    /// The kinds of each kernel's arguments.
     pub kernels: FxHashMap<String, Arc<[ArgKind]>>,
 }

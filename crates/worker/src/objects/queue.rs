@@ -35,7 +35,7 @@ pub struct Queue {
     pub dirty: AtomicBool,
     /// The places of its commands.
     pub line: Line,
-    /// The queues beside it.
+    /// The extra queues next to it.
     pub ahead: Ahead,
 }
 

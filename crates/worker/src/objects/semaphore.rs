@@ -1,7 +1,8 @@
 //! Semaphores: made of native events, on whatever implementation.
 //!
-//! A signal is a native command whose event the next wait takes over: that waits for it like any command for another. A wait
-//! that is enqueued before its signal holds on to a native user event, which is set when the signal has come to its end.
+//! A signal is a native command; the next wait takes over its event and waits for it like any command for another. A
+//! wait that is enqueued before its signal waits for a native user event instead, which is set when the signal has
+//! ended.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,9 +18,9 @@ pub struct Semaphore {
     pub context: Arc<Context>,
     /// Signals that no wait has taken.
     signals: VecDeque<Event>,
-    /// Waits for which there is no signal yet: what they hold on to, and their ends.
+    /// Waits that have no signal yet: the user events that they wait for, and their own events.
     waiting: VecDeque<(UserEvent, Event)>,
-    /// Signals with the waits that have taken them and have not ended.
+    /// Signals taken by waits that have not ended, with the events of those waits.
     taken: VecDeque<(Event, Event)>,
 }
 
@@ -35,19 +36,19 @@ impl Semaphore {
         self.signals.front().cloned()
     }
 
-    /// `end` is a wait that has taken the next signal.
+    /// Records `end` as the event of a wait that has taken the next signal.
     pub fn take_signal(&mut self, end: Event) {
         if let Some(signal) = self.signals.pop_front() {
             self.taken.push_back((signal, end));
         }
     }
 
-    /// `end` is a wait that holds on to `user` until there is a signal.
+    /// Records `end` as the event of a wait that waits for `user` until there is a signal.
     pub fn await_signal(&mut self, user: UserEvent, end: Event) {
         self.waiting.push_back((user, end));
     }
 
-    /// Adds a signal. Gives what the wait that takes it holds on to, if there is such a wait already.
+    /// Adds a signal. If a wait is there already to take it, returns the user event that this wait waits for.
     pub fn signal(&mut self, signal: Event) -> Option<UserEvent> {
         self.settle();
         match self.waiting.pop_front() {
@@ -62,7 +63,7 @@ impl Semaphore {
         }
     }
 
-    /// Whether it is signaled: 1, or 0.
+    /// Returns the payload: 1 if signaled, else 0.
     pub fn payload(&mut self) -> u64 {
         self.settle();
         let signaled = |signal: &Event| signal.status() == cl::CL_COMPLETE;
@@ -70,12 +71,12 @@ impl Semaphore {
         u64::from(self.signals.iter().any(signaled) || self.taken.iter().any(still))
     }
 
-    /// What waits hold on to that no signal can ever come for.
+    /// The user events of waits whose signal can never come.
     pub fn into_waiting(self) -> impl Iterator<Item = UserEvent> {
         self.waiting.into_iter().map(|(user, _)| user)
     }
 
-    /// Forgets what is over: waits that have ended, signals that have failed, and signals of what was signaled already.
+    /// Drops waits that have ended, signals that have failed, and signals of a semaphore that was signaled already.
     fn settle(&mut self) {
         while self.taken.front().is_some_and(|(_, wait)| wait.ended()) {
             self.taken.pop_front();
@@ -88,17 +89,17 @@ impl Semaphore {
     }
 }
 
-/// Lets go what waits for a signal that has come to its end, with the status that this has.
+/// Releases the waits for a signal that has ended, with the status of the signal.
 pub fn pass_signal_on(signal: &Event, waits: &[UserEvent]) {
     for wait in waits {
         set(wait, signal.status().min(cl::CL_COMPLETE));
     }
 }
 
-/// A user event for a wait to hold on to.
+/// Makes a user event for a wait that has no signal yet.
 ///
 /// # Errors
-/// What the native call returned.
+/// The status of the native call.
 pub fn hold(context: &native::Context) -> Result<UserEvent, ropeway_protocol::types::Status> {
     let user = UserEvent::new(context)?;
     // Should the signal fail, so does the wait.
@@ -106,9 +107,9 @@ pub fn hold(context: &native::Context) -> Result<UserEvent, ropeway_protocol::ty
     Ok(user)
 }
 
-/// Sets what [`hold`] has made.
+/// Sets a user event made by [`hold`].
 pub fn set(user: &UserEvent, status: ropeway_protocol::types::Status) {
-    // It is set once, so there is nothing that can be wrong with it.
+    // Each of these events is set only once, so this cannot fail.
     let _ = user.set(status);
     native::kept::user_event_set();
 }

@@ -1,9 +1,10 @@
-//! Small reads and writes for peers that are enqueued before what they wait for has come to pass, so that a device goes from one kernel to the next
-//! with nobody woken in between.
+//! Small reads and writes for peers, enqueued before the events that they wait for have ended, so that a device goes
+//! from one kernel to the next without waking any thread in between.
 //!
-//! On its queue, a command that waits must hold up no other that could go before it. Devices that share the host's memory have one
-//! out-of-order queue for all of them. Other devices may run such a queue in order all the same, so there each in-order queue of the application's has two
-//! beside it: one for reads behind its commands, one for writes before them. Both have the order of the commands.
+//! A waiting command must not hold up commands on its queue that could run before it. Devices that share the host's
+//! memory therefore have one out-of-order queue for all of these reads and writes. Other devices may run such a queue
+//! in order all the same, so each in-order queue of the application has two beside it: one for reads behind its
+//! commands, one for writes before them. Both run in the order of the commands.
 
 use std::sync::Arc;
 
@@ -18,8 +19,9 @@ use crate::native::{self, AwaitedWrite, Part, Place, StagedRead, Waits};
 use crate::objects::semaphore;
 use crate::objects::{Beside, Cell, Context, Memory, Queue};
 
-/// Enqueues a read of so few bytes as [`SMALL`] behind the commands `after`, whose native events are `waits`; its place, where it has one. `None` where it
-/// might hold others up, or can be carried out at once, which is for others to do.
+/// Enqueues a read of at most [`SMALL`] bytes behind the commands `after`, whose native events are `waits`; returns the
+/// read and its place in the order, if it has one. `None` if it might hold others up, or can be carried out at once,
+/// which is left to others.
 pub fn read(
     (memory, part): (&Memory, &Part),
     after: &[Arc<Cell>],
@@ -35,7 +37,8 @@ pub fn read(
     let (queue, behind) = last_of(after)?;
     let beside = queue.ahead.reads.get_or_init(|| Beside::new(queue)).as_ref()?;
     let mut last = lock(&beside.last);
-    // Behind an earlier command than the read before it, it would come late; and that command may be what the other waits for.
+    // Behind an earlier command than the previous read's, this read would come late; and that command may be what the
+    // previous read waits for.
     if last.as_ref().is_some_and(|(before, end)| *before > behind && !end.ended()) {
         return None;
     }
@@ -46,7 +49,7 @@ pub fn read(
     Some((read, Some(beside.line.turn())))
 }
 
-/// The last of those commands that have not ended, if they are all of one queue that runs them in order.
+/// The last of the commands that have not ended, if all of them are on one in-order queue.
 fn last_of(cells: &[Arc<Cell>]) -> Option<(&Arc<Queue>, Turn)> {
     let mut running = cells.iter().filter(|cell| cell.status() > cl::CL_COMPLETE);
     let first = running.next()?;
@@ -55,8 +58,9 @@ fn last_of(cells: &[Arc<Cell>]) -> Option<(&Arc<Queue>, Turn)> {
     turns.fold(first.turn, |last, turn| last.max(turn).filter(|_| turn.is_some())).map(|last| (queue, last))
 }
 
-/// Enqueues a write of so few bytes as [`SMALL`], which are still to come; `queue` is the one whose next command needs them, where the client knows that
-/// nothing before it waits for what comes after. `None` where it might hold others up.
+/// Enqueues a write of at most [`SMALL`] bytes, which are still to come; `queue` is the one whose next command needs
+/// them, if the client knows that nothing before it waits for what comes after. `None` if the write might hold others
+/// up.
 pub fn write((memory, part): (&Memory, &Part), queue: Option<&Arc<Queue>>) -> Option<AwaitedWrite> {
     let (native, context) = (memory.native.as_ref().ok()?, &memory.context);
     if !takes_bytes_late(context) {
@@ -82,8 +86,8 @@ fn awaited(
     AwaitedWrite::enqueue(queue, target, gate.clone(), place).inspect_err(|_| semaphore::set(&gate, cl::CL_COMPLETE))
 }
 
-/// Whether writes take their bytes when they are carried out, and not when they are enqueued, as OpenCL allows. As long as it is not known, none is
-/// relied on to.
+/// Whether writes take their bytes when they are carried out, and not when they are enqueued; OpenCL allows either. As
+/// long as this is not known, the answer is false.
 fn takes_bytes_late(context: &Context) -> bool {
     let ask = || {
         context
@@ -98,10 +102,11 @@ fn takes_bytes_late(context: &Context) -> bool {
     }
 }
 
-/// Finds out whether writes take their bytes late. The driver may never come back from this: `step` is told before each call that may be the last.
+/// Finds out whether writes take their bytes late. The driver may never return from this: `step` is called before each
+/// call that may be the last.
 ///
 /// # Errors
-/// What the native calls returned.
+/// The status of the native call that failed.
 pub fn probe(context: &Context, step: &dyn Fn(&str)) -> Result<bool, Status> {
     let native = context.native.as_ref().map_err(|status| *status)?;
     let (_, device) = *context.devices.first().ok_or(cl::CL_INVALID_CONTEXT)?;

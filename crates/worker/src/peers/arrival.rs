@@ -1,4 +1,4 @@
-//! A push on its way in: its bytes go from the socket to where they belong.
+//! An incoming push: its bytes go from the socket to where they belong.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -17,10 +17,10 @@ use crate::native::{self, AwaitedWrite, ImageWriter, Ranges, Scattered, UserEven
 use crate::objects::Direction;
 use crate::objects::{Cell, Memory};
 
-/// Pushes up to this size go by the connection of the signals, which they hold up little.
+/// Pushes up to this size go by the same connection as signals, because they delay signals little.
 pub const SMALL: u64 = 64 << 10;
 
-/// Which part of a memory object moves. The session has found that it is in it.
+/// The part of a memory object that moves. The session has checked that it lies within the object.
 #[derive(Clone, Debug)]
 pub enum Part {
     /// Ranges of a buffer.
@@ -30,7 +30,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// The bytes of a buffer that it is, if they lie together and are few.
+    /// The part as a range of buffer bytes, if it is one contiguous range of at most [`SMALL`] bytes.
     pub fn small(&self) -> Option<native::Part> {
         let Self::Ranges(ranges) = self else { return None };
         match *ranges.list() {
@@ -39,7 +39,7 @@ impl Part {
         }
     }
 
-    /// How many bytes it has; at least one.
+    /// The size of the part in bytes; at least 1.
     pub fn size(&self) -> u64 {
         match self {
             Self::Ranges(ranges) => ranges.size(),
@@ -48,12 +48,12 @@ impl Part {
     }
 }
 
-/// What is wrong with bytes that came.
+/// A fault in bytes that a peer has sent.
 #[derive(Debug)]
 pub enum Fault {
     /// They are none that were announced.
     Wrong(String),
-    /// Not all of them came.
+    /// The connection broke before all bytes came.
     Broken,
 }
 
@@ -71,7 +71,7 @@ enum Sink {
     Ring,
     /// Into an image, band by band.
     Image(Mutex<ImageWriter>),
-    /// Into the memory of a write that is enqueued already, and its event's cell.
+    /// Into the memory of a write that is already enqueued, and the cell of the write's event.
     Awaited(Mutex<Option<AwaitedWrite>>, Arc<Cell>),
     /// Nowhere: the object could not be made, or cannot be written to.
     Nowhere,
@@ -81,11 +81,11 @@ enum Sink {
 pub struct Arrival {
     /// Its name.
     pub transfer: TransferId,
-    /// The client's name for its end.
+    /// The client's name for the event that ends with the push.
     id: EventId,
     memory: Arc<Memory>,
     part: Part,
-    /// What the client's commands wait for; `None` where it could not be made.
+    /// The user event that the client's commands wait for; `None` where it could not be made.
     event: Option<UserEvent>,
     /// Which chunks have come, of ranges.
     chunks: Vec<AtomicBool>,
@@ -93,9 +93,9 @@ pub struct Arrival {
     received: AtomicU64,
     /// Bytes that have not come.
     left: AtomicU64,
-    /// Whether the push may be shorter than announced, as long as it was not said where it ends.
+    /// Whether the push may be shorter than announced; false once its end has been announced.
     may_end: AtomicBool,
-    /// Whether pieces may be shorter for that.
+    /// Whether pieces may be shorter because the push may be.
     may_be_short: bool,
     sink: OnceLock<Sink>,
     failure: AtomicI32,
@@ -103,7 +103,8 @@ pub struct Arrival {
 }
 
 impl Arrival {
-    /// One of which nothing has come. `event`, by the name `id`, was made by [`crate::objects::semaphore::hold`].
+    /// Makes an arrival of which nothing has come yet. `event`, by the name `id`, was made by
+    /// [`crate::objects::semaphore::hold`].
     pub fn new(
         transfer: TransferId,
         memory: Arc<Memory>,
@@ -131,8 +132,8 @@ impl Arrival {
         }
     }
 
-    /// One of so few bytes that they go into the memory of a write that is enqueued already, and waits for them; `cell` has its end, by the
-    /// name `id`.
+    /// Makes an arrival of few bytes, received into the memory of a write that is already enqueued and waits for them;
+    /// `cell` has the end of the write, by the name `id`.
     pub fn awaited(
         transfer: TransferId,
         memory: Arc<Memory>,
@@ -141,12 +142,12 @@ impl Arrival {
         (id, cell): (EventId, Arc<Cell>),
     ) -> Self {
         let arrival = Self::new(transfer, memory, part, (id, None));
-        // It is the first.
+        // The sink is new, so this cannot fail.
         let _ = arrival.sink.set(Sink::Awaited(Mutex::new(Some(write)), cell));
         arrival
     }
 
-    /// The same, of which perhaps only the first bytes come.
+    /// The same arrival, of which perhaps only the first bytes will come.
     pub fn may_end(self) -> Self {
         Self { may_end: AtomicBool::new(true), may_be_short: true, ..self }
     }
@@ -193,7 +194,7 @@ impl Arrival {
                     tail.read_exact(bytes)?;
                 }
             }
-            // Whoever reads frames passes over them.
+            // The frame reader skips bytes that are not read here.
             Sink::Nowhere => {}
         }
         let left = self.left.fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| left.checked_sub(len));
@@ -275,7 +276,8 @@ impl Arrival {
         let _ = self.failure.compare_exchange(0, status, Ordering::AcqRel, Ordering::Relaxed);
     }
 
-    /// All bytes have come: sees that they are in the object, and lets those who wait for them go on.
+    /// Called when all bytes have come: ensures that they are in the object, then lets the commands that wait for them
+    /// go on.
     pub fn land(self: &Arc<Self>, common: &Arc<Services>) {
         match self.sink.get() {
             Some(Sink::Mapped(scattered)) => {
@@ -283,7 +285,7 @@ impl Arrival {
                 self.end(common, status);
             }
             Some(Sink::Ring) => {
-                // The copies run in order, so a marker behind them has their end.
+                // The copies run in order, so a marker behind them ends when they have ended.
                 let queue = self.memory.context.transfer_queue();
                 let marker = queue.and_then(|queue| {
                     let marker = queue.marker(&Waits::none(), true)?;
@@ -312,7 +314,7 @@ impl Arrival {
         }
     }
 
-    /// Lets those who wait for it go on, or fail: with the first error, if there was one before.
+    /// Lets the commands that wait for the push go on, or fail: with the first error, if there was one before.
     pub fn end(&self, common: &Services, status: Status) {
         if self.ended.swap(true, Ordering::AcqRel) {
             return;
@@ -322,7 +324,8 @@ impl Arrival {
             failure => failure,
         };
         if status < 0 {
-            // Told before the ends of what fails with it: what comes next must not wait for it, nor be taken from here.
+            // The failure is reported before the ends of the commands that fail with it: later commands must not wait
+            // for this push, nor take its bytes from here.
             let done = vec![EventDone { event: self.id, status, times: None }];
             common.reporter.client.outgoing.leave(&Completed { completions: Completions { done } });
         }

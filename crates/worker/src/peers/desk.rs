@@ -1,4 +1,4 @@
-//! What goes on between this worker and its daemon about connections to peers.
+//! The exchange between this worker and its daemon about connections to peers.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -11,33 +11,33 @@ use rustc_hash::FxHashMap;
 /// How long a peer may wait for the client to tell this session its secret.
 const KNOCKING: Duration = Duration::from_secs(10);
 
-/// How long an attempt to connect may take in all: several addresses that do not answer, or a name that is looked up for long.
+/// How long an attempt to connect may take in total, with several addresses that do not answer or a slow name lookup.
 const DIALLING: Duration = Duration::from_secs(30);
 
-/// How often a connection is made again in vain.
+/// The number of failed attempts to make a connection again after which no more are made.
 const MOST_FAILURES: u8 = 3;
 
-/// A connection of what says to be a peer.
+/// A connection from a process that claims to be a peer.
 pub struct Knock {
     pub link: Link,
     pub hello: Hello,
     pub since: Instant,
 }
 
-/// What goes on between this worker and its daemon.
+/// The exchange between this worker and its daemon.
 #[derive(Default)]
 pub struct Desk {
-    /// Those that came before the secret.
+    /// Peers that connected before the secret was known.
     pub knocking: VecDeque<Knock>,
-    /// Connections that the daemon is asked for: whose, and which.
+    /// Connections that the daemon has been asked for, by ticket: the peer's session and the connection's number.
     pub asked: FxHashMap<u64, (SessionId, u8)>,
-    /// Those that it will be asked for.
+    /// Connections that the daemon will be asked for.
     pub waiting: VecDeque<(SessionId, u8)>,
     pub last_ticket: u64,
 }
 
 impl Desk {
-    /// Those that came before the secret, and not too long ago.
+    /// Takes the peers that connected before the secret was known, leaving out those that came too long ago.
     pub fn early(&mut self) -> impl Iterator<Item = Knock> + use<> {
         std::mem::take(&mut self.knocking).into_iter().filter(|knock| knock.since.elapsed() < KNOCKING)
     }
@@ -56,18 +56,18 @@ pub struct Attempt {
 /// Connections for bulk data that are to be made again.
 #[derive(Default)]
 pub struct Again {
-    /// Where the peer is; nothing where it was the peer that connected.
+    /// The peer's addresses; empty if the peer was the one that connected.
     pub addresses: Vec<String>,
-    /// Which are to be made.
+    /// The numbers of the connections that are to be made.
     pub wanted: Vec<u8>,
-    /// Which the daemon is asked for.
+    /// The numbers of the connections that the daemon has been asked for.
     pub asked: Vec<u8>,
-    /// How often in a row that came to nothing.
+    /// The number of failed attempts in a row.
     pub failures: u8,
 }
 
 impl Again {
-    /// Those that are to be asked for now. Without them, what they would carry goes by the others.
+    /// Returns the connections to be asked for now. Until one is made, the others carry its data.
     pub fn ask(&mut self) -> Vec<u8> {
         let wanted = std::mem::take(&mut self.wanted);
         if self.addresses.is_empty() || self.failures >= MOST_FAILURES {
@@ -77,7 +77,7 @@ impl Again {
         wanted
     }
 
-    /// Whether one was asked for, and is not any more.
+    /// Removes a connection from those asked for; returns whether it was among them.
     pub fn was_asked(&mut self, number: u8) -> bool {
         let at = self.asked.iter().position(|asked| *asked == number);
         at.map(|at| self.asked.swap_remove(at)).is_some()
@@ -85,7 +85,7 @@ impl Again {
 }
 
 impl Attempt {
-    /// When it has come to nothing, whatever the daemon does.
+    /// The time at which the attempt has failed, whatever the daemon does.
     pub fn deadline(&self) -> Instant {
         self.since + DIALLING
     }

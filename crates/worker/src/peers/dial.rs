@@ -1,4 +1,4 @@
-//! How sessions come to be connected: proofs, and what the daemon does for this worker.
+//! How sessions are connected to each other: proofs, and what the daemon does for this worker.
 
 use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
@@ -23,7 +23,7 @@ use crate::handoff::{self, MAX_ADDRESS, MAX_ADDRESSES, MAX_DIALS, ToDaemon, ToWo
 /// Most peers that may wait for the client to tell this session its secret.
 const MAX_KNOCKING: usize = 64;
 
-/// Takes part in the group of those who know `secret`.
+/// Joins the group of sessions that know `secret`.
 ///
 /// # Errors
 /// It does already, or no thread can be had.
@@ -47,12 +47,13 @@ pub fn open(peers: &Arc<Peers>, secret: [u8; 32]) -> Result<(), End> {
 /// # Errors
 /// The session has no peers, or too many.
 pub fn connect(peers: &Arc<Peers>, id: SessionId, addresses: Vec<String>) -> Result<(), End> {
-    // One of them may be what another server says of itself, so that it is no fault of the client's if it is none.
+    // The client may pass on an address that another server reports of itself, so a bad address is not the client's
+    // fault and is skipped.
     let fits = |address: &String| address.len() <= MAX_ADDRESS;
     let addresses = addresses.into_iter().filter(fits).take(MAX_ADDRESSES).collect();
     let peer = peers.peer(id)?;
     if peer.is_connected() {
-        // Not from here: the client may not be reading, and this is who reads it.
+        // Another thread must send this: the client may not be reading, and this is the thread that reads from it.
         peers.services.reporter.client.outgoing.leave(&PeerState { peer: id, connected: true, text: String::new() });
         return Ok(());
     }
@@ -129,7 +130,7 @@ impl Peers {
         }
     }
 
-    /// Takes what came of a connection that the daemon was asked for.
+    /// Takes the outcome of a connection that the daemon was asked for.
     fn dialled(&self, ticket: u64, outcome: Result<(Link, [u8; 32]), String>) {
         let mut state = lock(&self.state);
         let Some((id, number)) = state.desk.asked.remove(&ticket) else { return };
@@ -158,7 +159,7 @@ impl Peers {
                 return None;
             }
             if number != CONTROL {
-                // It comes last: who has it has all.
+                // The control connection is made last: once it is there, all connections are.
                 attempt.missing = 1;
                 return Some(Ok(None));
             }
@@ -180,7 +181,7 @@ impl Peers {
 }
 
 impl Peers {
-    /// Takes what came of a connection that was to be made again.
+    /// Takes the outcome of a connection that was to be made again.
     fn made_again(&self, peer: &Arc<Peer>, number: u8, outcome: Result<Link, String>) {
         let own = self.services.own.0;
         match outcome {
@@ -212,7 +213,7 @@ impl Peers {
 
 fn give_up(services: &Arc<Services>, peer: &Peer, why: &str) {
     if peer.is_connected() {
-        // From the other side.
+        // The peer has connected from its side meanwhile.
         return services.tell_client(PeerState { peer: peer.id, connected: true, text: String::new() });
     }
     peer.lose(services, None, why);
@@ -248,7 +249,8 @@ fn admit(peers: &Peers, knock: Knock) {
         Ok(peer) => peer,
         Err(end) => return refuse(&end.to_string()),
     };
-    // From the answer on the client may say what is expected of the peer, before the connection is taken into use here.
+    // Once the answer is sent, the client may announce what is expected of it, before the connection is taken into use
+    // here.
     peer.await_again();
     let joined = Joined { proof: peer_proof(&secret, peers.services.own, from, number) };
     let joined = encode_opening(Opening::Joined, &joined);

@@ -19,7 +19,7 @@ const MAX_PEERS: usize = 4096;
 
 /// The peers of a session.
 pub struct Peers {
-    /// What they make use of.
+    /// The services that the peers use.
     pub services: Arc<Services>,
     /// The control socket.
     pub(super) daemon: OwnedFd,
@@ -59,7 +59,8 @@ impl Peers {
         Ok(peer)
     }
 
-    /// The client itself tells how an event has ended that a peer was to signal; false if there is none of this name.
+    /// Ends an event that a peer was to signal with the status that the client itself gives; false if there is no event
+    /// of this name.
     pub fn resolve(&self, event: EventId, status: Status) -> bool {
         let peers: Vec<_> = lock(&self.state).peers.values().cloned().collect();
         match peers.iter().find_map(|peer| peer.take_signal(event)) {
@@ -71,7 +72,7 @@ impl Peers {
         }
     }
 
-    /// Sees that nothing waits for ever.
+    /// Runs the checks that keep anything from waiting for ever.
     pub(super) fn look_after(&self) -> ! {
         loop {
             let peers: Vec<_> = lock(&self.state).peers.values().cloned().collect();

@@ -1,7 +1,8 @@
-//! What a peer has sent and the client has not yet announced, and the other way round.
+//! Messages from a peer that the client has not yet announced, and announcements whose messages have not come yet.
 //!
-//! Both come by connections of their own, so either may be first, and by any time: the client's word may be behind much else that it sends over a
-//! slow link. What is early is kept within bounds for as long as it takes; what is beyond them is not read.
+//! Messages and announcements come by separate connections, so either may be first, by any length of time: an
+//! announcement may be queued behind much else that the client sends over a slow link. Unexpected messages are kept
+//! within limits for as long as it takes; beyond the limits, nothing more is read from the peer.
 
 use std::collections::VecDeque;
 use std::hash::Hash;
@@ -25,7 +26,7 @@ pub const MAX_EARLY_SIGNALS: usize = 4096;
 /// How many failed pushes are remembered, whose last bytes may still be on their way.
 const MAX_FAILED: usize = 4096;
 
-/// What was expected of a peer, and what has come early. `A` takes a push, `S` a signal.
+/// Expected and unexpected messages of a peer. `A` takes a push, `S` a signal.
 pub struct Inbox<A, S> {
     expected: FxHashMap<TransferId, A>,
     signals: FxHashMap<EventId, S>,
@@ -36,29 +37,29 @@ pub struct Inbox<A, S> {
     failed_in_order: VecDeque<TransferId>,
 }
 
-/// What has come of a push that is not expected yet.
+/// The bytes of a push that is not expected yet.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Early {
     /// Offset and bytes of each piece.
     pub pieces: Vec<(u64, Vec<u8>)>,
     /// With what it failed.
     pub failed: Option<Status>,
-    /// Where it ends.
+    /// The size at which the push ends.
     pub ends: Option<u64>,
 }
 
-/// There is no room to keep what is early: it is to be tried again when something is expected.
+/// There is no room to keep an unexpected message: it must be tried again when something is expected.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Full;
 
-/// What to do with bytes of a push.
+/// Where bytes of a push go.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Place<A> {
-    /// This takes them.
+    /// The push is expected: its taker.
     Expected(A),
-    /// They may be kept, and have their room: read them and call [`Inbox::keep`].
+    /// The bytes may be kept, and room is reserved for them: read them and call [`Inbox::keep`].
     Keep,
-    /// They are to stay where they are until something is expected.
+    /// The bytes are to stay unread until something is expected.
     Wait,
     /// They are of a push that has failed.
     Nowhere,
@@ -84,7 +85,8 @@ impl<A: Clone, S> Inbox<A, S> {
         self.expected.contains_key(&transfer)
     }
 
-    /// Lets `taker` have a push. What has come of it already is given back instead, and to be dealt with before this is called again.
+    /// Registers `taker` for a push. If some of the push has come already, that is returned instead, and must be dealt
+    /// with before this is called again.
     pub fn expect(&mut self, transfer: TransferId, taker: A) -> Option<Early> {
         match self.early.remove(&transfer) {
             Some(early) => {
@@ -98,7 +100,7 @@ impl<A: Clone, S> Inbox<A, S> {
         }
     }
 
-    /// What to do with `len` bytes of a push.
+    /// Decides where `len` bytes of a push go.
     pub fn place(&mut self, transfer: TransferId, len: usize) -> Place<A> {
         if let Some(taker) = self.expected.get(&transfer) {
             Place::Expected(taker.clone())
@@ -112,7 +114,8 @@ impl<A: Clone, S> Inbox<A, S> {
         }
     }
 
-    /// Keeps bytes that [`Inbox::place`] had room for. Gives them back with what takes them, if they have come to be expected.
+    /// Keeps bytes that [`Inbox::place`] had room for. If the push is expected by now, returns them with its taker
+    /// instead.
     pub fn keep(&mut self, transfer: TransferId, offset: u64, bytes: Vec<u8>) -> Option<(A, Vec<u8>)> {
         if let Some(taker) = self.expected.get(&transfer) {
             self.early_bytes -= charge(bytes.len());
@@ -127,12 +130,12 @@ impl<A: Clone, S> Inbox<A, S> {
         self.early_bytes -= charge(len);
     }
 
-    /// All of a push has come, or will not come.
+    /// Notes that all of a push has come or will not come; returns its taker.
     pub fn done(&mut self, transfer: TransferId) -> Option<A> {
         self.expected.remove(&transfer)
     }
 
-    /// A push ends after so many bytes; gives what takes it, if it is expected.
+    /// Notes that a push ends after `size` bytes; returns its taker, if it is expected.
     ///
     /// # Errors
     /// There is no room to keep that.
@@ -147,7 +150,7 @@ impl<A: Clone, S> Inbox<A, S> {
         Ok(taker)
     }
 
-    /// A push has failed; gives what would have taken it, if it is expected.
+    /// Notes that a push has failed; returns its taker, if it is expected.
     ///
     /// # Errors
     /// There is no room to keep that.
@@ -170,12 +173,13 @@ impl<A: Clone, S> Inbox<A, S> {
         Ok(taker)
     }
 
-    /// Whether something more of a push may be kept, as far as the number of pushes goes.
+    /// Whether the limit on the number of kept pushes allows more of this push to be kept.
     fn has_room(&self, transfer: TransferId) -> bool {
         self.early.len() < MAX_EARLY_PUSHES || self.early.contains_key(&transfer)
     }
 
-    /// Lets `taker` have a signal, or gives it back with the status of one that has come already.
+    /// Registers `taker` for a signal, or gives `taker` back with the status of the signal if the signal has come
+    /// already.
     pub fn expect_signal(&mut self, event: EventId, taker: S) -> Option<(S, Status)> {
         match take(&mut self.early_signals, event) {
             Some(status) => Some((taker, status)),
@@ -186,7 +190,7 @@ impl<A: Clone, S> Inbox<A, S> {
         }
     }
 
-    /// A signal has come: gives what takes it, if it is expected.
+    /// Takes a signal that has come; returns its taker, if the signal is expected.
     ///
     /// # Errors
     /// There is no room to keep it. `Ok(Err(()))` when the same has come before.
@@ -204,12 +208,12 @@ impl<A: Clone, S> Inbox<A, S> {
         Ok(Ok(None))
     }
 
-    /// Takes back what was to have a signal.
+    /// Takes back the taker that was registered for a signal.
     pub fn take_signal(&mut self, event: EventId) -> Option<S> {
         self.signals.remove(&event)
     }
 
-    /// The peer is gone: gives all that waits for it, and forgets what was early.
+    /// Returns all takers that wait for the peer, which is gone, and forgets the unexpected messages.
     pub fn clear(&mut self) -> (Vec<A>, Vec<S>) {
         let Self { expected, signals, .. } = std::mem::take(self);
         (expected.into_values().collect(), signals.into_values().collect())
@@ -221,7 +225,7 @@ impl<A: Clone, S> Inbox<A, S> {
     }
 }
 
-/// What a piece of so many bytes counts for.
+/// How many bytes a piece of `len` bytes counts for against the limit.
 fn charge(len: usize) -> usize {
     len.max(MIN_EARLY)
 }

@@ -13,7 +13,8 @@ use crate::base::lock::lock;
 /// The number of the connection for signals and small pushes; bulk data, which could hold these up, goes by the others.
 pub const CONTROL: u8 = 0;
 
-/// Processor cores from which on one connection for bulk data may not fill a network, as receiving takes a whole core.
+/// Number of processor cores from which on a single bulk connection may not fill the network, as receiving takes a
+/// whole core.
 const CORES_FOR_TWO: usize = 8;
 
 /// How many connections for bulk data to make.
@@ -27,7 +28,7 @@ pub fn bulk_links() -> u8 {
 pub struct PeerLink {
     /// The socket.
     pub link: Arc<Link>,
-    /// Held by who sends.
+    /// Held by the thread that sends.
     heads: Mutex<Vec<u8>>,
 }
 
@@ -40,7 +41,7 @@ impl PeerLink {
     /// Sends a message with its tail.
     ///
     /// # Errors
-    /// What the socket said.
+    /// The socket's error.
     pub fn post<P: Post>(&self, message: &P, tail: &[&[u8]]) -> io::Result<()> {
         let mut head = lock(&self.heads);
         head.clear();
@@ -52,7 +53,8 @@ impl PeerLink {
     }
 }
 
-/// Whether sending failed for a reason of this machine's, and not because the other end, or what is between, is gone.
+/// Whether sending failed for a reason of this machine's own, and not because the other end or the network between is
+/// gone.
 pub fn is_local(error: &io::Error) -> bool {
     use io::ErrorKind as Kind;
     let gone = [
@@ -71,7 +73,7 @@ pub fn is_local(error: &io::Error) -> bool {
 /// All connections to a peer, as it is connected now.
 #[derive(Clone, Debug, Default)]
 pub struct Links {
-    /// The one for signals and small pushes, and those for bulk data.
+    /// The control connection, for signals and small pushes, and the bulk connections.
     all: Vec<(u8, Arc<PeerLink>)>,
     next: Arc<AtomicUsize>,
 }
@@ -82,7 +84,7 @@ impl Links {
         self.all.push((number, link));
     }
 
-    /// Forgets one that is there; false if it is not.
+    /// Removes a connection; returns false if it is not in the set.
     pub fn remove(&mut self, link: &Arc<PeerLink>) -> bool {
         let before = self.all.len();
         self.all.retain(|(_, other)| !Arc::ptr_eq(other, link));
@@ -104,7 +106,7 @@ impl Links {
         self.all.iter().find(|(number, _)| *number == CONTROL).map(|(_, link)| link)
     }
 
-    /// Up to `most` of those for bulk data: each time others come first.
+    /// Returns up to `most` of the bulk connections, a different one first each time.
     pub fn bulk(&self, most: usize) -> Vec<Arc<PeerLink>> {
         let mut bulk: Vec<_> = self.all.iter().filter(|(number, _)| *number != CONTROL).collect();
         if bulk.is_empty() {

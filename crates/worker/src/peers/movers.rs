@@ -27,7 +27,7 @@ struct State {
 }
 
 impl Movers {
-    /// Does something that may take as long as moving bytes does.
+    /// Runs work that may take as long as moving bytes does.
     pub fn run(self: &Arc<Self>, work: Work) {
         let mut state = lock(&self.state);
         state.queue.push_back(work);
@@ -37,7 +37,7 @@ impl Movers {
             return;
         }
         let movers = self.clone();
-        // Where no thread can be had, one that there is does it later; the first one has to be had.
+        // If no thread can be started, an existing one does the work later; the first thread has to start.
         if thread::Builder::new().name("mover".into()).spawn(move || movers.move_for_ever()).is_ok() {
             state.threads += 1;
         } else if state.threads == 0

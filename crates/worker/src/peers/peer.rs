@@ -20,13 +20,13 @@ use crate::base::lock::lock;
 use crate::link::input::Input;
 use crate::native::UserEvent;
 
-/// How long a peer may be waited for that nobody connects.
+/// How long to wait for a peer to which nobody makes a connection.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Most connections to one peer: both sides may make some.
 const MAX_LINKS: usize = 8;
 
-/// What is to be done when it is known whether the peer is connected.
+/// Called when it is known whether the peer is connected.
 pub type Sending = Box<dyn FnOnce(&Arc<Services>, Result<Outlet, Status>) + Send>;
 
 /// The way to a peer.
@@ -40,11 +40,11 @@ pub enum Outlet {
 
 /// Whether a peer is connected.
 enum Condition {
-    /// It was not so far, and is waited for since then.
+    /// The peer has not been connected since this time, and is waited for.
     Awaited(Instant),
     /// It is.
     Connected,
-    /// It is not any more, or could not be.
+    /// The peer is no longer connected, or could not be.
     Lost,
 }
 
@@ -53,19 +53,19 @@ pub struct Peer {
     /// The name of its session.
     pub id: SessionId,
     state: Mutex<State>,
-    /// Something is expected that was not, or the peer is lost.
+    /// Notified when something new is expected, or the peer is lost.
     changed: Condvar,
 }
 
 struct State {
     condition: Condition,
     links: Links,
-    /// What is to be sent as soon as it is connected.
+    /// What to send as soon as the peer is connected.
     waiting: Vec<Sending>,
     inbox: Inbox<Arc<Arrival>, UserEvent>,
-    /// The connections that are being made to it.
+    /// The attempt to connect to the peer, while there is one.
     dialling: Option<Attempt>,
-    /// Those that are to be made again.
+    /// The connections that are to be made again.
     again: Again,
 }
 
@@ -78,7 +78,7 @@ impl Peer {
         Self { id, state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    /// Does `send` as soon as it is known whether the peer is connected: at once, if that is known.
+    /// Calls `send` as soon as it is known whether the peer is connected: at once, if that is known already.
     pub fn when_connected(&self, common: &Arc<Services>, send: Sending) {
         let mut state = lock(&self.state);
         let outlet = match state.condition {
@@ -110,15 +110,15 @@ impl Peer {
         work(&mut lock(&self.state).again)
     }
 
-    /// Forgets a connection for bulk data that broke here, while the peer is there; true if that is all that is the matter. What had been sent by it
-    /// still arrives. The side that has made it makes it again.
+    /// Forgets a bulk connection that broke here while the peer is still there; returns true if nothing else is wrong.
+    /// Bytes already sent over the connection still arrive. The side that made the connection makes it again.
     pub fn forget(&self, common: &Services, link: &Arc<PeerLink>, error: &io::Error) -> bool {
         let mut state = lock(&self.state);
         if state.links.control().is_none_or(|control| Arc::ptr_eq(control, link)) {
             return false;
         }
         let number = state.links.number(link);
-        // Who finds it broken after others did is told that it is closed.
+        // A thread that finds the connection broken after another did sees it as closed.
         if number.is_some() && !is_local(error) {
             return false;
         }
@@ -136,7 +136,7 @@ impl Peer {
         true
     }
 
-    /// The peer has closed a connection for bulk data; false if it is not there any more itself, as far as can be seen.
+    /// Removes a bulk connection that the peer has closed; returns false if the peer itself seems to be gone.
     fn was_closed(&self, common: &Services, link: &Arc<PeerLink>) -> bool {
         let mut state = lock(&self.state);
         let Some(number) = state.links.number(link).filter(|number| *number != CONTROL) else { return false };
@@ -184,7 +184,7 @@ impl Peer {
         Ok(())
     }
 
-    /// Delivers what has come of a push before it was expected.
+    /// Delivers the bytes of a push that came before the push was expected.
     fn take_early(&self, common: &Arc<Services>, arrival: &Arc<Arrival>, mut early: Early) {
         let (mut complete, mut failed) = (false, None);
         loop {
@@ -247,7 +247,7 @@ impl Peer {
         }
     }
 
-    /// Takes back what was to have a signal of the peer's.
+    /// Takes back the user event that was registered for a signal of the peer's.
     pub fn take_signal(&self, event: EventId) -> Option<UserEvent> {
         lock(&self.state).inbox.take_signal(event)
     }
@@ -297,7 +297,7 @@ impl Peer {
         self.landed(common, arrival, all)
     }
 
-    /// Something of a push was taken; ends it if that was all.
+    /// Ends a push if the bytes just taken were its last.
     fn landed(&self, common: &Arc<Services>, arrival: &Arc<Arrival>, all: Result<bool, Fault>) -> Result<(), End> {
         if all.map_err(|fault| self.fault(fault))? {
             lock(&self.state).inbox.done(arrival.transfer);
@@ -306,7 +306,8 @@ impl Peer {
         Ok(())
     }
 
-    /// Waits until something more is expected: as long as the session lasts, as the client's word may be behind much else on a slow link.
+    /// Waits until something more is expected. The wait may last as long as the session, as the client's announcement
+    /// may be behind much else on a slow link.
     ///
     /// # Errors
     /// The peer is lost.
@@ -317,7 +318,7 @@ impl Peer {
         Ok(self.changed.wait(state).unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Takes something in, as soon as there is room for it.
+    /// Takes a message into the inbox as soon as there is room for it.
     ///
     /// # Errors
     /// The peer is lost.
@@ -331,7 +332,7 @@ impl Peer {
         }
     }
 
-    /// A push ends before all of it that was announced.
+    /// Takes the message that a push ends before all of its announced bytes.
     ///
     /// # Errors
     /// It was to be whole, or that was said before.
@@ -341,7 +342,7 @@ impl Peer {
         self.landed(common, &arrival, all)
     }
 
-    /// A push has come to nothing.
+    /// Takes the message that a push has failed.
     ///
     /// # Errors
     /// The status is none of a failure.
@@ -355,7 +356,7 @@ impl Peer {
         Ok(())
     }
 
-    /// A signal has come.
+    /// Takes a signal that has come.
     ///
     /// # Errors
     /// It has come before, or is none.
@@ -418,8 +419,8 @@ impl Peer {
         }
     }
 
-    /// The peer is gone: what is expected of it fails, and so does what was to be sent to it. A connection that shows it must be one of those in use:
-    /// the peer may have been connected again since.
+    /// Handles the loss of the peer: fails what is expected of it and what was to be sent to it. If a connection (`by`)
+    /// shows the loss, it must be one of those in use: the peer may have been connected again since.
     pub fn lose(&self, common: &Arc<Services>, by: Option<&Arc<PeerLink>>, why: &str) {
         let mut state = lock(&self.state);
         let in_use = |by: &Arc<PeerLink>| state.links.all().any(|link| Arc::ptr_eq(link, by));
@@ -437,14 +438,14 @@ impl Peer {
         let (arrivals, signals) = state.inbox.clear();
         drop(state);
         self.changed.notify_all();
-        // Before it hears of what fails: what it does next goes another way.
+        // Tell the client before it hears of the failed commands: its next transfers then go another way.
         common.tell_client(PeerState { peer: self.id, connected: false, text: why.to_owned() });
         arrivals.iter().for_each(|arrival| arrival.end(common, PEER_LOST));
         signals.iter().for_each(|user| common.settle(user, PEER_LOST));
         waiting.into_iter().for_each(|send| send(common, Err(PEER_LOST)));
     }
 
-    /// Ends what has had its time; says when to look again.
+    /// Ends waits that have timed out; returns when to look again.
     pub fn look(&self, common: &Arc<Services>, now: Instant) -> Option<Instant> {
         let mut state = lock(&self.state);
         let wanted = state.inbox.is_waiting() || !state.waiting.is_empty();
@@ -462,7 +463,7 @@ impl Peer {
         deadline
     }
 
-    /// It is to be connected again, or is waited for anew.
+    /// Marks a lost or awaited peer as awaited anew: it is to be connected again.
     pub fn await_again(&self) {
         let mut state = lock(&self.state);
         if matches!(state.condition, Condition::Lost | Condition::Awaited(_)) {

@@ -24,13 +24,13 @@ pub struct Push {
     pub memory: Arc<Memory>,
     /// Which part.
     pub part: Part,
-    /// What says how many bytes of the buffer mean something, where not all may: the peer is told where they end.
+    /// The content size, where the buffer has one: the peer is told where the meaningful bytes end.
     pub contents: Option<Contents>,
-    /// What ends when all is sent; made by `semaphore::hold`.
+    /// The event that ends when all is sent; made by `semaphore::hold`.
     pub event: Option<UserEvent>,
     /// To whom.
     pub peer: Arc<Peer>,
-    /// Its place among those that are not sent yet.
+    /// The push's ticket among the pushes and signals that are not sent yet.
     #[expect(dead_code, reason = "it is given back when it is dropped")]
     pub ticket: Ticket,
 }
@@ -82,11 +82,11 @@ pub fn signal(common: &Arc<Services>, peer: &Arc<Peer>, message: Signal, ticket:
 
 /// What a push sends.
 enum Source {
-    /// What is in the memory when it is sent.
+    /// The contents of the memory at the time of sending.
     Memory,
-    /// What this has read.
+    /// The bytes that this read has taken.
     Read(StagedRead),
-    /// Nothing, but word of this failure.
+    /// No bytes, only a notification of this failure.
     Failure(Status),
 }
 
@@ -100,7 +100,7 @@ enum Stage {
     Connecting(Source),
     /// Its bytes are to be sent.
     Sending(Source, Outlet),
-    /// It is sent, or has failed: who waits for that is to be told.
+    /// Has been sent, or has failed: whoever waits for the push is to be told.
     Concluding(Outlet, Result<(), Stop>),
 }
 
@@ -111,26 +111,27 @@ struct Progress {
 }
 
 impl Push {
-    /// Sends it once `after` have ended.
+    /// Sends the push once `after` have ended.
     pub fn start(self, common: &Arc<Services>, after: Cells) {
         let ready = after.iter().all(|cell| cell.status() <= cl::CL_COMPLETE);
         let progress = Progress { push: self, stage: Stage::Behind(after) };
         if ready {
-            // Never in the thread that carries out commands.
+            // Never send on the thread that carries out commands.
             common.in_a_mover(move |common| progress.go_on(common));
         } else {
             progress.go_on(common);
         }
     }
 
-    /// Sends it once `read`, which is enqueued already and waits for what it has to, has ended.
+    /// Sends the push once `read` has ended, which is enqueued already with its wait list.
     pub fn start_with(self, common: &Arc<Services>, (read, turn): (StagedRead, Option<Turn>)) {
         Progress { push: self, stage: Stage::Reading(read, turn) }.go_on(common);
     }
 }
 
 impl Progress {
-    /// Takes the push as far as it goes without waiting. Where it has to wait, or needs another thread, who ends the wait goes on with it.
+    /// Takes the push as far as it goes without waiting. If the push has to wait or needs another thread, whoever ends
+    /// the wait calls this again.
     fn go_on(self, common: &Arc<Services>) {
         let Self { mut push, stage } = self;
         match stage {
@@ -146,7 +147,7 @@ impl Progress {
             }
             Stage::Reading(read, turn) => {
                 let event = read.event().clone();
-                // To the session itself it takes native calls.
+                // Sending to this session itself makes native calls.
                 let at_once = push.memory.context.maps && push.peer.id != common.own;
                 let stage = Stage::Connecting(Source::Read(read));
                 common.when_ended(event, turn, at_once, move |common, _| Self { push, stage }.go_on(common));
@@ -177,7 +178,8 @@ impl Progress {
         }
     }
 
-    /// Goes on with what is to be sent, where that may be done: what takes a while must not keep a thread that has others to wait for.
+    /// Continues with sending, on the transfer pool if that may take a while: this thread may have others waiting for
+    /// it.
     fn send(self, common: &Arc<Services>) {
         match &self.stage {
             Stage::Sending(Source::Memory, _) if self.push.part.size() > SMALL => {
@@ -189,7 +191,7 @@ impl Progress {
 }
 
 impl Push {
-    /// Sends it, or word of its failure is still to be sent.
+    /// Sends the push. After an error, the peer is still to be told of the failure.
     fn send_from(&mut self, common: &Arc<Services>, source: &Source, outlet: &Outlet) -> Result<(), Stop> {
         self.has_read(common, source);
         match source {
@@ -207,7 +209,8 @@ impl Push {
                 }
             }
             Source::Read(read) => {
-                // Implementations differ in what a command ends with that waited for one that failed; and that is all that a read can fail with.
+                // Implementations differ in the status of a command whose wait list contains a failed one, and a read
+                // cannot fail for any other reason.
                 let bytes = read.bytes().map_err(|_| cl::CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST)?;
                 let message = PushData { transfer: self.transfer, offset: 0 };
                 match outlet {
@@ -218,7 +221,7 @@ impl Push {
         }
     }
 
-    /// What a read has taken is its own again.
+    /// Gives back the staging bytes that a read has taken.
     fn has_read(&self, common: &Services, source: &Source) {
         if let Source::Read(read) = source {
             common.reporter.staged.give_back(read.size());
@@ -251,7 +254,7 @@ impl Push {
         }
     }
 
-    /// Leaves what means nothing out. Gives how many bytes are left, where there was something to be left out.
+    /// Cuts the part down to its meaningful bytes. Returns how many bytes are left, if any were left out.
     fn limit(&mut self) -> Result<Option<u64>, Status> {
         let (Some(contents), Part::Ranges(ranges)) = (&self.contents, &self.part) else { return Ok(None) };
         let Some(left) = contents.of(ranges)? else { return Ok(Some(0)) };

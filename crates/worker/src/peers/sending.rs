@@ -71,7 +71,7 @@ impl Tail for Chain<'_, '_> {
 
     fn read_exact(&mut self, mut into: &mut [u8]) -> Result<(), TailError> {
         let all = std::mem::take(&mut self.0);
-        // Whole pieces at a time is how they are read: as they were cut, or all at once.
+        // Readers take whole pieces: one at a time, or all at once.
         let mut pieces = all.iter();
         while !into.is_empty() {
             let piece = pieces.next().ok_or(TailError)?;
@@ -110,7 +110,7 @@ impl Push {
                     StagedRead::enqueue(context.push_queue()?, (native, &part), &Waits::none(), place)
                 });
                 let reads = reads.collect::<Result<Vec<_>, _>>()?;
-                // They come in order: who waits for the last first is woken once.
+                // The reads end in order: waiting for the last one first wakes this thread only once.
                 reads.last().map(|last| last.event().end());
                 let bytes = reads.iter().map(StagedRead::bytes).collect::<Result<Vec<_>, _>>()?;
                 first.send(common, &PushData { transfer: self.transfer, offset: 0 }, &bytes)
@@ -154,7 +154,8 @@ impl Push {
         outcome.and(finished.map_err(Stop::Native))
     }
 
-    /// Sends those chunks that no other connection takes, by way of a ring of pinned memory: copies run ahead of the network.
+    /// Sends the chunks that no other connection has taken, through a ring of pinned memory: copies run ahead of the
+    /// network.
     fn send_pinned<W: Way>(
         &self,
         common: &Arc<Services>,

@@ -1,4 +1,4 @@
-//! What all that concerns peers makes use of, and what knows nothing of peers itself.
+//! Services that the peer modules use, and that know nothing of peers themselves.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -21,7 +21,7 @@ use crate::notify::notifier::Notifier;
 use crate::notify::report::Reporter;
 use crate::objects::semaphore;
 
-/// What commands end with that need a peer which is not there: as those on a lost server do.
+/// The status of commands that need a lost peer: the same as that of commands on a lost server.
 pub const PEER_LOST: Status = cl::CL_DEVICE_NOT_AVAILABLE;
 
 /// Most pushes and signals of a session that are not sent yet.
@@ -36,7 +36,7 @@ impl Drop for Ticket {
     }
 }
 
-/// The session that has peers, as they see it.
+/// The session to which the peers belong, as they see it.
 pub struct Services {
     /// The session's own name.
     pub own: SessionId,
@@ -44,29 +44,30 @@ pub struct Services {
     pub reporter: Arc<Reporter>,
     /// Waits for native events.
     pub notifier: Arc<Notifier>,
-    /// The worker's own words.
+    /// The worker's log.
     pub log: Log,
     /// Whether a user event was ever set to an error.
     pub failures: Arc<AtomicBool>,
-    /// Pushes and signals that are not sent yet: what the movers have to do is part of them, or waits for memory that the client has named.
+    /// Bounds the pushes and signals that are not sent yet, and with them the transfer pool's work: each item is part
+    /// of one, or waits for memory that the client has named.
     unsent: Arc<Budget>,
     /// Threads that move bytes to peers.
     movers: Arc<Movers>,
-    /// There may be something new to be looked after in time.
+    /// Set when there may be a new deadline to watch.
     stirred: (Mutex<bool>, Condvar),
     /// Bytes sent and received over connections that are closed.
     closed: Mutex<(u64, u64)>,
 }
 
 impl Services {
-    /// Those of a session.
+    /// Makes the services of a session.
     pub fn new(own: SessionId, reporter: Arc<Reporter>, notifier: Arc<Notifier>, log: Log) -> Arc<Self> {
         let (failures, movers, stirred, closed) = Default::default();
         let unsent = Arc::new(Budget::new(MAX_UNSENT));
         Arc::new(Self { own, reporter, notifier, log, failures, unsent, movers, stirred, closed })
     }
 
-    /// A place for a push or a signal that is to be sent.
+    /// Takes a ticket for a push or a signal that is to be sent.
     ///
     /// # Errors
     /// There are too many.
@@ -82,7 +83,7 @@ impl Services {
         self.notifier.post.end(end);
     }
 
-    /// Does something that may take as long as moving bytes does.
+    /// Runs work that may take as long as moving bytes does.
     pub fn in_a_mover(self: &Arc<Self>, work: impl FnOnce(&Arc<Self>) + Send + 'static) {
         let services = self.clone();
         self.notifier.post.count();
@@ -92,7 +93,7 @@ impl Services {
         }));
     }
 
-    /// Does something that takes no time once `event` has ended; see [`Notifier::when_ended`].
+    /// Calls `then`, which must take no time, once `event` has ended; see [`Notifier::when_ended`].
     pub fn when_ended(
         self: &Arc<Self>,
         event: Event,
@@ -122,7 +123,7 @@ impl Services {
         ));
         let mut sending = self.reporter.client.outgoing.lock();
         sending.note(&state);
-        // Whoever reads from the client notices that it is gone.
+        // The thread that reads from the client notices that the client is gone.
         let _ = sending.send();
     }
 
@@ -131,17 +132,17 @@ impl Services {
         self.log.line(&format!("session {:016x}: peer {:016x}: {text}", self.own.0, peer.0));
         let mut sending = self.reporter.client.outgoing.lock();
         sending.note(&PeerState { peer, connected: true, text });
-        // Whoever reads from the client notices that it is gone.
+        // The thread that reads from the client notices that the client is gone.
         let _ = sending.send();
     }
 
-    /// Something may have to be looked after in time.
+    /// Wakes the thread that watches deadlines.
     pub fn stir(&self) {
         *lock(&self.stirred.0) = true;
         self.stirred.1.notify_one();
     }
 
-    /// Waits until something may have to be looked after, or for `deadline`.
+    /// Waits until there may be a new deadline to watch, or until `deadline`.
     pub fn await_stir(&self, deadline: Option<Instant>) {
         let mut stirred = lock(&self.stirred.0);
         while !*stirred {

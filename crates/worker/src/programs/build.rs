@@ -17,23 +17,23 @@ use crate::link::client::Client;
 use crate::native::{self, Device};
 use crate::objects::{Program, ProgramState};
 
-/// What a source that prints has in it, be it in a macro or a string.
+/// A source that prints contains this, be it in a macro or a string.
 const PRINTF: &[u8] = b"printf";
 
 /// How far a program's source is taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// To something that runs (clBuildProgram).
+    /// Into an executable (clBuildProgram).
     Build,
     /// To something that can be linked (clCompileProgram).
     Compile,
 }
 
-/// Builds a program for the first `named` of these devices, or for all of its own where that is 0, and describes what came of
-/// it on all of these; or says what contents are missing.
+/// Builds a program for the first `named` of these devices, or for all of its own if that is 0, and describes the
+/// outcome on all of these devices; or names the contents that are missing.
 ///
 /// # Errors
-/// What making the native program came to; a build that fails is no error but described in the reply.
+/// The status of creating the native program. A build that fails is no error; the reply describes it.
 pub fn build(
     (client, cache): (&Client, &Cache),
     program: &Program,
@@ -85,7 +85,7 @@ pub fn load_il((client, cache): (&Client, &Cache), program: &Program, il: Conten
     let Some(content) = cache.get(&il) else {
         return Ok(BinaryReply::NeedContent(vec![il]));
     };
-    // Nobody can tell.
+    // Whether its kernels print is unknown.
     client.expect_prints();
     let context = program.context.native.as_ref().map_err(|status| *status)?;
     let (_, device) = *program.context.devices.first().ok_or(cl::CL_INVALID_CONTEXT)?;
@@ -95,11 +95,12 @@ pub fn load_il((client, cache): (&Client, &Cache), program: &Program, il: Conten
     Ok(BinaryReply::Loaded { status, each: Vec::new(), devices: Vec::new() })
 }
 
-/// How often what cannot be linked is tried. PoCL keeps the outcome in a folder of all its processes, and fails where two link the same at the
-/// same time: workers do, for one context of several servers on a machine, or for several clients.
+/// How often a failing link is tried. PoCL keeps the outcome in a folder shared by all its processes, and fails if two
+/// of them link the same at the same time: workers do this for one context of several servers on a machine, or for
+/// several clients.
 const LINKS: usize = 4;
 
-/// Makes `program` of compiled ones.
+/// Links compiled programs into `program`.
 ///
 /// # Errors
 /// There is no native program to describe.
@@ -112,7 +113,7 @@ pub fn link(
 ) -> Result<BuildReply, Status> {
     let context = program.context.native.as_ref().map_err(|status| *status)?;
     let native_devices: Vec<_> = devices.iter().take(named).map(|(_, device)| *device).collect();
-    // A program may be given twice, and two links may share theirs: each is locked once, all in the same order.
+    // A program may be given twice, and two links may share inputs, so each is locked once, all in the same order.
     let mut distinct: Vec<_> = inputs.iter().collect();
     distinct.sort_by_key(|input| Arc::as_ptr(input));
     distinct.dedup_by_key(|input| Arc::as_ptr(input));
@@ -136,7 +137,7 @@ pub fn link(
     let mut names: Vec<_> = states.iter().filter_map(|state| state.names.as_deref()).flatten().cloned().collect();
     drop(states);
     if !names.is_empty() {
-        // Where one input has a long name, those of the others cannot be asked for, either.
+        // If one input has a name that is too long, the driver cannot be asked for the names of the others, either.
         let contents: Vec<_> = texts.iter().filter_map(|text| cache.get(text)).collect();
         names = all(names, contents.iter().map(Vec::as_slice));
     }
@@ -147,7 +148,7 @@ pub fn link(
     describe(&mut state, devices, status)
 }
 
-/// What came of a build, compilation or link that ended with `status`.
+/// The outcome of a build, compilation or link that ended with `status`.
 fn describe(state: &mut ProgramState, devices: &[(u32, Device)], status: Status) -> Result<BuildReply, Status> {
     let ProgramState { native, names, kernels, .. } = state;
     let native = native.as_ref().ok_or(cl::CL_INVALID_PROGRAM)?.as_ref().map_err(|status| *status)?;
@@ -167,15 +168,17 @@ fn describe(state: &mut ProgramState, devices: &[(u32, Device)], status: Status)
     Ok(BuildReply::Built(built))
 }
 
-/// Whether there are kernels to ask for. What has no type may be built in, or come from an implementation that is too old to say.
+/// Whether there are kernels to ask for. A program without a type may be built in, or come from an implementation that
+/// is too old to report one.
 fn is_executable(built: &DeviceBuild) -> bool {
     !matches!(built.binary_type, cl::CL_PROGRAM_BINARY_TYPE_COMPILED_OBJECT | cl::CL_PROGRAM_BINARY_TYPE_LIBRARY)
 }
 
-/// What can be asked about each kernel of a program; `candidates` are what they may be called, where the program must not be asked.
+/// Returns the properties of each kernel of a program; `candidates` are possible names, for programs whose names the
+/// driver must not be asked for.
 ///
-/// Each kernel is made by its name: clCreateKernelsInProgram fails on some drivers for programs built for some of their
-/// devices only. The kernels made here are gone when this returns, so that the program may be built again.
+/// Makes each kernel by its name, as clCreateKernelsInProgram fails on some drivers for programs built for only some of
+/// their devices. The kernels made here are gone when this returns, so that the program may be built again.
 fn describe_kernels(
     program: &native::Program,
     candidates: Option<&[String]>,
@@ -201,7 +204,7 @@ pub fn load(
     if !missing.is_empty() {
         return Ok(BinaryReply::NeedContent(missing));
     }
-    // Nobody can tell.
+    // Whether its kernels print is unknown.
     client.expect_prints();
     let context = program.context.native.as_ref().map_err(|status| *status)?;
     let pairs: Vec<_> =

@@ -18,22 +18,24 @@ use crate::base::lock::lock;
 /// Prefix of files that are being written.
 const PARTIAL: &str = "partial-";
 
-/// A partial file this old belongs to nobody any more.
+/// The age from which a partial file counts as abandoned.
 const ABANDONED: std::time::Duration = std::time::Duration::from_secs(3600);
 
-/// What was used so lately counts as used now.
+/// A file used more recently than this keeps its time of last use.
 const FRESH: std::time::Duration = std::time::Duration::from_secs(10);
 
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// The cache: a folder shared by all workers of a server, and what this session was sent while the folder fails.
+/// The cache: a folder shared by all workers of a server, and the contents that this session received while the folder
+/// failed.
 #[derive(Debug)]
 pub struct Cache {
     folder: Option<PathBuf>,
     max_bytes: u64,
     /// Contents that could not be written to the folder.
     kept: Mutex<Kept>,
-    /// The memory that the session may have held for what is not finished, of which contents take some while they come and while they are kept.
+    /// The budget of memory for the session's unfinished work. Contents take from it while they arrive and while they
+    /// are kept.
     staged: Arc<Budget>,
 }
 
@@ -41,19 +43,19 @@ pub struct Cache {
 #[derive(Debug, Default)]
 struct Kept {
     contents: FxHashMap<ContentHash, Vec<u8>>,
-    /// From the one that was kept first.
+    /// The names of the contents, oldest first.
     order: VecDeque<ContentHash>,
 }
 
 impl Cache {
-    /// The cache in `folder`, of at most `max_bytes`; without a folder, contents are kept in memory as long as the session lasts, or until others need
-    /// what they take of `staged`.
+    /// Makes a cache in `folder`, of at most `max_bytes`; without a folder, contents are kept in memory as long as the
+    /// session lasts, or until other work needs their share of `staged`.
     pub fn new(folder: Option<PathBuf>, max_bytes: u64, staged: Arc<Budget>) -> Self {
         Self { folder, max_bytes, kept: Mutex::default(), staged }
     }
 
-    /// Takes memory for a piece of contents that comes, which [`Cache::put`] gives back; what is kept in memory gives way to it, the oldest first. False
-    /// where there is none.
+    /// Takes memory for an arriving piece of contents, which [`Cache::put`] gives back; contents kept in memory are
+    /// dropped for it, the oldest first. Returns false if there is not enough.
     pub fn make_room(&self, len: usize) -> bool {
         while !self.staged.take(len) {
             let mut kept = lock(&self.kept);
@@ -76,11 +78,11 @@ impl Cache {
         let mut content = vec![0; size];
         let whole = (&file).read_exact(&mut content);
         if whole.is_err() || ContentHash::of(&content) != *hash {
-            // Cut short by a full disk, or damaged: as if it had never been there.
+            // The file was cut short by a full disk, or damaged: treat it as missing.
             let _ = fs::remove_file(&path);
             return None;
         }
-        // The time of last use decides what goes first. On a read-only folder nothing is evicted either.
+        // The time of last use decides what is evicted first. On a read-only folder nothing is evicted either.
         let now = SystemTime::now();
         if about.modified().is_ok_and(|used| now.duration_since(used).unwrap_or(FRESH) >= FRESH) {
             let _ = file.set_modified(now);
@@ -88,8 +90,8 @@ impl Cache {
         Some(content)
     }
 
-    /// Keeps contents whose name was checked, for all of which [`Cache::make_room`] has taken memory. Where the folder fails, they are kept for this
-    /// session.
+    /// Keeps contents whose name was checked, and for which [`Cache::make_room`] has taken memory. If the folder fails,
+    /// they are kept in memory for this session.
     pub fn put(&self, hash: ContentHash, content: Vec<u8>) {
         let stored = match &self.folder {
             Some(folder) => self.store(folder, &hash, &content),
@@ -101,7 +103,7 @@ impl Cache {
         let mut kept = lock(&self.kept);
         match kept.contents.insert(hash, content) {
             None => kept.order.push_back(hash),
-            // The same once more.
+            // The same contents were kept already.
             Some(before) => self.staged.give_back(before.len()),
         }
     }

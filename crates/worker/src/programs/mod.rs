@@ -1,4 +1,4 @@
-//! Programs: their contents, how they are built, and what is told of their kernels.
+//! Programs: their contents, how they are built, and how their kernels are described.
 
 pub mod build;
 pub mod cache;

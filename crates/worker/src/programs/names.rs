@@ -2,15 +2,15 @@
 
 use std::collections::BTreeSet;
 
-/// Characters of a name from which on NVIDIA's driver (580) writes past its own memory when it is asked for the names of a program's kernels,
-/// or for all its kernels at once.
+/// Length from which a name makes NVIDIA's driver (580) write past its own memory when it is asked for the names of a
+/// program's kernels, or for all its kernels at once.
 const TOO_LONG: usize = 255;
 
 /// Most names that are tried.
 const MOST: usize = 10_000;
 
-/// All identifiers in these texts, sources or binaries, where one of them is so long that the driver cannot be asked which kernels there
-/// are; making a kernel of each tells.
+/// Returns all identifiers in these texts, sources or binaries, if one of them is so long that the driver cannot be
+/// asked for the kernels' names; making a kernel of each identifier tells which are kernels.
 pub fn candidates<'a>(texts: impl IntoIterator<Item = &'a [u8]>) -> Option<Vec<String>> {
     let texts: Vec<_> = texts.into_iter().collect();
     let too_long = texts.iter().any(|text| words(text).any(|word| word.len() >= TOO_LONG));

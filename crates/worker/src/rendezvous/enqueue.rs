@@ -1,4 +1,4 @@
-//! How a large transfer is put into its queue; [`super::transfer`] says what becomes of it.
+//! How a large transfer is put into its queue; [`super::transfer`] carries it out.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,7 +13,8 @@ use crate::native::{UserEvent, Waits};
 use crate::objects::Cell;
 
 impl Gate {
-    /// Puts the marker before and the barrier behind the place of the transfer in its queue. The inner error is what the native calls returned.
+    /// Puts a marker before the transfer's place in its queue, and a barrier behind it. The inner error is the status
+    /// of the native calls.
     ///
     /// # Errors
     /// The command names what does not exist.
@@ -26,7 +27,7 @@ impl Gate {
         };
         let in_order = lane.queue.in_order;
         if let (false, Some(barrier)) = (in_order, &lane.barrier) {
-            // A marker with a wait list does not heed barriers, the transfer must.
+            // A marker with a wait list does not heed barriers, but the transfer must.
             waits.push(barrier);
         }
         let timed = lane.queue.profiling && command.event.is_some();
@@ -38,13 +39,14 @@ impl Gate {
                 true => lane.queue.device.timer().unwrap_or(0),
                 false => 0,
             };
-            // Out of order, a command without a wait list waits for nothing, but a marker would wait for all.
+            // Out of order, a command without a wait list waits for nothing, but a marker without one would wait for
+            // all commands.
             let mut began = None;
             if in_order || !waits.is_empty() {
                 self.may_begin = native.marker(&waits, true)?;
                 began.clone_from(&self.may_begin);
             } else if timed {
-                // Nothing waits for this one; it is there for its times.
+                // Nothing waits for this marker; it only provides the profiling times.
                 let now = UserEvent::new(context)?;
                 now.set(cl::CL_COMPLETE)?;
                 began = native.marker(&Waits::one(now.event()), true)?;

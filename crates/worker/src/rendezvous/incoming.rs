@@ -20,7 +20,7 @@ pub struct Incoming {
     received: u64,
 }
 
-/// Those of a session.
+/// Makes the services of a session.
 #[derive(Default)]
 pub struct Incomings(FxHashMap<TransferId, Incoming>);
 
@@ -35,7 +35,7 @@ impl Incomings {
     /// # Errors
     /// The transfer's name is taken, or the session has too many objects.
     pub fn expect(&mut self, total: usize, gate: Arc<Gate>, initial: Option<MemoryId>) -> Result<(), End> {
-        // Of those that come to nothing no bytes come, with which they would go.
+        // Drop failed transfers here: no bytes come for them any more, so nothing else would remove them.
         if self.0.len() == self.0.capacity() {
             self.0.retain(|_, incoming| !incoming.gate.has_failed());
         }

@@ -1,4 +1,5 @@
-//! Transfers too large to be kept in memory: their bytes go between the socket and mapped or pinned memory, at a meeting of client and queue.
+//! Transfers too large to be kept in memory: their bytes go between the socket and mapped or pinned memory, once both
+//! client and queue are ready.
 
 mod enqueue;
 pub mod incoming;

@@ -1,7 +1,7 @@
 //! Transfers too large to be kept in memory: their bytes go between the socket and mapped or pinned memory.
 //!
-//! Such a command is *gated*. A marker on its queue says when it may begin; a barrier behind the marker, which waits for
-//! a user event of the worker's, keeps the queue until all bytes have gone through.
+//! Such a command is a *rendezvous transfer*. A marker on its queue says when it may begin; a barrier behind the
+//! marker, which waits for a user event of the worker's, holds the queue until all bytes have gone through.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -35,7 +35,7 @@ enum Sink {
     Nowhere(Status),
 }
 
-/// A gated transfer.
+/// A rendezvous transfer.
 pub struct Gate {
     /// Its name.
     pub transfer: TransferId,
@@ -47,7 +47,7 @@ pub struct Gate {
     pub part: Part,
     /// How many bytes.
     pub size: u64,
-    /// What says how many bytes of the buffer mean something, where not all may.
+    /// The content size, where the buffer has one.
     pub contents: Option<Contents>,
     /// When it may begin; `None` for at once.
     pub may_begin: Option<Event>,
@@ -85,7 +85,7 @@ impl Gate {
         lock(&self.memory).clone().ok_or(cl::CL_INVALID_MEM_OBJECT)
     }
 
-    /// Whether it has come to nothing: no bytes come any more.
+    /// Whether the transfer has failed: no more bytes come.
     pub fn has_failed(&self) -> bool {
         lock(&self.memory).is_none()
     }
@@ -103,7 +103,8 @@ impl Gate {
         if self.begun.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
-        // What comes before this in its queue has ended: the client is to know it when it has the bytes, or is rid of them.
+        // Reports all commands before this one in its queue, which have ended: the client has to know of them by the
+        // time it has received, or sent, the bytes.
         reporter.tell_of(&[])?;
         match self.direction {
             Direction::In => {
@@ -130,7 +131,7 @@ impl Gate {
     /// Makes the place where bytes are received.
     ///
     /// # Errors
-    /// What the native calls returned.
+    /// The status of the native call that failed.
     pub fn open(&self) -> Result<(), Status> {
         let memory = self.memory()?;
         let native = memory.native.as_ref().map_err(|status| *status)?;
@@ -149,7 +150,7 @@ impl Gate {
         Ok(())
     }
 
-    /// Lets the bytes that are to come go nowhere.
+    /// Discards the bytes that are still to come.
     pub fn discard(&self, status: Status) {
         *lock(&self.sink) = Sink::Nowhere(status);
     }
@@ -212,7 +213,7 @@ impl Gate {
         }
     }
 
-    /// All bytes have come: sees that they are in the buffer, and ends the command.
+    /// Waits until all bytes, which have come, are in the buffer, and ends the command.
     ///
     /// # Errors
     /// The session is over.
@@ -229,7 +230,7 @@ impl Gate {
     /// Waits until all received bytes are in the buffer.
     ///
     /// # Errors
-    /// What the native calls returned.
+    /// The status of the native call that failed.
     pub fn settle(&self) -> Result<(), Status> {
         let sink = std::mem::replace(&mut *lock(&self.sink), Sink::Closed);
         match sink {
@@ -244,7 +245,7 @@ impl Gate {
         }
     }
 
-    /// Sends all bytes to the client, or as many as mean something.
+    /// Sends all bytes to the client, or only the meaningful ones.
     fn send_all(&self, reporter: &Reporter) -> Result<Result<(), Status>, End> {
         let contents = match (&self.contents, self.part) {
             (Some(contents), Part::Bytes { offset, .. }) => contents.len().map(|len| len.saturating_sub(offset)),
@@ -363,9 +364,9 @@ impl Gate {
         Ok(sending.send()?)
     }
 
-    /// Tells the client that the transfer came to nothing, and ends the command with an error.
+    /// Tells the client that the transfer failed, and ends the command with an error.
     fn fail(&self, reporter: &Reporter, status: Status) -> Result<(), End> {
-        // Before the client knows: it may release the object next, and expect its bytes back.
+        // Release the object before the client is told: the client may release it next, and expects its bytes back.
         drop(lock(&self.memory).take());
         let mut sending = reporter.client.outgoing.lock();
         sending.note(&TransferFailed { transfer: self.transfer, status });

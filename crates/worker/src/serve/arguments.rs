@@ -8,7 +8,7 @@ use ropeway_protocol::types::{ArgKind, ArgValue, Status};
 use crate::objects::{Held, Kernel};
 
 impl Kernel {
-    /// Sets an argument. What cannot be set makes launches fail until it is set to something better.
+    /// Sets an argument. If it cannot be set, launches fail until a later call sets it.
     pub(super) fn set(&mut self, index: u32, value: ArgValue<'_>, held: Option<Held>) {
         let outcome = self.try_set(index, value, held.as_ref());
         if !self.unusable.is_empty() {
@@ -16,7 +16,8 @@ impl Kernel {
         }
         match outcome {
             Ok(()) => {
-                // Shared virtual memory is freed when the application says so, whatever kernel has its address.
+                // The application alone decides when shared virtual memory is freed, even if a kernel still holds its
+                // address.
                 let kept = held.filter(|_| !matches!(value, ArgValue::Svm(_)));
                 if let Some(place) = self.held.get_mut(index as usize) {
                     *place = kept;
@@ -35,9 +36,10 @@ impl Kernel {
                 native.set_bytes(index, bytes)
             }
             (ArgValue::Bytes(_), ArgKind::Value(_)) => Err(cl::CL_INVALID_ARG_SIZE),
-            // A value of unknown size, to which the driver does not hold it either.
+            // The argument's size is unknown, and the driver does not check it either.
             (ArgValue::Bytes(bytes), ArgKind::Unknown) => native.set_bytes(index, bytes),
-            // PoCL without argument information takes any eight bytes for an image or a sampler: they look like values.
+            // Without argument information, PoCL accepts any eight bytes for an image or a sampler, so these arguments
+            // look like values.
             (
                 ArgValue::Memory(_) | ArgValue::Sampler(_),
                 ArgKind::Buffer

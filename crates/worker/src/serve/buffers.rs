@@ -16,7 +16,7 @@ use crate::native;
 use crate::objects::{Memory, MemoryKind};
 use crate::session::Session;
 
-/// Flags of a buffer that concern the device; those about the host are the client's business.
+/// Flags of a buffer that concern the device; the client handles those about the host.
 pub(super) const DEVICE_FLAGS: u64 = cl::CL_MEM_READ_WRITE | cl::CL_MEM_WRITE_ONLY | cl::CL_MEM_READ_ONLY;
 
 impl Session {
@@ -50,7 +50,7 @@ impl Session {
         self.free_svm_late(&memory);
         drop(memory);
         match native.filter(|native| native.strong_count() > 0) {
-            // It counts until nothing uses it any more, such as a sub-buffer.
+            // The memory counts against the quota until its last user, such as a sub-buffer, is gone.
             Some(native) => self.lingering.push((native, charged)),
             None => self.memory_bytes = self.memory_bytes.saturating_sub(charged),
         }
@@ -63,7 +63,7 @@ impl Session {
             let native = parent.native.as_ref().map_err(|status| *status)?;
             native::Memory::sub_buffer(native, m.flags & DEVICE_FLAGS, m.origin, m.size)
         };
-        // Its bytes are its parent's, which count already.
+        // A sub-buffer shares its parent's bytes, which count already.
         let (native, kind) = (make().map(Arc::new), MemoryKind::Buffer(m.size));
         self.claim_memory(m.memory, Arc::new(Memory { native, context: parent.context.clone(), kind, charged: 0 }))
     }

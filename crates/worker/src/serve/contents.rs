@@ -1,4 +1,4 @@
-//! Buffers of which only the first bytes mean something.
+//! Buffers of which only the first bytes are meaningful.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ impl Session {
     pub(super) fn read_content(&mut self, m: ReadContent) -> Result<(), End> {
         let place = self.buffer_bytes(m.buffer, m.offset, m.size)?;
         let contents = self.contents(m.content)?;
-        // What is less costs no more than finding out.
+        // For a small transfer, moving all bytes costs no more than reading the content size.
         if m.size <= MAX_EAGER as u64 {
             return self.read(&m.command, m.transfer, place);
         }

@@ -1,4 +1,4 @@
-//! What the messages about devices do.
+//! Handling of the messages about devices.
 
 use ropeway_abi as cl;
 use ropeway_protocol::CallId;
@@ -41,7 +41,7 @@ impl Session {
         Ok(())
     }
 
-    /// Leaves a reply to be sent next.
+    /// Queues a reply to be sent next.
     pub(super) fn answer<R: serde::Serialize + Send + 'static>(&mut self, call: CallId<R>, reply: Result<R, Status>) {
         self.start(Job::Run(Box::new(move |common| common.client.answer(&call, &reply))));
     }

@@ -39,7 +39,7 @@ impl Session {
             }
             Err(status) => Cell::failed(m.event, status, None),
         };
-        // The client sets it, and needs not be told.
+        // The client itself sets a user event, so it need not be told of the end.
         cell.silence();
         claim(total, &mut self.lanes.events, m.event, Arc::new(cell))
     }
@@ -108,7 +108,8 @@ impl Session {
         Ok(())
     }
 
-    /// Lets the client know when a command is submitted and when it runs, as far as the native implementation tells.
+    /// Tells the client when a command is submitted and when it starts to run, as far as the native implementation
+    /// reports this.
     ///
     /// # Errors
     /// There is no such event.
@@ -118,7 +119,7 @@ impl Session {
         for status in [cl::CL_SUBMITTED, cl::CL_RUNNING] {
             let (cell, reporter, post) =
                 (cell.clone(), self.common.reporter.clone(), self.common.notifier.post.clone());
-            // Where no callback can be had, the end tells it all.
+            // If no callback can be registered, the report of the command's end covers all states.
             let _ = native.on_status(status, move || post.tell(Box::new(move || reporter.tell_progress(&cell))));
         }
         Ok(())

@@ -36,7 +36,7 @@ impl Session {
             Some(id) => Some(self.memory(id)?.clone()),
             None => None,
         };
-        // What is another object's memory has been counted there.
+        // Memory of another object has been counted there.
         let charged = if of.is_some() { 0 } else { bytes };
         let has_room = self.has_room_for(charged);
         let make = || {

@@ -19,7 +19,7 @@ use crate::objects::{Held, Kernel};
 use crate::session::Session;
 
 impl Kernel {
-    /// One like this, with the arguments that it has now.
+    /// Returns a copy of this kernel with its current arguments.
     pub(super) fn copy(&self) -> Self {
         Self {
             native: self.usable().and_then(|native| native.try_clone(self.device()?)),
@@ -106,7 +106,7 @@ impl Session {
         self.lanes.enqueue(total, &m.command, |lane, waits, event| {
             let outcome = lane.native().and_then(|queue| queue.kernel(kernel.launchable()?, &m.range, waits, event));
             reply = outcome.as_ref().map(drop).map_err(|status| *status);
-            // The answer tells of it; a queue without an event to mark needs not tell again.
+            // The reply carries the error; a command without an event need not report it a second time.
             Ok(if event { outcome } else { Ok(outcome.unwrap_or_default()) })
         })?;
         self.answer(call, reply);

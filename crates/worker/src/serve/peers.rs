@@ -32,7 +32,7 @@ impl Session {
 
     pub(super) fn lose_peer(&mut self, m: LosePeer) -> Result<(), End> {
         let peer = self.common.peers.peer(m.peer)?;
-        // What fails with it is told to the client, which may not be reading.
+        // Losing the peer reports failures to the client, which may not be reading, so another thread does it.
         self.common.peers.services.in_a_mover(move |services| peer.lose(services, None, "the client has lost it"));
         Ok(())
     }
@@ -68,7 +68,8 @@ impl Session {
         Ok(self.staged(part.size(), || ahead::read((memory, &part), cells, &waits)))
     }
 
-    /// Enqueues what holds so many bytes until it has ended; not if they would be too many.
+    /// Runs `enqueue`, whose command holds `size` bytes of staging memory until it has ended; does nothing if that
+    /// would exceed the limit.
     fn staged<T>(&self, size: u64, enqueue: impl FnOnce() -> Option<T>) -> Option<T> {
         let size = size as usize;
         let staged = &self.common.reporter.staged;
@@ -86,7 +87,7 @@ impl Session {
         let (memory, part) = self.moved(m.memory, m.what)?;
         let peer = self.common.peers.peer(m.peer)?;
         if let Some(write) = self.write_small(&memory, &part, m.queue)? {
-            // The command that takes the bytes is enqueued already: its end is what others wait for.
+            // The write is enqueued already, so other commands wait for its end.
             let cell = Arc::new(Cell::new(Some(m.event), Some(write.end().clone()), None, None));
             claim(self.objects(), &mut self.lanes.events, m.event, cell.clone())?;
             let arrival = Arrival::awaited(m.transfer, memory, part, write, (m.event, cell));
@@ -125,12 +126,12 @@ impl Session {
             peers::signal(services, &peer, Signal { event: remote, status }, ticket);
         };
         let ready = cell.status() <= 0;
-        // To the session itself it takes native calls.
+        // Sending to this session itself makes native calls.
         let maps = cell.queue.as_ref().is_some_and(|queue| queue.context.maps);
         let at_once = maps && m.peer != self.common.peers.services.own;
         let cells = std::iter::once(cell).collect();
         if ready {
-            // Never in the thread that carries out commands.
+            // Never send on the thread that carries out commands.
             let later = move |services: &Arc<Services>| {
                 peers::when_all_have_ended(services, cells, 0, false, Box::new(send));
             };
@@ -175,7 +176,8 @@ impl Session {
         self.context(id).cloned()
     }
 
-    /// Makes an event that ends when the worker says so. One that cannot be made has failed; the inner error says with what.
+    /// Makes an event that ends when the worker says so. If it cannot be made, it counts as failed; the inner error is
+    /// the status.
     ///
     /// # Errors
     /// The name is taken.

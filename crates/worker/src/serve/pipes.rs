@@ -10,7 +10,7 @@ use crate::native;
 use crate::objects::{Memory, MemoryKind};
 use crate::session::Session;
 
-/// What flags a pipe can have.
+/// The flags that a pipe can have.
 const FLAGS: u64 = cl::CL_MEM_READ_WRITE | cl::CL_MEM_HOST_NO_ACCESS;
 
 impl Session {

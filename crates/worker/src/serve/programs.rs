@@ -1,4 +1,4 @@
-//! What the messages about programs do.
+//! Handling of the messages about programs.
 
 use std::sync::Arc;
 
@@ -55,7 +55,8 @@ impl Session {
             return Err(End::refused(format_args!("program contents of {total} bytes are over the limit")));
         }
         let arriving = self.contents.entry(m.hash).or_insert_with(|| Arriving { total, bytes: Vec::new() });
-        // It stays as long as its first piece said: nothing below can be less than nothing.
+        // The first piece fixed the total, and no more than that is ever taken in, so the subtraction below cannot
+        // underflow.
         let received = arriving.bytes.len() as u64;
         if arriving.total != total || m.offset != received || len as u64 > total - received {
             return Err(End::refused(format_args!("a piece of program contents that is not the next one")));

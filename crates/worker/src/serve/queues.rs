@@ -64,7 +64,7 @@ impl Session {
         // Its commands still run (clReleaseCommandQueue flushes), and its events can still be waited for.
         if let Ok(native) = &lane.queue.native {
             svm::outlive(&lane);
-            // Where the device cannot tell when it is done with what was written, that is lost.
+            // If the device cannot tell when it is done with the staged writes, their memory is leaked.
             let _ = lane.staging.leave(native);
             let _ = native.flush();
         }
@@ -114,7 +114,7 @@ impl Session {
 
     pub(super) fn finish(&mut self, m: Finish, call: CallId<Waited>) -> Result<(), End> {
         let queue = self.lanes.lane(m.queue)?.queue.clone();
-        // Finishing delivers the reads of its own queue.
+        // Finishing a queue also delivers the queue's own deferred reads.
         self.demote(|deferred| match deferred {
             Deferred::Read(cell) => cell.queue.as_ref().is_some_and(|of| Arc::ptr_eq(of, &queue)),
             Deferred::Gate(_) => false,
@@ -137,7 +137,7 @@ impl Session {
             let in_order = lane.queue.in_order;
             let outcome = lane.native().and_then(|queue| queue.barrier(waits, event || !in_order));
             if let (false, Ok(Some(barrier))) = (in_order, &outcome) {
-                // Gated transfers must heed it.
+                // Rendezvous transfers must respect the barrier, too.
                 lane.barrier = Some(barrier.clone());
             }
             Ok(outcome)

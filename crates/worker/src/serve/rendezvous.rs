@@ -85,7 +85,8 @@ impl Session {
                 self.job = Some(Job::Land(incoming.gate));
             }
             Some(id) => {
-                // No event says when the buffer has its first contents: commands that follow must find them there.
+                // No event signals that the buffer has its first contents, so they must be there before later commands
+                // run.
                 if let Err(status) = incoming.gate.settle()
                     && let Some(memory) = self.memory.get_mut(&id)
                 {

@@ -22,7 +22,7 @@ use crate::session::job::Job;
 
 type Semaphores = FxHashMap<SemaphoreId, Semaphore>;
 
-/// Each of them once.
+/// Returns the named semaphores without duplicates.
 fn named(semaphores: &Semaphores, ids: &[SemaphoreId]) -> Result<SmallVec<[SemaphoreId; 4]>, End> {
     let mut all: SmallVec<[_; 4]> = ids.into();
     all.sort_unstable();
@@ -33,13 +33,13 @@ fn named(semaphores: &Semaphores, ids: &[SemaphoreId]) -> Result<SmallVec<[Semap
     }
 }
 
-/// They are all of the queue's context.
+/// Checks that all these semaphores belong to the queue's context.
 fn check_contexts(lane: &Lane, semaphores: &Semaphores, ids: &[SemaphoreId]) -> Result<(), Status> {
     let of_queue = |id| semaphores.get(id).is_some_and(|s: &Semaphore| Arc::ptr_eq(&s.context, &lane.queue.context));
     if ids.iter().all(of_queue) { Ok(()) } else { Err(cl::CL_INVALID_CONTEXT) }
 }
 
-/// A command that does nothing, behind `waits`; what is behind it on an in-order queue waits for it.
+/// Enqueues an empty command behind `waits`; on an in-order queue, later commands wait for it.
 fn enqueue(lane: &Lane, waits: &Waits<'_>) -> Result<Event, Status> {
     let native = lane.native()?;
     if lane.queue.in_order {
@@ -47,7 +47,7 @@ fn enqueue(lane: &Lane, waits: &Waits<'_>) -> Result<Event, Status> {
     }
     let mut all = Waits::none();
     all.push_all(waits);
-    // A marker with a wait list does not heed barriers. One that has ended may have failed.
+    // A marker with a wait list does not wait for an earlier barrier. A barrier that has ended may have failed.
     let barrier = lane.barrier.as_ref().filter(|barrier| !barrier.ended());
     barrier.into_iter().for_each(|barrier| all.push(barrier));
     let nothing = match all.is_empty() {
@@ -56,8 +56,8 @@ fn enqueue(lane: &Lane, waits: &Waits<'_>) -> Result<Event, Status> {
     };
     if let Some(nothing) = &nothing {
         nothing.set(cl::CL_COMPLETE)?;
-        // A marker without a wait list would wait for all commands before it; with one it does so too on PoCL 3.1. Only a command
-        // has times, though.
+        // A marker without a wait list would wait for all commands before it; on PoCL 3.1, one with a wait list does so
+        // too. But only a command has profiling times.
         if !lane.queue.profiling {
             return Ok(nothing.event().clone());
         }
@@ -147,7 +147,7 @@ impl Session {
     }
 }
 
-/// Enqueues a wait for these signals; for those that are not there yet it holds on to user events.
+/// Enqueues a wait for these signals; for each signal that is not there yet, it waits for a user event.
 fn wait_for(
     lane: &Lane,
     waits: &Waits<'_>,

@@ -22,14 +22,14 @@ use crate::session::job::Job;
 /// The largest page of any client, and the largest alignment that is passed on.
 const MAX_ALIGNMENT: u32 = 1 << 21;
 
-/// Bytes to ask for at the least where an address was taken at the client: allocations of this size are not pieces of the heap, whose addresses
-/// nobody chooses. Four times as many with each attempt.
+/// Minimum size to allocate when the address of an allocation is already in use at the client: blocks of this size do
+/// not come from the heap, whose addresses nobody chooses. The size grows fourfold with each attempt.
 const MAPPED: u64 = 256 << 10;
 
 /// Attempts for one allocation, after which they grow no more.
 const ATTEMPTS: u32 = 5;
 
-/// Most ranges of addresses that a client may have taken.
+/// Most ranges of occupied addresses that a client may report.
 const MAX_TAKEN: usize = 256;
 
 /// The argument for [`native::Kernel::set_svm`].
@@ -45,7 +45,8 @@ pub fn place(
     Ok(Some((native.ok_or(cl::CL_INVALID_ARG_VALUE)?, offset)))
 }
 
-/// A queue is about to go whose commands may still use shared virtual memory: keeps the event that says when they have ended.
+/// Keeps the event that says when the commands of `lane` have ended: its queue is about to be released, and they may
+/// still use shared virtual memory.
 pub fn outlive(lane: &Lane) {
     let context = &lane.queue.context;
     if context.has_svm.load(Ordering::Relaxed)
@@ -88,7 +89,7 @@ impl Session {
             native::Memory::svm(native, m.flags & DEVICE_FLAGS, size, m.alignment, m.page)
         };
         let mut made = allocate();
-        // What was freed last may still wait for the commands before it, and those for the client.
+        // The last frees may still wait for earlier commands, and those commands may wait for the client.
         let frees = context.has_svm.load(Ordering::Relaxed) && self.user_events.is_empty() && self.incoming.is_empty();
         if made.is_err() && frees {
             self.demote(|_| false);
@@ -120,7 +121,7 @@ impl Session {
             let memory = svm.native.as_ref().map_err(|status| *status)?;
             native::Memory::over_svm(context, memory, m.flags & DEVICE_FLAGS, (m.offset, m.size))
         };
-        // Its bytes are those of the memory, which count already.
+        // The buffer shares the bytes of the memory, which count already.
         let (native, kind) = (make().map(Arc::new), MemoryKind::Buffer(m.size));
         self.claim_memory(m.memory, Arc::new(Memory { native, context: svm.context.clone(), kind, charged: 0 }))
     }
@@ -138,15 +139,16 @@ impl Session {
         });
         let places = places.collect::<Result<Vec<_>, Status>>();
         if let (Ok(native), Ok(places)) = (&mut kernel.native, places) {
-            // What the native implementation makes of addresses of its own memory concerns its launches alone.
+            // Addresses in the native implementation's own memory matter only to its own launches.
             let _ = native.set_svm_pointers(&places);
         }
         Ok(())
     }
 
-    /// The client has released memory. Where its bytes are in shared virtual memory, that is not freed before all that was enqueued until now
-    /// has ended, whatever else may hold it: native commands do not keep it themselves, the call of a blocking write returns before its
-    /// command ends, and an application that frees memory too early must harm no driver.
+    /// Handles the client's release of a memory object. Shared virtual memory under it is not freed before all commands
+    /// enqueued until now have ended, whatever else may hold it: native commands do not keep it themselves, the call of
+    /// a blocking write returns before its command ends, and an application that frees memory too early must harm no
+    /// driver.
     pub fn free_svm_late(&self, memory: &Memory) {
         let Some(svm) = memory.native.as_ref().ok().and_then(|native| native.svm_beneath()) else { return };
         let Ok(queue) = memory.context.free_queue() else { return };

@@ -124,7 +124,7 @@ impl Session {
                     self.common.reporter.staged.give_back(size);
                 }
                 self.common.client.outgoing.leave(&TransferFailed { transfer, status });
-                // Without an event, the failed transfer says it all.
+                // For a command without an event, the failed transfer itself reports the error.
                 return match command.event {
                     Some(_) => self.lanes.fail(total, command.event, status, &queue),
                     None => Ok(()),

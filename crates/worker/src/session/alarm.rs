@@ -1,4 +1,4 @@
-//! What wakes the follower: a timer, so that nobody is woken for a job that is over soon.
+//! The alarm that wakes the follower: a timer, so that no thread is woken for a job that is over soon.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -9,10 +9,10 @@ use ropeway_transport::Link;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime};
 
-/// After so long the follower looks what has become of a job.
+/// Time after which the follower checks on a job.
 const LATER: Duration = Duration::from_micros(300);
 
-/// A timer would not ring for no time at all.
+/// The shortest time: a timer that is set to zero does not ring.
 const NOW: Duration = Duration::from_nanos(1);
 
 /// The timer.
@@ -27,7 +27,7 @@ impl Alarm {
     /// One that is not set.
     ///
     /// # Errors
-    /// What the system said.
+    /// The operating system's error.
     pub fn new() -> io::Result<Self> {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
@@ -51,11 +51,12 @@ impl Alarm {
         self.turn.store(turn, Ordering::SeqCst);
         let value = Timespec { tv_sec: 0, tv_nsec: i64::from(time.subsec_nanos()) };
         let once = Itimerspec { it_interval: Timespec::default(), it_value: value };
-        // It fails for no timer and for no time.
+        // This fails only for an invalid timer or time.
         let _ = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &once);
     }
 
-    /// Waits until it rings, or bytes have come on `link`, for so long at the most. Whether there are bytes.
+    /// Waits until the alarm rings or bytes have come on `link`, for at most `patience`. Returns whether there are
+    /// bytes.
     pub fn wait(&self, link: Option<&Link>, patience: Duration) -> bool {
         let timeout = Timespec { tv_sec: patience.as_secs() as i64, tv_nsec: i64::from(patience.subsec_nanos()) };
         let timer = PollFd::new(&self.timer, PollFlags::IN);
@@ -69,7 +70,7 @@ impl Alarm {
         !both[1].revents().is_empty()
     }
 
-    /// Whether it has rung: gives the turn at which it was set. It can be set again from then on.
+    /// If the alarm has rung, returns the turn at which it was set; from then on it can be set again.
     pub fn has_rung(&self) -> Option<u64> {
         let mut times = [0; 8];
         rustix::io::read(&self.timer, &mut times).ok()?;

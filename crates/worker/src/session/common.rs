@@ -16,7 +16,7 @@ use crate::programs::cache::Cache;
 pub struct Common {
     /// The client.
     pub client: Arc<Client>,
-    /// Tells it of commands that have ended.
+    /// Tells the client of commands that have ended.
     pub reporter: Arc<Reporter>,
     /// Waits for native events.
     pub notifier: Arc<Notifier>,
@@ -28,7 +28,7 @@ pub struct Common {
     pub cache: Cache,
     /// Whether commands are being taken in.
     pub leading: Leading,
-    /// Threads that wait for what no call of the client's waits for.
+    /// Number of threads that wait for something that no call of the client's waits for.
     pub unasked: AtomicUsize,
     /// Calls that wait without a thread.
     pub left: Budget,

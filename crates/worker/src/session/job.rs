@@ -1,8 +1,9 @@
-//! What may wait: for the device, or for the client to read.
+//! Jobs: the work that may wait for the device, or for the client to read.
 //!
-//! A job runs on the thread that read the command asking for it, after it has given up the reader's role; so the answer
-//! needs no other thread, and a long wait keeps nobody from reading on. Where there is no thread for it, what waits for the device waits without
-//! one: the notifier tells when it has come to its end, and whoever hears it answers.
+//! A job runs on the thread that read the command asking for it, after that thread has given up the reader's role; so
+//! the answer needs no other thread, and a long wait does not stop the reading of commands. If there is no thread for a
+//! job that waits for the device, the job waits without one: the notifier reports the end of the wait, and the thread
+//! that takes the notification answers.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -31,13 +32,13 @@ pub enum Job {
     Wait(Cells, CallId<Waited>),
     /// Delivers a small read that nobody but the client waits for.
     Deliver(Arc<Cell>),
-    /// Waits until a gated transfer may begin, and begins it.
+    /// Waits until a rendezvous transfer may begin, and begins it.
     Begin(Arc<Gate>),
     /// All bytes of a transfer have come: sees that they are in the buffer.
     Land(Arc<Gate>),
     /// Builds a program.
     Build(Arc<Program>, (Vec<(u32, native::Device)>, usize), build::Step, String, CallId<BuildReply>),
-    /// Makes the first program of the others.
+    /// Links the first program from the others.
     Link(Arc<Program>, (Vec<(u32, native::Device)>, usize), Vec<Arc<Program>>, String, CallId<BuildReply>),
     /// Makes a program of binaries.
     Load(Arc<Program>, Vec<(BinaryFor, native::Device)>, CallId<BinaryReply>),
@@ -49,7 +50,7 @@ pub enum Job {
     Run(Work),
     /// Lists the image formats of a context, for flags and a type.
     ImageFormats(Arc<Context>, u64, u32, CallId<Vec<ImageFormat>>),
-    /// Answers whether something could be done.
+    /// Answers a call with its success or its error.
     Done(Result<(), Status>, CallId<()>),
     /// Answers a ping with so many bytes.
     Ping(usize, CallId<()>),
@@ -68,7 +69,8 @@ impl Job {
         matches!(self, Self::Finish(..) | Self::Wait(..) | Self::Deliver(..) | Self::Begin(..))
     }
 
-    /// Has it done without a thread that waits for the device; what does not wait for it is done here.
+    /// Has the job done without a thread that waits for the device; a job that does not wait for the device is done
+    /// here.
     ///
     /// # Errors
     /// The session is over.
@@ -144,7 +146,7 @@ impl Job {
     }
 }
 
-/// A thread has done what no call waited for.
+/// Counts a thread as done with work that no call waited for; passes `outcome` on.
 fn unasked(common: &Common, outcome: Result<(), End>) -> Result<(), End> {
     common.unasked.fetch_sub(1, Ordering::AcqRel);
     outcome
@@ -182,7 +184,7 @@ fn leave_finish(common: &Arc<Common>, asked: Finished, call: CallId<Waited>) {
         answer_wait(&waiting, end.err().unwrap_or(cl::CL_SUCCESS), std::iter::once(&asked.queue), ended, &call)
     };
     match end {
-        // How the commands before it ended is not what clFinish tells.
+        // clFinish does not report how the commands before it ended.
         Ok(end) => common.notifier.watch(end, turn, Box::new(move || answer(Ok(())))),
         Err(status) => common.notifier.post.tell(Box::new(move || answer(Err(status)))),
     }
@@ -205,8 +207,8 @@ fn leave_wait(common: &Arc<Common>, cells: Cells, call: CallId<Waited>) {
     common.notifier.watch(event, turn, Box::new(go_on));
 }
 
-/// What was printed and read comes before the answer, which tells of the ends, and of the first error on `queues` that has no event to
-/// tell of it.
+/// Sends output and read bytes before the answer, which reports the completions and the first error on `queues` that
+/// has no event to report it.
 fn answer_wait<'a>(
     common: &Common,
     mut status: Status,
@@ -253,7 +255,7 @@ fn wait_natively(cells: &Cells) -> Status {
 
 fn deliver(common: &Common, cell: &Arc<Cell>) -> Result<(), End> {
     if let Some(event) = &cell.native {
-        // How it ended is told with the data.
+        // The data carries the status with which the command ended.
         event.end();
     }
     common.reporter.tell_of(std::slice::from_ref(cell))

@@ -37,7 +37,7 @@ pub struct Arriving {
     pub bytes: Vec<u8>,
 }
 
-/// Something natively under way that somebody should wait for: whoever has nothing else to do, or else a callback.
+/// Native work under way that somebody should wait for: an idle thread, or else a callback.
 pub enum Deferred {
     /// A small read.
     Read(Arc<Cell>),
@@ -87,13 +87,14 @@ pub struct Session {
     pub incoming: Incomings,
     /// Program contents of which not all pieces have come.
     pub contents: FxHashMap<ContentHash, Arriving>,
-    /// What the last handler wants done.
+    /// The job that the last handler asked for.
     pub job: Option<Job>,
-    /// What nobody waits for yet.
+    /// Jobs that nobody waits for yet.
     pub deferred: SmallVec<[Deferred; 4]>,
 }
 
-/// Threads that wait where no call of the client's does, at the most: calls that wait need some, too. Callbacks tell of what is more than that.
+/// Limit on the threads that wait where no call of the client's does: calls that wait need threads, too. Callbacks
+/// report whatever exceeds the limit.
 const MOST_UNASKED: usize = 8;
 
 impl Session {
@@ -175,7 +176,8 @@ impl Session {
         self.contexts.get(&id).ok_or_else(|| unknown(id))
     }
 
-    /// Holds what the client has had the worker do later, and what it has not read, against their bounds.
+    /// Checks the work that the client has had the worker put off, and the output that the client has not read, against
+    /// their bounds.
     ///
     /// # Errors
     /// It is more than that: the session ends before it takes all of the machine's memory.
@@ -189,12 +191,12 @@ impl Session {
         Ok(())
     }
 
-    /// Whether there is something that somebody may be waiting for, to be done when no command is left to read.
+    /// Whether there is work that somebody may be waiting for, to be done when no command is left to read.
     pub fn owes_anything(&self) -> bool {
         !self.deferred.is_empty() || self.common.client.outgoing.any_left()
     }
 
-    /// What to do when no command is left to read: what somebody may be waiting for.
+    /// Returns the job to do when no command is left to read: work that somebody may be waiting for.
     pub fn idle_job(&mut self) -> Option<Job> {
         let spare = self.common.unasked.load(Ordering::Acquire) < MOST_UNASKED;
         let deferred = if spare { self.deferred.pop() } else { None };
@@ -209,7 +211,7 @@ impl Session {
         job
     }
 
-    /// Leaves everything deferred to callbacks, but for what `covered` says the next job sees to.
+    /// Leaves all deferred work to callbacks, except what the next job covers, as `covered` says.
     pub fn demote(&mut self, covered: impl Fn(&Deferred) -> bool) {
         for deferred in self.deferred.drain(..) {
             if covered(&deferred) {
@@ -232,7 +234,7 @@ impl Session {
 
     /// Puts off waiting for a read or a transfer until there is nothing else to do.
     pub fn defer(&mut self, deferred: Deferred) {
-        // Earlier ones are told of when they end; the latest is what a caller is likely to wait for.
+        // Callbacks report the end of earlier ones; the latest is the one that a caller is likely to wait for.
         self.demote(|_| false);
         self.deferred.push(deferred);
     }

@@ -1,11 +1,11 @@
 //! The threads of a session: one reads commands, the others wait for the device or the client.
 //!
-//! The thread that holds the reader's lock (the *leader*) reads commands and carries them out. What may wait is a
-//! [`Job`]: the leader runs it itself, with the lock given up. Usually it is back before anybody noticed, takes the lock
-//! again, and no thread was woken for a blocking call. Where more calls wait than there may be threads, the leader hands what waits for the
-//! device to the notifier, which needs no thread for each ([`Job::leave`]). Should it stay away, the *follower*, whom an [`Alarm`] wakes, watches the
-//! link too, and as soon as there is something to read takes the lock over and leads; the old leader, once back, finds the lock taken
-//! and follows.
+//! The thread that holds the reader's lock (the *leader*) reads commands and carries them out. Work that may wait is a
+//! [`Job`]: the leader runs it itself, with the lock given up. Usually the leader is back before anybody noticed and
+//! takes the lock again, so that no thread was woken for a blocking call. If more calls wait than there may be threads,
+//! the leader hands the waits for the device to the notifier, which needs no thread for each ([`Job::leave`]). If the
+//! leader stays away, an [`Alarm`] wakes the *follower*, which watches the link too. As soon as there is something to
+//! read, the follower takes the lock over and leads; the old leader, once back, finds the lock taken and follows.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -29,15 +29,15 @@ const MAX_THREADS: usize = 64;
 /// Most threads in jobs. With so many, the leader runs jobs itself before it reads on.
 const MAX_IN_JOBS: usize = MAX_THREADS - 2;
 
-/// Most threads in jobs when one more would wait for the device, which may take for ever; the notifier does that instead. Jobs that end by
-/// themselves have the others.
+/// Limit on the threads in jobs for starting a job that waits for the device, which may take for ever; beyond it, the
+/// notifier waits instead. The remaining threads are for jobs that end by themselves.
 const MAX_WAITING: usize = 48;
 
-/// What the leader holds.
+/// The leader's state.
 pub struct Reader {
     /// Where commands come from.
     pub input: Input,
-    /// What they act on.
+    /// The session that the commands act on.
     pub session: Session,
 }
 
@@ -84,7 +84,7 @@ pub struct Team {
     link: Arc<Link>,
     /// The follower is to take over at once.
     urgent: AtomicBool,
-    /// The leader in a job has left something to whoever leads next.
+    /// Whether the leader, which is in a job, has left work to the next leader.
     unsettled: AtomicBool,
     followers: AtomicUsize,
     in_jobs: AtomicUsize,
@@ -94,10 +94,10 @@ pub struct Team {
 }
 
 impl Team {
-    /// A team for this session. `over` is told, by whichever thread finds out, why the session is over.
+    /// Makes a team for this session. The thread that finds out that the session is over calls `over` with the reason.
     ///
     /// # Errors
-    /// What the system said.
+    /// The operating system's error.
     pub fn new(reader: Reader, over: impl Fn(End) + Send + Sync + 'static) -> io::Result<Arc<Self>> {
         let common = reader.session.common.clone();
         Ok(Arc::new(Self {
@@ -126,7 +126,7 @@ impl Team {
         }
     }
 
-    /// Starts a thread that follows; says whether there could be one more.
+    /// Starts a follower thread; returns whether that succeeded.
     fn add_follower(self: &Arc<Self>) -> bool {
         let room = |threads: usize| (threads < MAX_THREADS).then_some(threads + 1);
         if self.threads.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).is_err() {
@@ -150,7 +150,7 @@ impl Team {
     fn take_turns(self: &Arc<Self>) -> Result<(), End> {
         loop {
             let reader = self.follow();
-            // Somebody has to look on, or it is late when this one is kept waiting.
+            // Keep a follower ready: otherwise, if this thread is kept waiting, another takes over too late.
             if self.followers.load(Ordering::Relaxed) == 0 && self.threads.load(Ordering::Relaxed) < MAX_THREADS / 2 {
                 self.add_follower();
             }
@@ -194,21 +194,21 @@ impl Team {
         }
     }
 
-    /// Whether the leader may go into `job`, as another thread can lead meanwhile.
+    /// Whether the leader may run `job`, because another thread can lead meanwhile.
     fn has_thread_for(self: &Arc<Self>, job: &Job) -> bool {
         let most = if job.awaits_device() { MAX_WAITING } else { MAX_IN_JOBS };
         self.in_jobs.load(Ordering::SeqCst) < most
             && (self.followers.load(Ordering::Relaxed) > 0 || self.add_follower())
     }
 
-    /// Looks until the reader's lock is left alone while there is something to do, and takes it.
+    /// Watches until the reader's lock is free while there is something to do, and takes the lock.
     fn follow(&self) -> MutexGuard<'_, Reader> {
         let _lookout = lock(&self.lookout);
         let mut onlooker = Onlooker::new();
         // Whether a leader has been in a job since the last look.
         let mut is_away = false;
         if self.in_jobs.load(Ordering::SeqCst) > 0 {
-            // Who looked before has heard the alarm.
+            // The follower that looked before has consumed the alarm.
             self.alarm.set(self.turns.load(Ordering::Relaxed));
         }
         loop {

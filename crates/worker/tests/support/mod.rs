@@ -1,4 +1,4 @@
-//! A worker in a process of its own, and a client of a few lines that speaks to it.
+//! A worker in a process of its own, and a minimal client that talks to it.
 #![allow(dead_code, reason = "each test file uses its part of it")]
 
 use std::collections::HashMap;
@@ -20,10 +20,10 @@ use ropeway_protocol::{
 use ropeway_transport::{Link, Sender};
 use ropeway_worker::{WorkerOptions, handoff, run};
 
-/// Tells the test program to be a worker, and how.
+/// The environment variable that tells the test program to be a worker, and with which options.
 const WORKER: &str = "ROPEWAY_TEST_WORKER";
 
-/// What a worker that was told "staged" may hold for what is not finished.
+/// The limit of staged bytes for a worker that was started with "staged".
 pub const STAGED: usize = 64 << 20;
 
 /// The body of the test that is the worker process when started as one; see [`Worker::start`].
@@ -117,14 +117,14 @@ impl Worker {
     }
 }
 
-/// What the worker said unasked.
+/// Notes that the worker sent unasked.
 #[derive(Default)]
 pub struct Notes {
     pub done: HashMap<EventId, EventDone>,
     pub ready: Vec<TransferId>,
     pub data: HashMap<TransferId, Vec<u8>>,
     pub failed: HashMap<TransferId, Status>,
-    /// Memory for one transfer's bytes, and how many of them have come.
+    /// Memory for one transfer's bytes, and how many of them have arrived.
     pub into: Option<(TransferId, Vec<u8>)>,
     pub into_filled: usize,
     pub printed: String,
@@ -255,12 +255,12 @@ impl Client {
     }
 
     pub fn send(&mut self) {
-        // A worker that has closed is seen when reading.
+        // If the worker has closed the connection, the next read shows it.
         let _ = self.link.send_all(&mut [IoSlice::new(&self.out)]);
         self.out.clear();
     }
 
-    /// A frame sent at once, without being copied.
+    /// Sends a frame at once, without copying its tail.
     pub fn send_tail<P: Post>(&mut self, post: &P, tail: &[u8]) {
         encode_post(&mut self.out, post, tail.len());
         self.link.send_all(&mut [IoSlice::new(&self.out), IoSlice::new(tail)]).unwrap();
@@ -299,7 +299,7 @@ impl Client {
         calls.iter().map(|number| answers.remove(number).unwrap()).collect()
     }
 
-    /// Reads until `enough`.
+    /// Reads frames until `enough` returns true.
     pub fn until(&mut self, enough: impl Fn(&Notes) -> bool) {
         self.send();
         while !enough(&self.notes) {

@@ -13,7 +13,7 @@ use crate::results::{END, Line, Mode, Results, WHOLE};
 use crate::server::Server;
 use crate::watch::{self, End, Run};
 
-/// What all rows share.
+/// The settings that all rows share.
 pub struct Setting {
     /// The program `ropeway`.
     pub ropeway: PathBuf,
@@ -27,7 +27,7 @@ pub struct Setting {
     pub program_limit: Duration,
     /// When the whole run ends.
     pub end: Instant,
-    /// What is known.
+    /// The results so far.
     pub results: Mutex<Results>,
 }
 
@@ -302,7 +302,7 @@ mod tests {
         use Verdict::{Crash, Fail, Hung, Pass, Skip};
         let expected = [("bad", Fail), ("crash", Crash), ("good", Pass), ("hang", Hung), ("last", Skip)];
         assert_eq!(verdicts(&setting), expected.map(|(name, verdict)| (name.to_owned(), verdict)));
-        // What is known is not run again.
+        // Sub-tests with a known result are not run again.
         let begin = Instant::now();
         setting.drive(&piece, Mode::Native).unwrap();
         assert!(begin.elapsed() < Duration::from_millis(500));

@@ -1,4 +1,4 @@
-//! What the conformance programs print: which sub-test begins, how it ended, what it complained of.
+//! The output of the conformance programs: the sub-test that begins, how it ended, its complaints.
 
 use std::time::Duration;
 
@@ -116,7 +116,7 @@ impl<'a> Output<'a> {
         (!open && !self.ended.iter().any(|ended| ended.name == *name)).then(|| name.clone())
     }
 
-    /// What has been said of a sub-test that has ended.
+    /// The verdict on a sub-test that has ended.
     pub fn verdict(&self, name: &str) -> Option<Verdict> {
         self.ended.iter().find(|ended| ended.name == name).map(|ended| ended.verdict)
     }
@@ -138,7 +138,7 @@ impl<'a> Output<'a> {
     }
 }
 
-/// What stands after the last time that a line has this name as a whole word.
+/// The rest of the line after the last place where it has this name as a whole word.
 fn after<'a>(line: &'a str, name: &str) -> Option<&'a str> {
     let at = line.rfind(name)?;
     let part = |c: char| c.is_ascii_alphanumeric() || c == '_';

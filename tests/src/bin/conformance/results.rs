@@ -1,4 +1,4 @@
-//! What is known so far: one line for each sub-test that has ended, in a file that an interrupted run goes on with.
+//! The results so far: one line for each sub-test that has ended, in a file that an interrupted run goes on with.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -59,7 +59,7 @@ pub struct Line {
     pub key: String,
     /// Where it ran.
     pub mode: Mode,
-    /// What became of it.
+    /// Its outcome.
     pub sub_test: SubTest,
 }
 
@@ -112,19 +112,19 @@ impl Results {
         put(&mut self.lines, line);
     }
 
-    /// What is known of this row in this mode.
+    /// The results of this row in this mode.
     pub fn of<'a>(&'a self, key: &'a str, mode: Mode) -> impl Iterator<Item = &'a SubTest> + 'a {
         self.lines.iter().filter(move |line| line.key == key && line.mode == mode).map(|line| &line.sub_test)
     }
 
-    /// What is known of this sub-test.
+    /// The result of this sub-test.
     pub fn find(&self, key: &str, mode: Mode, name: &str) -> Option<&SubTest> {
         let found = self.lines.iter().rfind(|line| line.mode == mode && line.key == key && line.sub_test.name == name);
         found.map(|line| &line.sub_test)
     }
 }
 
-/// What is said last of a sub-test holds.
+/// The last result of a sub-test holds.
 fn put(lines: &mut Vec<Line>, line: Line) {
     let same = |its: &Line| its.mode == line.mode && its.key == line.key && its.sub_test.name == line.sub_test.name;
     match lines.iter_mut().rfind(|its| same(its)) {

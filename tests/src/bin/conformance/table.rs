@@ -19,7 +19,7 @@ struct Difference<'a> {
     kind: Kind,
 }
 
-/// What a difference means.
+/// The meaning of a difference.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// Native passes or skips, Ropeway does not.
@@ -48,7 +48,7 @@ fn difference<'a>(results: &'a Results, key: &str, name: &'a str) -> Option<Diff
         None if special => Some(Verdict::Pass),
         None => None,
     };
-    // What has run in one mode only is not known yet.
+    // A sub-test that has run in one mode only has no result yet.
     let (its_native, its_ropeway) = (verdict(native)?, verdict(ropeway)?);
     if its_native == its_ropeway || name == WHOLE && results.of(key, Mode::Native).count() > 1 {
         return None;

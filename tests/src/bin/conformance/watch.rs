@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::output::{self, Output, SubTest, Verdict};
 
-/// What is run.
+/// The program to run.
 pub struct Run<'a> {
     /// The program.
     pub program: &'a Path,
@@ -128,7 +128,7 @@ impl Run<'_> {
         if let Some(ended) = last {
             each(ended);
         }
-        // What the program itself says of its sub-tests is right, where it came to say it.
+        // The program's own list of results is right, where it came to write it.
         for (name, verdict) in output::results(&fs::read_to_string(&json).unwrap_or_default()) {
             if output.verdict(&name) != Some(verdict) {
                 each(SubTest { name, verdict, seconds: 0.0, note: String::new() });

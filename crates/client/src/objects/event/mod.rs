@@ -25,17 +25,17 @@ use crate::objects::home::Home;
 use crate::objects::queue::Queue;
 use remote::Elsewhere;
 
-/// Asked about so often, a command that has not ended is worth news of whether it runs.
+/// The number of status queries after which the server is asked to report whether an unfinished command runs.
 const PATIENCE: u32 = 4;
 
-/// Called with the status that the event came to.
+/// A callback, which gets the status that the event reached.
 pub type EventCallback = Box<dyn FnOnce(Status) + Send>;
 
-/// What is called, and by whom.
+/// A callback, by who registered it: the application or the library.
 enum Called {
-    /// The application's function, which may take long: by the thread for that.
+    /// The application's function, which may take long: runs on the callback thread.
     Later(EventCallback),
-    /// The library's own, which waits for nothing: by whoever learns of it.
+    /// The library's own function, which waits for nothing: runs in the thread that learns of the status.
     AtOnce(EventCallback),
 }
 
@@ -50,22 +50,24 @@ pub struct Event {
     command: u32,
     /// The execution status as the application may see it.
     status: AtomicI32,
-    /// Whether data for the application is still to come: the event of a read does not complete before.
+    /// Whether data for the application is still to come: the event of a read does not complete before the data is
+    /// here.
     awaits_data: AtomicBool,
     times: OnceLock<[u64; 5]>,
-    /// What is to be called, and at which status.
+    /// The callbacks that are registered, each with its status.
     callbacks: Mutex<Vec<(Status, Called)>>,
     subscribed: AtomicBool,
-    /// Whether the server was asked how far the command is, beside its end.
+    /// Whether the server was asked to report the command's progress, besides its end.
     watched: AtomicBool,
     /// How often its status was asked for before it had ended.
     polls: AtomicU32,
-    /// Counted among the connection's outstanding things.
+    /// Whether it is counted as outstanding at the connection.
     expected: AtomicBool,
     /// Whether the server has never heard of it.
     unsent: AtomicBool,
     elsewhere: Elsewhere,
-    /// What its command has waited for without the application's knowing: over when it has ended well.
+    /// Events that Ropeway, not the application, makes the command wait for: they have all ended once this one has
+    /// ended well.
     implied: Mutex<SmallVec<[Arc<Event>; 1]>>,
 }
 
@@ -133,7 +135,7 @@ impl Event {
         EventId(self.home().name(self.name))
     }
 
-    /// The command came to nothing before it was sent.
+    /// Records that the command failed before it was sent.
     pub(crate) fn was_not_sent(&self) {
         self.unsent.store(true, Ordering::Release);
     }
@@ -161,7 +163,7 @@ impl Event {
         self.home().connection()
     }
 
-    /// A user event was made (or, with false, set): no home's commands are certain to come to their turn before it is set.
+    /// Counts a user event that was made (or, with false, set): until it is set, commands of any home may be held up.
     fn count_user_event(&self, made: bool) {
         for connection in self.context.connections() {
             connection.count_user_event(made);
@@ -177,7 +179,7 @@ impl Event {
         self.known_status() <= CL_COMPLETE
     }
 
-    /// When it has ended well, so have these, of which no server tells.
+    /// Records that, once this event has ended well, so have `others`, whose ends no server reports.
     pub(crate) fn implies(&self, others: impl Iterator<Item = Arc<Event>>) {
         lock(&self.implied).extend(others);
     }
@@ -199,12 +201,13 @@ impl Event {
 
     /// CL_EVENT_COMMAND_EXECUTION_STATUS: CL_QUEUED, CL_SUBMITTED, CL_RUNNING, CL_COMPLETE or an error.
     ///
-    /// Waits for no command. For one that has not ended, sends what is pending and takes in what has arrived, so that asking again and again sees
-    /// the end; in a context with several homes, that is a call to the command's server. So no lock that other threads need may be held.
+    /// Does not wait for the command. If it has not ended, sends what is pending and takes in what has arrived, so that
+    /// polling sees the end; in a context with several homes, that is a call to the command's server. So the caller
+    /// must hold no lock that other threads need.
     pub fn status(&self) -> i32 {
         if !self.has_ended() && self.queue.is_some() && self.context.spans_homes() {
-            // What is known of another home's command can be the end of one that has waited for this: asked what has ended, its own
-            // server tells of this, too. A lost server ends the event.
+            // The client may already know the end of a command in another home that waited for this one; when asked
+            // what has ended, this command's own server then reports this one, too. A lost server ends the event.
             let _ = self.take_news();
         }
         if !self.has_ended() && self.queue.is_some() {
@@ -258,7 +261,7 @@ impl Event {
         for connection in self.context.connections() {
             connection.wake_waiters();
         }
-        // In a context with several homes it is set, whoever of those that wait for it is lost.
+        // In a context with several homes the status is set even if the server of a home that waits for it is lost.
         if self.context.spans_homes() { Ok(()) } else { sent }
     }
 
@@ -278,7 +281,8 @@ impl Event {
         }
     }
 
-    /// Calls `act` with its end, in the thread that learns of it: it must wait for nothing. Asks nobody for news.
+    /// Calls `act` with its final status, in the thread that learns of it; `act` must not wait. Does not ask the server
+    /// to report the end.
     pub(crate) fn then(&self, act: EventCallback) {
         let mut callbacks = lock(&self.callbacks);
         if !self.has_ended() {
@@ -295,7 +299,7 @@ impl Event {
     pub fn times(&self) -> Result<[u64; 5]> {
         if self.status() == CL_COMPLETE {
             if self.times.get().is_none() {
-                // The data of a read can arrive before the news of its end.
+                // The data of a read can arrive before the notification of its end.
                 self.ask()?;
             }
             if let Some(times) = self.times.get() {
@@ -305,7 +309,7 @@ impl Event {
         Err(ropeway_abi::CL_PROFILING_INFO_NOT_AVAILABLE)
     }
 
-    /// Has the server tell of all that has ended by now.
+    /// Makes the server report everything that has ended by now.
     fn take_news(&self) -> Result<()> {
         self.context.flush_others(self.home());
         self.connection().call(&WaitForEvents { events: EventList::default() }).map(drop)
@@ -323,7 +327,7 @@ impl Event {
         self.connection().call(&WaitForEvents { events: [self.id()].into_iter().collect() }).map(drop)
     }
 
-    /// It ended with `status`, as the server says or because the server is lost.
+    /// Ends the event with `status`, as reported by the server or because the server is lost.
     pub(crate) fn end(&self, status: Status) {
         if !self.advance(status.min(0)) {
             return;
@@ -335,7 +339,7 @@ impl Event {
         for implied in std::mem::take(&mut *lock(&self.implied)) {
             match status {
                 CL_COMPLETE => implied.end(CL_COMPLETE),
-                // Perhaps for that: it is to be known.
+                // This command may have failed because that one did, so the end of that one has to be known.
                 _ => implied.subscribe(),
             }
         }
@@ -343,8 +347,8 @@ impl Event {
         let _ = self.pass_on(status.min(0));
     }
 
-    /// Takes a status that lies past the one it has, and has those called who waited for it, in the order of what they waited for.
-    /// Gives false where the event has come as far already.
+    /// Takes a status that lies past the current one, and calls the callbacks for it, in the order of the statuses that
+    /// they wait for. Returns false if the event has already come as far.
     fn advance(&self, status: Status) -> bool {
         let mut callbacks = lock(&self.callbacks);
         let before = self.known_status();
@@ -363,7 +367,7 @@ impl Event {
             let seen = if status < 0 { status } else { level };
             for (_, callback) in callbacks.extract_if(.., |(at, _)| *at == level) {
                 match callback {
-                    // Only handed over, and under the lock, so that no later status gets in before.
+                    // The callback is only handed over, and under the lock, so that no later status overtakes this one.
                     Called::Later(callback) => run_later(move || callback(seen)),
                     Called::AtOnce(act) => at_once.push(move || act(seen)),
                 }
@@ -378,7 +382,7 @@ impl Event {
 impl Completion for Event {
     fn completed(&self, status: Status, times: Option<[u64; 5]>) {
         if let Some(mut times) = times {
-            // A native implementation's clocks may differ by a little; what comes later was not earlier.
+            // A native implementation's clocks may differ slightly, but a later stage must not appear earlier.
             for at in 1..times.len() {
                 times[at] = times[at].max(times[at - 1]);
             }
@@ -413,7 +417,8 @@ impl Completion for Event {
 pub fn wait_for_all(events: &[&Event]) -> Result<()> {
     let Some(first) = events.first() else { return Ok(()) };
     let context = first.context();
-    // User events end in this process, and what they hold up cannot end before: those come first, without the server.
+    // User events end in this process, and the commands that they hold up cannot end before them: so they are awaited
+    // first, without the server.
     context.wait_here(|| events.iter().all(|e| e.queue.is_some() || e.has_ended()))?;
     // All homes are asked at once: the waits cost the longest round trip, not all of them.
     let mut asked: Vec<Part<'_, '_>> = Vec::new();
@@ -431,7 +436,7 @@ pub fn wait_for_all(events: &[&Event]) -> Result<()> {
         answers.expect(at, part.home.connection().ask(&WaitForEvents { events }));
     }
     if context.spans_homes() {
-        // What they wait for in turn may not have been sent.
+        // The commands that they wait for in turn may not have been sent yet.
         context.flush_all();
     }
     while let Some((at, answer)) = answers.next() {
@@ -467,7 +472,7 @@ impl Part<'_, '_> {
         self.events.iter().all(|event| event.has_ended() && event.known_status() >= 0)
     }
 
-    /// Once their commands have ended: the data of reads may still be under way.
+    /// Waits for the data of reads, which may still be under way when their commands have ended.
     fn await_data(&self) -> Result<()> {
         for event in &self.events {
             if !event.awaits_data.load(Ordering::Acquire) && !event.has_ended() {

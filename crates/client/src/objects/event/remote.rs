@@ -1,8 +1,9 @@
 //! An event in other homes than its command's, for commands there to wait for.
 //!
-//! There it is a user event of the worker's, under its name in that home. The worker of the event's command tells the other worker when it has ended, without the
-//! client; where the two do not reach each other, the client passes the status on. A user event of the application's is made in each home
-//! that needs it, and set in all of them by the client.
+//! There it is a remote event proxy: a user event of the worker's, under the event's name in that home. The worker of
+//! the event's command tells the other worker when it has ended, without the client; where the two do not reach each
+//! other, the client passes the status on. A user event of the application's is made in each home that needs it, and
+//! set in all of them by the client.
 
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use crate::link::completion::Completion;
 use crate::link::peers::{self, Way};
 use crate::objects::home::{Home, Made};
 
-/// Where else an event is, and who is to hear of its end.
+/// The other homes in which an event is known, and those that have to be told of its end.
 #[derive(Default)]
 pub(super) struct Elsewhere {
     /// The homes in which it has been made as a user event.
@@ -30,22 +31,24 @@ pub(super) struct Elsewhere {
 struct Relay {
     /// The numbers of the homes that are to get its status from the client.
     homes: SmallVec<[usize; 1]>,
-    /// The numbers of those whose workers get it from its command's worker, as long as that is there.
+    /// The numbers of the homes whose workers get the status from the command's worker, as long as that worker is
+    /// there.
     direct: SmallVec<[usize; 1]>,
-    /// An event that nobody holds is not heard of: it holds itself until it has ended.
+    /// The event itself, until it has ended: the end of an event that nobody holds is not reported.
     held: Option<Arc<dyn Completion>>,
 }
 
 impl Event {
-    /// A command of this home is about to wait for it: finds out how its server tells that home's of its end. Waits for the two to connect, when they
-    /// have not tried yet, and so must come before any lock is taken that other threads need.
+    /// Prepares for a command of `home` to wait for the event: finds out how the event's server can report its end to
+    /// that home's server. Waits for the two to connect, if they have not tried yet, and so must be called before any
+    /// lock is taken that other threads need.
     pub(crate) fn find_way_to(&self, home: &Home) {
         if !self.is_of(home) && self.ends_at_server() && !(self.context.spans_homes() && self.has_ended()) {
             peers::way(self.connection(), home.connection());
         }
     }
 
-    /// Whether its server knows when it has ended. What is read has ended only when it is here.
+    /// Whether its server knows when it has ended. A read has ended only when its data is here.
     fn ends_at_server(&self) -> bool {
         self.queue.is_some() && !self.awaits_data.load(std::sync::atomic::Ordering::Acquire)
     }
@@ -69,11 +72,11 @@ impl Event {
             return Ok(event);
         }
         let (connection, own) = (home.connection(), self.connection());
-        // Where that is not known, the client passes the status on.
+        // If no direct route is known, the client passes the status on.
         let is_direct = self.ends_at_server() && peers::known_way(own, connection) == Some(Way::Direct);
         let mut news_wanted = false;
         self.elsewhere.made.ensure(home, || {
-            // Whoever ends the event from here on finds the home in one of the lists.
+            // A thread that ends the event from here on finds the home in one of the lists.
             let mut relay = lock(&self.elsewhere.relay);
             let status = self.known_status();
             if is_direct && status > CL_COMPLETE {
@@ -81,7 +84,7 @@ impl Event {
                 drop(relay);
                 connection.post(&ExpectSignal { event, context: home.context(), peer: own.session() })?;
                 let peer = connection.session();
-                // Where the event's own server is lost, the event has ended, and that is told by whoever ended it.
+                // If the event's own server is lost, the event has ended, and the thread that ended it passes that on.
                 let _ = own.post(&SignalPeer { event: self.id(), peer, remote: event });
                 return Ok(());
             }
@@ -102,12 +105,12 @@ impl Event {
         Ok(event)
     }
 
-    /// Whether its command, if it is one's, runs there.
+    /// Whether it is the event of a command that runs in `home`.
     pub(crate) fn is_of(&self, home: &Home) -> bool {
         self.queue.is_some() && self.home == home.number()
     }
 
-    /// It has ended: so has what stands for it elsewhere.
+    /// Passes the status with which it ended on to the homes that get it from the client.
     ///
     /// # Errors
     /// [`crate::SERVER_LOST`], where every home that is to hear of it is.
@@ -123,7 +126,7 @@ impl Event {
             let home = &self.context.homes()[number];
             let event = EventId(home.name(self.name));
             home.connection().post(&SetUserEventStatus { event, status })?;
-            // Somebody may be waiting for what this sets free.
+            // Somebody may be waiting for commands that this event held up.
             home.connection().flush()
         });
         let sent = sent.reduce(Result::or).unwrap_or(Ok(()));
@@ -131,7 +134,7 @@ impl Event {
         sent
     }
 
-    /// Nobody names it any more.
+    /// Releases its remote event proxies: nobody names it any more.
     pub(super) fn release_elsewhere(&self) {
         for home in self.elsewhere.made.among(self.context.homes()) {
             // A lost server has dropped it already.

@@ -23,7 +23,7 @@ pub(super) struct Arguments {
     pub values: Vec<Option<Value>>,
     /// How often each was set to another value.
     changes: Vec<u32>,
-    /// By the homes' numbers, which of these changes they have.
+    /// For each home's number, which of these changes have been sent there.
     homes: HashMap<usize, Vec<u32>>,
 }
 
@@ -43,7 +43,7 @@ pub(super) struct Object<T> {
     name: u64,
     /// Where a sub-buffer begins.
     pub offset: usize,
-    /// Held where it may have to be made in other homes yet.
+    /// The object itself, held if it may still have to be made in other homes.
     pub held: Option<Arc<T>>,
 }
 
@@ -54,7 +54,7 @@ impl<T> Clone for Object<T> {
 }
 
 impl Value {
-    /// What is kept of a value that the application gives; `holds` the objects.
+    /// Returns the value to keep for an argument; with `holds`, it holds the objects that it names.
     fn of(value: Arg<'_>, holds: bool) -> Self {
         match value {
             Arg::Bytes(bytes) => Self::Bytes(SmallVec::from_slice(bytes)),
@@ -86,7 +86,7 @@ impl Value {
         }
     }
 
-    /// The value as messages to a home have it, where its objects have been made.
+    /// Returns the value as messages to `home` carry it, after making its objects there.
     fn in_home(&self, home: &Home) -> Result<ArgValue<'_>> {
         Ok(match self {
             Self::Bytes(bytes) => ArgValue::Bytes(bytes),
@@ -99,7 +99,7 @@ impl Value {
                 sampler.held.as_ref().map_or(Ok(()), |held| held.ensure(home))?;
                 ArgValue::Sampler(ropeway_protocol::ids::SamplerId(home.name(sampler.name)))
             }
-            // There is one home only.
+            // Device queues exist only in contexts with one home.
             Self::Queue(name) => ArgValue::Queue(DeviceQueueId(home.name(*name))),
             Self::Local(size) => ArgValue::Local(*size as u64),
             Self::Svm(place) => ArgValue::Svm(*place),
@@ -108,7 +108,7 @@ impl Value {
 }
 
 impl Arguments {
-    /// So many arguments without values.
+    /// Returns `count` arguments without values.
     pub(super) fn none(count: usize) -> Self {
         Self { values: vec![None; count], changes: vec![0; count], homes: HashMap::new() }
     }
@@ -128,7 +128,8 @@ impl Arguments {
         self.values.get(index).and_then(Option::as_ref).is_some_and(|kept| kept.is(value))
     }
 
-    /// Takes a value, and holds on to the objects it names if it `holds`. Gives whether there was none before.
+    /// Sets an argument; with `holds`, holds the objects that the value names. Returns whether the argument had no
+    /// value before.
     pub(super) fn set(&mut self, index: usize, value: Arg<'_>, holds: bool) -> bool {
         let (Some(place), Some(changes)) = (self.values.get_mut(index), self.changes.get_mut(index)) else {
             return false;
@@ -137,7 +138,7 @@ impl Arguments {
         place.replace(Value::of(value, holds)).is_none()
     }
 
-    /// Sends a home what it does not have yet of the values; `kernel` is the name there.
+    /// Sends a home those values that it does not have yet; `kernel` is the kernel's name there.
     ///
     /// # Errors
     /// Those of making the objects there, [`crate::SERVER_LOST`].

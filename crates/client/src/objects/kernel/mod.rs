@@ -43,7 +43,7 @@ pub struct Kernel {
     unset: AtomicUsize,
     /// The offsets of all sub-buffers among the arguments, or'ed.
     offsets: AtomicUsize,
-    /// The most work-items of a group that a launch was taken with, beyond what the device says of the kernel.
+    /// The most work-items per group with which a launch was accepted, beyond what the device says of the kernel.
     taken: AtomicU64,
     /// Answers to queries about sub-groups.
     sub_groups: Mutex<HashMap<SubGroupQuery, Result<Vec<u64>>>>,
@@ -75,7 +75,7 @@ pub enum Arg<'a> {
     Svm(Option<&'a Region>),
 }
 
-/// The memory objects that a launch uses, and how. Nothing in contexts with one home, where it need not be known.
+/// The memory objects that a launch uses, and how. Empty in contexts with one home, where they need not be known.
 #[derive(Default)]
 pub(crate) struct Used(SmallVec<[(Arc<Memory>, Access); 4]>);
 
@@ -101,7 +101,7 @@ impl Kernel {
         Ok(kernel)
     }
 
-    /// A kernel that is nowhere made yet.
+    /// Returns a kernel that has been made in no home yet.
     fn of(program: &Arc<Program>, build: Arc<Build>, index: usize, args: Arguments) -> Arc<Self> {
         let unset = args.unset();
         let offsets = AtomicUsize::new(args.offsets());
@@ -125,7 +125,7 @@ impl Kernel {
     /// # Errors
     /// [`crate::SERVER_LOST`].
     pub fn copy(&self) -> Result<Arc<Self>> {
-        // Under the lock, so that the server copies what is copied here.
+        // Under the lock, so that the server copies the same values that are copied here.
         let args = lock(&self.args);
         let copy = Self::of(&self.program, Arc::clone(&self.build), self.index, args.copy());
         if let Some(home) = self.program.context().only_home() {
@@ -135,7 +135,7 @@ impl Kernel {
         Ok(copy)
     }
 
-    /// Has it made in a home where it was not yet, and its program is.
+    /// Makes the kernel in a home where its program exists and the kernel does not yet.
     fn ensure(&self, home: &Home) -> Result<()> {
         if !self.program.is_in(home) {
             return Err(CL_INVALID_PROGRAM_EXECUTABLE);
@@ -145,7 +145,7 @@ impl Kernel {
         self.made.ensure(home, || home.connection().post(&create))
     }
 
-    /// Has it made in a home, with the arguments that it has now. Gives what a launch uses.
+    /// Makes it in a home, with its current arguments. Returns what a launch uses.
     ///
     /// # Errors
     /// [`crate::SERVER_LOST`]; CL_INVALID_OPERATION for an argument that can only be used in another home.
@@ -167,7 +167,7 @@ impl Kernel {
         Ok(Used(used.collect()))
     }
 
-    /// What it may do with the memory of an argument, as it is declared.
+    /// How the kernel may use the memory of an argument, by the argument's declaration.
     fn access(&self, index: usize) -> Access {
         let declared = self.info().args.get(index).and_then(|arg| arg.declared.as_ref());
         let only_reads = declared.is_some_and(|declared| {
@@ -178,12 +178,13 @@ impl Kernel {
         if only_reads { Access::Read } else { Access::ReadWrite }
     }
 
-    /// What is known of it on a device.
+    /// The kernel's properties on a device, from the build.
     pub fn work_group(&self, device: &Arc<Device>) -> Option<WorkGroupInfo> {
         self.build.work_group(self.info(), device)
     }
 
-    /// Whether a launch with groups of so many work-items is known to be taken, though the device says less of the kernel.
+    /// Whether a launch with groups of `items` work-items is known to be accepted, though the device reports a lower
+    /// limit for the kernel.
     pub fn takes(&self, items: u64) -> bool {
         items <= self.taken.load(Ordering::Relaxed)
     }
@@ -195,7 +196,7 @@ impl Kernel {
     /// clGetKernelSubGroupInfo on one of its program's devices: `room` values at most. Asked once.
     ///
     /// # Errors
-    /// What the native call returned, [`crate::SERVER_LOST`].
+    /// The status of the native call, or [`crate::SERVER_LOST`].
     pub fn sub_group_info(&self, device: &Device, name: u32, input: &[u64], room: u32) -> Result<Vec<u64>> {
         let home = self.program.context().home_of(device)?;
         let query = (home.number(), device.index(), name, input.to_vec(), room);
@@ -291,7 +292,7 @@ impl Kernel {
     }
 }
 
-/// Holds a value against what the argument takes.
+/// Checks a value against what the argument accepts.
 fn check(kind: ArgKind, value: Arg<'_>) -> Result<()> {
     match (kind, value) {
         (ArgKind::Value(size), Arg::Bytes(bytes)) if bytes.len() != size as usize => Err(CL_INVALID_ARG_SIZE),

@@ -1,4 +1,4 @@
-//! Builds, compilations and links: what is asked of the server, and what came of it.
+//! Builds, compilations and links: the requests to the server, and their outcome.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -22,10 +22,10 @@ use crate::objects::device::Device;
 use crate::objects::home::Home;
 use crate::objects::program::includes;
 
-/// Has the implementation tell how a kernel's arguments are declared.
+/// The option that makes the implementation report how a kernel's arguments are declared.
 const ARG_INFO: &str = "-cl-kernel-arg-info";
 
-/// What came of a program's builds.
+/// The outcome of a program's builds.
 #[derive(Debug)]
 pub struct Build {
     devices: Vec<Arc<Device>>,
@@ -37,11 +37,11 @@ pub struct Build {
 /// How a program is translated.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// To something that runs (clBuildProgram).
+    /// Into an executable (clBuildProgram).
     Build,
-    /// To something that can be linked (clCompileProgram). The programs' sources may be included under these names.
+    /// Into an object that can be linked (clCompileProgram). The programs' sources may be included under these names.
     Compile(Vec<(String, Arc<Program>)>),
-    /// Of compiled programs (clLinkProgram).
+    /// From compiled programs (clLinkProgram).
     Link(Vec<Arc<Program>>),
 }
 
@@ -62,7 +62,7 @@ pub struct Pending {
 /// A build in one home.
 struct Attempt<'a> {
     home: &'a Home,
-    /// Those devices of it, by their places, that it is for.
+    /// The devices that the attempt is for, by their places.
     places: Vec<usize>,
     options: Cow<'a, str>,
     /// Whether the source has been sent.
@@ -81,7 +81,7 @@ impl Program {
         lock(&self.state).options.clone()
     }
 
-    /// What came of the builds so far, if there were any. Does not wait for one that is under way.
+    /// The outcome of the builds so far, if there were any. Does not wait for one that is under way.
     pub fn build_state(&self) -> Option<Arc<Build>> {
         lock(&self.state).build.clone()
     }
@@ -95,7 +95,7 @@ impl Program {
         state.build.clone()
     }
 
-    /// What clGetProgramBuildInfo says of a device: of what was built for it, or of the binary that the program was made with.
+    /// The answers of clGetProgramBuildInfo for a device: those of its build, or of the binary that the program was created with.
     pub fn build_info(&self, device: &Arc<Device>) -> Option<DeviceBuild> {
         let built = self.build_state().and_then(|build| build.for_device(device).cloned());
         let at = || self.devices.iter().position(|one| Arc::ptr_eq(one, device));
@@ -113,7 +113,7 @@ impl Program {
         state.building.as_ref().is_some_and(|devices| devices.iter().any(|one| Arc::ptr_eq(one, device)))
     }
 
-    /// Takes note of a build for `devices` (`None`: all of the program's) that is about to be carried out by
+    /// Registers a build for `devices` (`None`: all of the program's) that is about to be carried out by
     /// [`Pending::run`], on whatever thread. The files that the source includes are read now.
     ///
     /// # Errors
@@ -121,7 +121,7 @@ impl Program {
     pub fn begin(self: &Arc<Self>, devices: Option<Vec<Arc<Device>>>, options: String, step: Step) -> Result<Pending> {
         let named = devices.as_ref().map_or(0, Vec::len);
         let mut devices = devices.unwrap_or_else(|| self.devices.clone());
-        // What is built for a device runs on its parts too, as far as the implementation says so.
+        // A build for a device also serves its sub-devices, as far as the implementation says so.
         let parts = self.devices.iter().filter(|device| device.is_part_of_any(&devices)).cloned().collect::<Vec<_>>();
         devices.extend(parts);
         let State { building, build, options: last } = &mut *lock(&self.state);
@@ -130,7 +130,7 @@ impl Program {
         }
         *building = Some(devices.clone());
         options.clone_into(last);
-        // What was built for these devices is no more, whatever comes of this.
+        // The earlier build for these devices is gone, whatever the outcome of this one.
         *build = build.take().and_then(|build| build.without(&devices)).map(Arc::new);
         let text = match (&self.origin, &step) {
             (Origin::Source(source), Step::Compile(headers)) => Some(expanded(source, &options, headers)),
@@ -140,7 +140,7 @@ impl Program {
         Ok(Pending { program: Arc::clone(self), devices, named, options, step, text, ended: false })
     }
 
-    /// Sees to it that the server compiles this text.
+    /// Makes sure that the server compiles this text.
     fn send_text(&self, text: &Arc<[u8]>) -> Result<Sent> {
         let mut sent = lock(&self.sent);
         if sent.text.as_ref() != Some(text) {
@@ -161,11 +161,11 @@ fn expanded(source: &Arc<[u8]>, options: &str, headers: &[(String, Arc<Program>)
 }
 
 impl Pending {
-    /// Carries it out and waits for the compiler; the source travels only to a server that does not know it. What the native
-    /// call returned for a program that is there, with its log.
+    /// Carries out the build and waits for the compiler; the source travels only to a server that does not know it.
+    /// Returns the status of the native call, if that left a program, with its log, behind.
     ///
     /// # Errors
-    /// What the native call returned where it left nothing behind, [`crate::SERVER_LOST`].
+    /// The status of the native call where that left no program behind, or [`crate::SERVER_LOST`].
     pub fn run(mut self) -> Result<Status> {
         let program = Arc::clone(&self.program);
         let sent = match &self.text {
@@ -185,11 +185,11 @@ impl Pending {
         if statuses.is_empty() { Err(SERVER_LOST) } else { Ok(status.unwrap_or(0)) }
     }
 
-    /// Has it done in all homes of its devices at once.
+    /// Runs the build in all homes of its devices at once.
     fn run_in_all<'a>(&'a self, program: &'a Program, sent: &Sent) -> Vec<Attempt<'a>> {
         let attempt = |(home, places)| {
             let options = self.options_in(home);
-            // Until there is an answer.
+            // The outcome until there is an answer.
             Attempt { home, places, options, supplied: false, outcome: Err(SERVER_LOST) }
         };
         let mut attempts: Vec<_> = program.homes_of(&self.devices).into_iter().map(attempt).collect();
@@ -207,7 +207,7 @@ impl Pending {
         attempts
     }
 
-    /// What came of an attempt, or `None` if it is to be made again.
+    /// The outcome of an attempt, or `None` if it is to be made again.
     fn judge<'a>(
         &'a self,
         attempt: &mut Attempt<'a>,
@@ -228,7 +228,8 @@ impl Pending {
                 crate::error!("the server {server} lost a program source while it was sent; try again");
                 Some(Err(CL_OUT_OF_RESOURCES))
             }
-            // NVIDIA 580 does not compile kernels without arguments when it is to tell of them; what is wrong in any case fails once more.
+            // NVIDIA 580 does not compile kernels without arguments when asked to report argument information; a
+            // program that is wrong in any case fails once more.
             Ok(BuildReply::Built(built)) if built.status != CL_SUCCESS && matches!(attempt.options, Cow::Owned(_)) => {
                 (attempt.options, attempt.supplied) = (Cow::Borrowed(self.options.as_str()), false);
                 None
@@ -238,7 +239,8 @@ impl Pending {
         }
     }
 
-    /// The application's options. With several homes, what kernels only read is worth knowing: it stays where else it is.
+    /// Returns the application's options. With several homes, also asks for the arguments' declarations: memory that a
+    /// kernel only reads remains valid in other homes.
     fn options_in(&self, home: &Home) -> Cow<'_, str> {
         let is_compiled = self.text.is_some() && !matches!(self.step, Step::Link(_));
         let knows_option = |device: &Arc<Device>| {
@@ -276,7 +278,7 @@ impl Pending {
         }
     }
 
-    /// Takes note of what came of it.
+    /// Records the outcome.
     fn end(&mut self, new: Build) {
         self.ended = true;
         let mut state = lock(&self.program.state);
@@ -292,7 +294,7 @@ impl Pending {
 }
 
 impl Drop for Pending {
-    /// What was never carried out, or failed altogether, has failed on every device.
+    /// A build that was never carried out, or failed altogether, has failed on every device.
     fn drop(&mut self) {
         if !self.ended {
             let failed = failed_build(self.devices.len(), "");
@@ -301,7 +303,7 @@ impl Drop for Pending {
     }
 }
 
-/// What is said of so many devices for which nothing was built.
+/// The build information of devices for which nothing was built.
 fn failed_build(devices: usize, log: &str) -> Built {
     let failed = DeviceBuild {
         status: CL_BUILD_ERROR,
@@ -322,7 +324,7 @@ impl Build {
         Self { devices, built, binary_sizes: Mutex::default() }
     }
 
-    /// What came of builds for different devices; the kernels come in the order of the first.
+    /// The outcomes of builds for different devices, put together; the kernels come in the order of the first.
     pub(super) fn merged(builds: Vec<Self>) -> Option<Self> {
         builds.into_iter().reduce(|mut all, one| {
             all.append(&one.devices, one.built);
@@ -339,7 +341,7 @@ impl Build {
         self.devices.iter().position(|one| Arc::ptr_eq(one, device))
     }
 
-    /// What came of it on a device, if it was for that one.
+    /// The outcome on a device, if the build was for that one.
     pub fn for_device(&self, device: &Arc<Device>) -> Option<&DeviceBuild> {
         self.built.devices.get(self.position(device)?)
     }
@@ -357,7 +359,7 @@ impl Build {
 
     /// Whether some device has something to run.
     pub fn is_executable(&self) -> bool {
-        // What was compiled only, or linked to a library, is still to be linked.
+        // Compiled objects and libraries are still to be linked.
         let parts = [CL_PROGRAM_BINARY_TYPE_COMPILED_OBJECT, CL_PROGRAM_BINARY_TYPE_LIBRARY];
         self.built.devices.iter().any(|d| d.status == CL_BUILD_SUCCESS && !parts.contains(&d.binary_type))
     }
@@ -367,7 +369,7 @@ impl Build {
         &self.built.kernels
     }
 
-    /// What is known of a kernel on a device.
+    /// The properties of a kernel on a device.
     pub fn work_group(&self, kernel: &KernelInfo, device: &Arc<Device>) -> Option<WorkGroupInfo> {
         kernel.work_group.get(self.position(device)?).copied()
     }
@@ -382,7 +384,7 @@ impl Build {
         self.built.has_destructors
     }
 
-    /// What it says of devices other than these, if there are any.
+    /// The outcome for devices other than these, if there are any.
     fn without(&self, devices: &[Arc<Device>]) -> Option<Self> {
         let stays = |at: &usize| !devices.iter().any(|one| Arc::ptr_eq(one, &self.devices[*at]));
         let kept: Vec<usize> = (0..self.devices.len()).filter(stays).collect();
@@ -401,7 +403,7 @@ impl Build {
         Some(Self::new(kept.iter().map(|&at| Arc::clone(&self.devices[at])).collect(), built))
     }
 
-    /// This and what was built before for other devices.
+    /// Returns this outcome together with that of earlier builds for other devices.
     fn beside(mut self, before: &Self) -> Self {
         self.append(&before.devices, before.built.clone());
         self

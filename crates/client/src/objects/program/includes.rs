@@ -105,7 +105,8 @@ impl Expansion<'_> {
                     replaced = true;
                     self.line(number + 2, path);
                 }
-                // The compiler would warn of it in what is one file to it; `header` sees to its meaning.
+                // The compiler would warn of `#pragma once` in what is a single file to it; `header` implements its
+                // meaning.
                 Some(Directive::PragmaOnce) if path.is_some() => self.out.push(b'\n'),
                 _ => self.out.extend_from_slice(line),
             }
@@ -113,7 +114,7 @@ impl Expansion<'_> {
         replaced
     }
 
-    /// Appends a header that was found; false where it was not, and its line has to stay.
+    /// Appends a header if it is found; returns false if it is not, and its line has to stay.
     fn header(&mut self, name: &str, quoted: bool, from: Option<&Path>) -> bool {
         let Some((path, text)) = self.find(name, quoted, from) else { return false };
         if self.out.len() + text.len() > MAX_EXPANDED || self.stack.len() == MAX_DEPTH {
@@ -121,7 +122,7 @@ impl Expansion<'_> {
         }
         let once = has_pragma_once(&text);
         if self.stack.contains(&path) && (once || is_guarded(&text)) {
-            // It would find itself included already and leave everything out.
+            // The header would find itself included already and contribute nothing.
             return true;
         }
         if once {
@@ -145,7 +146,8 @@ impl Expansion<'_> {
         true
     }
 
-    /// A header's path and text: one of the application's own, else beside the file that includes it where its name is in quotation marks, then in the folders.
+    /// Finds a header's path and text: first among the application's own headers, then, if its name is in quotation
+    /// marks, beside the file that includes it, then in the folders.
     fn find(&self, name: &str, quoted: bool, from: Option<&Path>) -> Option<(PathBuf, Vec<u8>)> {
         if let Some((_, text)) = self.headers.iter().find(|(known, _)| *known == name) {
             return Some((name.into(), text.to_vec()));
@@ -182,7 +184,7 @@ fn directive(line: &[u8]) -> Option<Directive> {
         let (end, quoted) = match rest.chars().next()? {
             '"' => ('"', true),
             '<' => ('>', false),
-            // A macro's: only the compiler knows its value.
+            // The header's name is a macro: only the compiler knows its value.
             _ => return None,
         };
         let (name, _) = rest[1..].split_once(end)?;
@@ -192,7 +194,7 @@ fn directive(line: &[u8]) -> Option<Directive> {
     (words.next() == Some("pragma") && words.next() == Some("once")).then_some(Directive::PragmaOnce)
 }
 
-/// Whether a `/*` comment is open behind this line, when one was (or not) before it.
+/// Returns whether a `/*` comment is still open after this line; `comment` says whether one was open before it.
 fn in_comment_after(line: &[u8], mut comment: bool) -> bool {
     let mut quote = None;
     let mut at = 0;

@@ -32,7 +32,7 @@ use crate::objects::home::{Home, Made, in_each};
 
 /// A program.
 pub struct Program {
-    /// What the server has of it.
+    /// How much of the program has been sent to the server.
     sent: Mutex<Sent>,
     context: Arc<Context>,
     devices: Vec<Arc<Device>>,
@@ -44,11 +44,11 @@ pub struct Program {
     /// The homes that have it: a link makes its program.
     made: Made,
     on_release: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
-    /// What is said of the binaries that it was made of, for each of its devices.
+    /// The build information of the binaries that the program was created from, device by device.
     loaded: OnceLock<Vec<DeviceBuild>>,
 }
 
-/// What came of making a program of contents.
+/// The outcome of creating a program from contents.
 struct Loaded {
     status: Status,
     /// The status of each of the contents.
@@ -56,7 +56,7 @@ struct Loaded {
     devices: Vec<DeviceBuild>,
 }
 
-/// What a program was made of.
+/// The origin of a program: source, binaries, IL, built-in kernels or other programs.
 #[derive(Clone, Debug)]
 pub enum Origin {
     /// Source text.
@@ -79,10 +79,10 @@ struct Sent {
     text: Option<Arc<[u8]>>,
 }
 
-/// What is becoming of a program.
+/// The build state of a program.
 #[derive(Default)]
 struct State {
-    /// What came of the builds so far.
+    /// The outcome of the builds so far.
     build: Option<Arc<Build>>,
     /// The devices that it is being built for.
     building: Option<Vec<Arc<Device>>>,
@@ -151,7 +151,7 @@ impl Program {
     /// Makes a program of intermediate language (clCreateProgramWithIL).
     ///
     /// # Errors
-    /// What the native call returned, [`crate::SERVER_LOST`].
+    /// The status of the native call, or [`crate::SERVER_LOST`].
     pub fn with_il(context: &Arc<Context>, il: Vec<u8>) -> Result<Arc<Self>> {
         let il = Arc::<[u8]>::from(il);
         let hash = ContentHash::of(&il);
@@ -172,7 +172,7 @@ impl Program {
     /// Makes a program of kernels that `devices` have built in; `names` has semicolons between them.
     ///
     /// # Errors
-    /// What the native call returned, [`crate::SERVER_LOST`].
+    /// The status of the native call, or [`crate::SERVER_LOST`].
     pub fn with_built_in_kernels(context: &Arc<Context>, devices: &[Arc<Device>], names: &str) -> Result<Arc<Self>> {
         let program = Self::new(context, devices.to_vec(), Origin::BuiltInKernels);
         let answers = program.load(|home, places| {
@@ -200,7 +200,7 @@ impl Program {
         let answers = in_each(homes.iter().map(|(home, _)| *home).collect::<Vec<_>>(), |home| {
             let places = homes.iter().find(|(one, _)| one.number() == home.number()).map(|(_, places)| &places[..]);
             let answer = make(home, places.unwrap_or_default());
-            // What came to nothing natively has its name there all the same.
+            // The server keeps the name even where the native call has failed.
             answer.and_then(|answer| self.made.ensure(home, || Ok(())).map(|()| answer))
         });
         homes.into_iter().map(|(_, places)| places).zip(answers).collect()
@@ -245,7 +245,7 @@ impl Program {
         &self.devices
     }
 
-    /// What it was made of.
+    /// The program's origin.
     pub fn origin(&self) -> &Origin {
         &self.origin
     }
@@ -265,7 +265,7 @@ impl Program {
         binaries.get(at).map(|binary| &**binary)
     }
 
-    /// Kernels that are attached to it: while there are any it cannot be built again.
+    /// The number of kernels attached to the program: while there are any, it cannot be built again.
     pub fn attached_kernels(&self) -> usize {
         self.kernels.load(Ordering::Acquire)
     }
@@ -278,7 +278,7 @@ impl Program {
         self.kernels.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Its name in a home; another one after a build that changed what the source includes.
+    /// The program's name in a home; a build that changed what the source includes gives it another name.
     pub(crate) fn id(&self, home: &Home) -> ProgramId {
         ProgramId(home.name(lock(&self.sent).name))
     }
@@ -296,7 +296,7 @@ impl Program {
             home.connection().post(&CreateProgramWithSource { program, context, source })?;
             self.made.ensure(home, || Ok(()))
         });
-        // What is lost is said when it is built.
+        // A lost server is reported by the build.
         created.reduce(Result::or).unwrap_or(Ok(()))?;
         Ok(Sent { name, text: Some(text) })
     }
@@ -304,7 +304,7 @@ impl Program {
     /// Sets a specialization constant (clSetProgramSpecializationConstant).
     ///
     /// # Errors
-    /// What the native call returned, [`crate::SERVER_LOST`].
+    /// The status of the native call, or [`crate::SERVER_LOST`].
     pub fn set_specialization_constant(&self, id: u32, value: &[u8]) -> Result<()> {
         let set = in_each(self.made.among(self.context.homes()), |home| {
             home.connection().call(&SetSpecializationConstant { program: self.id(home), id, value })
@@ -317,7 +317,7 @@ impl Program {
         lock(&self.on_release).push(callback);
     }
 
-    /// Bytes of [`Self::binary`]: what was built, else what was given, else 0.
+    /// The size of [`Self::binary`] in bytes: the built binary, else the given one, else 0.
     ///
     /// # Errors
     /// [`crate::SERVER_LOST`].
@@ -333,16 +333,16 @@ impl Program {
         }
     }
 
-    /// The binary for a device that it is built for, or was made with; empty where there is none.
+    /// The binary for a device that the program was built for or created with; empty if there is none.
     ///
     /// # Errors
-    /// What the native calls returned, [`crate::SERVER_LOST`].
+    /// The status of the native call that failed, or [`crate::SERVER_LOST`].
     pub fn binary(&self, device: &Arc<Device>) -> Result<Vec<u8>> {
         if self.build_state().is_none_or(|build| build.for_device(device).is_none()) {
             return Ok(self.given_binary(device).unwrap_or_default().to_vec());
         }
         let size = self.binary_size(device)?;
-        // It is memory that is taken on the server's word.
+        // The allocation's size is the server's claim, so it is bounded.
         if size > MAX_CONTENT {
             return Err(CL_OUT_OF_RESOURCES);
         }
@@ -361,7 +361,7 @@ impl Program {
         let asked = connection.call(&ProgramBinary { program: self.id(home), device: device.index(), transfer: id });
         match asked {
             Ok(length) if length == size as u64 => {}
-            // It has become another one since it was asked how long it is.
+            // The binary has changed since its size was asked for.
             Ok(_) => connection.transfer_failed(id, CL_INVALID_VALUE),
             Err(status) => connection.transfer_failed(id, status),
         }
@@ -372,7 +372,7 @@ impl Program {
     }
 }
 
-/// What is said of each device, without an end.
+/// The build information of each device, followed by an endless sequence of empty ones.
 fn padded(devices: Vec<DeviceBuild>) -> impl Iterator<Item = DeviceBuild> {
     devices.into_iter().chain(std::iter::repeat_with(DeviceBuild::default))
 }

@@ -1,7 +1,8 @@
-//! The threads that carry relays out, one for each server that something is brought to, and how much they hold.
+//! The threads that carry out relays, one for each server that receives bytes, and how many bytes they hold.
 //!
-//! Whoever has to wait for a slow server so holds up nobody but those who wait for the same one. The relays that wait for a thread are as many as the
-//! application has enqueued commands that need them: no server adds to them, and their bytes are still where they come from.
+//! A slow server thus holds up only those who wait for that same server. The number of relays waiting for a thread is
+//! bounded by the commands that the application has enqueued and that need them: no server can add to them, and their
+//! bytes stay at the source meanwhile.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,8 +27,8 @@ const MOST_HELD_EACH: usize = 4 * PIECE;
 /// Threads that there are.
 static CARRIERS: AtomicUsize = AtomicUsize::new(0);
 
-/// Where the threads take their relays from, by the addresses of the connections that these go over: a connection is not freed before it is
-/// lost, and one that is lost has none.
+/// The channels from which the threads take their relays, by the addresses of the connections that the relays go over:
+/// a connection is not freed before it is lost, and a lost connection has no entry.
 static THREADS: Mutex<BTreeMap<usize, Sender<Relay>>> = Mutex::new(BTreeMap::new());
 
 /// Sees that there is a thread for what goes to a connection's server.
@@ -51,7 +52,7 @@ pub(super) fn start(connection: &Arc<Connection>) -> Result<()> {
         .map_err(|_| SERVER_LOST)?;
     threads.insert(key, sender);
     drop(threads);
-    // What was not carried out yet comes to nothing, and the thread ends.
+    // Dropping the channel discards the relays not yet carried out and ends the thread.
     connection.when_lost(Box::new(move || drop(take(key))));
     Ok(())
 }
@@ -60,10 +61,10 @@ fn take(key: usize) -> Option<Sender<Relay>> {
     lock(&THREADS).remove(&key)
 }
 
-/// Has a relay carried out. A lost server has ended what waits for it.
+/// Queues a relay to be carried out. If the server is lost, it has ended everything that waits for the relay.
 pub(super) fn carry(connection: &Arc<Connection>, relay: Relay) {
     let threads = lock(&THREADS);
-    // What it names may be freed with it, and is not to be under the lock.
+    // Dropping a relay may free objects that it names, which must not happen under the lock.
     let refused = match threads.get(&Arc::as_ptr(connection).addr()) {
         Some(sender) => sender.send(relay).err().map(|refused| refused.0),
         None => Some(relay),

@@ -1,9 +1,10 @@
 //! Bytes that go from one server to another by way of the client, where the two do not reach each other.
 //!
-//! What commands of the target wait for, the *arrival*, is there at once, as an event that its server is told to expect. The bytes are asked for only when
-//! all that they wait for is known to have ended: from then on nothing holds a relay up but the servers and the network, so that relays can take turns,
-//! with few queues and little memory. For each server that something goes to there is a thread ([`carrier`]), which brings it there, one relay after
-//! the other, piece by piece ([`passing`]): while one is written, the next ones are read.
+//! The *arrival*, the event that commands of the target wait for, exists at once, and the target's server is told to
+//! expect it. The bytes are asked for only when everything that they wait for is known to have ended: from then on only
+//! the servers and the network can hold a relay up, so relays can take turns with few queues and little memory. Each
+//! server that receives bytes has a thread ([`carrier`]) that carries out its relays one after the other, piece by
+//! piece ([`passing`]): while one piece is written, the next ones are read.
 
 mod carrier;
 mod passing;
@@ -36,13 +37,13 @@ struct Relay {
     from: usize,
     to: usize,
     arrival: Arc<Event>,
-    /// Whether the server passes the end of the last write on to the arrival, or this process does.
+    /// Whether the server, and not this process, passes the end of the last write on to the arrival.
     signalled: bool,
     /// Whether something that it had to wait for has failed.
     failed: bool,
 }
 
-/// What moves in pieces of at most `most` bytes, with their sizes; of images, of at least one element.
+/// Splits a transfer into pieces of at most `most` bytes (of images: at least one element), each with its size in bytes.
 fn pieces<'a>(what: &'a Moved, memory: &'a Memory, most: u64) -> Box<dyn Iterator<Item = (Part<'a>, usize)> + 'a> {
     match what {
         Moved::Ranges(ranges) => {
@@ -63,7 +64,7 @@ fn pieces<'a>(what: &'a Moved, memory: &'a Memory, most: u64) -> Box<dyn Iterato
 }
 
 impl Queue {
-    /// Takes bytes from one home to this queue's, after events of the former.
+    /// Relays bytes from one home to this queue's, after the given events of the source home.
     ///
     /// # Errors
     /// [`SERVER_LOST`]; nothing is sent then.
@@ -94,7 +95,7 @@ impl Queue {
 }
 
 impl Relay {
-    /// Hands it to the thread that carries it out when all of these have ended.
+    /// Hands the relay to its thread when all of these events have ended.
     fn after(mut self, mut events: Vec<Arc<Event>>) {
         // All are asked about at once, though they are looked at in turn.
         events.retain(|event| !event.is_over());
@@ -104,7 +105,8 @@ impl Relay {
                 self.failed |= event.has_failed();
                 continue;
             }
-            // It holds itself until it has ended: an event that nobody holds is not heard of.
+            // The callback keeps the event alive until it has ended: the end of an event that nobody holds is not
+            // reported.
             let held = Arc::clone(&event);
             return event.then(Box::new(move |status| {
                 self.failed |= status < 0;
@@ -124,12 +126,12 @@ impl Relay {
         &self.context.homes()[self.to]
     }
 
-    /// What came of it becomes the arrival's end: that of `written`, an event of the target's, or an error.
+    /// Ends the arrival with the outcome of the relay: the outcome of `written`, an event of the target, or an error.
     fn conclude(self, written: Result<EventId>) {
         let (connection, event) = (Arc::clone(self.target().connection()), self.arrival.id());
-        // The server does not tell of what it was told.
+        // The server does not report the end of an event that it was told the end of by this client.
         let arrival = (!self.signalled || written.is_err()).then(|| Arc::clone(&self.arrival));
-        // Once the end can be known, nothing of the program's is held here.
+        // Before the end can become known, every object of the program held here is released.
         drop(self);
         let told = match (written, &arrival) {
             (Ok(written), None) => {
@@ -140,7 +142,7 @@ impl Relay {
                 let outcome =
                     written.and_then(|written| passing::wait_for(&connection, [written].into_iter().collect()));
                 let status = outcome.err().unwrap_or(CL_COMPLETE);
-                // What comes after is planned with this known.
+                // The local event ends first, so that later commands are planned with this outcome known.
                 arrival.iter().for_each(|arrival| arrival.end(status));
                 connection.post(&SetUserEventStatus { event, status })
             }
@@ -149,7 +151,7 @@ impl Relay {
         let _ = told.and_then(|()| connection.flush());
     }
 
-    /// What it fails with before it has begun; CL_COMPLETE for nothing.
+    /// The status that keeps the relay from beginning; CL_COMPLETE where nothing does.
     fn fails_with(&self) -> Status {
         match (self.failed, self.source().is_lost()) {
             (_, true) => SERVER_LOST,

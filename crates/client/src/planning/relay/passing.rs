@@ -1,4 +1,4 @@
-//! One relay on its way: read piece by piece at one server, written at the other, with a few pieces in between.
+//! One relay in progress: read piece by piece at one server and written at the other, with a few pieces in between.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -21,13 +21,13 @@ use crate::objects::part::Part;
 /// Bytes that are read and written at once.
 pub(super) const PIECE: usize = 2 << 20;
 
-/// So many writes' events become one.
+/// The number of writes whose events are replaced by one.
 const MANY: usize = 256;
 
-/// The place of a piece.
+/// Where a piece's bytes are put once they are here.
 type Place = Arc<OnceLock<Vec<u8>>>;
 
-/// Takes a piece from the first server; it is in its place when this is dropped.
+/// Receives a piece from the first server; the piece is put in its place when this is dropped.
 struct Here(Vec<u8>, Place);
 
 impl HostTarget for Here {
@@ -74,7 +74,7 @@ pub(super) struct Passing<'a> {
     /// Most bytes to be held.
     most: usize,
     reading: VecDeque<Reading<'a>>,
-    /// With what is left of the relays before.
+    /// Pieces being written, including those left over from earlier relays.
     writing: &'a mut VecDeque<Writing>,
     /// The events of the writes.
     written: EventList,
@@ -92,14 +92,14 @@ impl<'a> Passing<'a> {
         Ok(Self { relay, from, to, source, target, most, reading, writing, written })
     }
 
-    /// Brings it all to the other server; gives an event there that ends when it is in the memory object.
+    /// Brings all bytes to the other server; returns an event there that ends when they are in the memory object.
     ///
     /// # Errors
     /// That of a command, or [`SERVER_LOST`]. Nothing of it is on its way any more.
     pub(super) fn run(mut self) -> Result<EventId> {
         let passed = self.pass_all();
         if passed.is_err() {
-            // What was asked for comes nevertheless, and takes its memory until then.
+            // Bytes that were asked for come nevertheless, and take memory until then.
             while let Some(reading) = self.reading.pop_front() {
                 let _ = self.from.connection().wait_aside(|| reading.ticket.ended());
             }
@@ -127,7 +127,7 @@ impl<'a> Passing<'a> {
                     writing.into_iter().for_each(|writing| self.writing.push_front(writing));
                     self.write(reading)?;
                 }
-                // What is written takes all the room.
+                // The piece that is being written takes all the room.
                 (None, Some(writing)) if next.is_some() => {
                     self.to.connection().wait_aside(|| writing.ticket.ended())?;
                 }
@@ -185,7 +185,7 @@ impl<'a> Passing<'a> {
         Ok(())
     }
 
-    /// One event in the place of those of all writes so far.
+    /// Replaces the events of all writes so far by one event.
     fn one_event(&mut self) -> Result<EventId> {
         if let [only] = *self.written.0 {
             self.written.0.clear();

@@ -69,7 +69,7 @@ pub enum Source {
     File(PathBuf),
 }
 
-/// What is configured.
+/// The configuration, from all of its sources.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The servers, in the order they were written, each once.
@@ -88,7 +88,7 @@ pub struct Config {
     pub trusted: Vec<Trust>,
     /// Where the servers came from.
     pub source: Source,
-    /// What is wrong with the configuration: one sentence each, with file and line.
+    /// Faults of the configuration: one sentence each, with file and line.
     pub problems: Vec<String>,
 }
 

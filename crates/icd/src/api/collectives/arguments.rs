@@ -103,7 +103,7 @@ impl Ranks {
     }
 }
 
-/// What is to be done, with its arguments read.
+/// A collective operation, with its arguments read.
 pub struct Collective<'a> {
     pub operation: Operation,
     pub sources: Buffers,

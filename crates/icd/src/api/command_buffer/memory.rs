@@ -129,7 +129,7 @@ pub unsafe extern "C" fn clCommandSVMMemcpyKHR(
         }
         // Errors as of clEnqueueSVMMemcpy.
         check_copy(dst_ptr, src_ptr, size)?;
-        // What is carried out later, and again, cannot be about memory of the application's own.
+        // A recorded command is carried out later, and repeatedly, so it cannot name memory of the application's own.
         let target = region_of(recording.queue(), dst_ptr, size)?;
         let source = region_of(recording.queue(), src_ptr, size)?;
         recording.end(|commands, waits| commands.record_svm_copy(&source, &target, size, waits))

@@ -1,5 +1,5 @@
-//! Command buffers (cl_khr_command_buffer 0.9.8): made of ordinary commands at the server, so there for every device that can clone
-//! kernels, whatever its own implementation has.
+//! Command buffers (cl_khr_command_buffer 0.9.8): the server makes them of ordinary commands, so every device that can
+//! clone kernels has them, whatever its own implementation offers.
 
 mod image;
 mod memory;

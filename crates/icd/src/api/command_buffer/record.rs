@@ -1,4 +1,4 @@
-//! What all recorded commands have in common; kernels and barriers.
+//! The arguments that all recorded commands have in common; kernels and barriers.
 
 use ropeway_abi::{
     CL_INVALID_COMMAND_QUEUE, CL_INVALID_OPERATION, CL_INVALID_SYNC_POINT_WAIT_LIST_KHR, CL_INVALID_VALUE,
@@ -137,8 +137,8 @@ pub unsafe extern "C" fn clCommandNDRangeKernelKHR(
         // SAFETY: the caller's promise.
         let mut range =
             unsafe { read_range(&queue.device, work_dim, global_work_offset, global_work_size, local_work_size)? };
-        // Where the application leaves the choice, the program's required work-group size is it (PoCL 3.1 goes by OpenCL 1.2, which
-        // has an error for that; it would come too late here).
+        // Where the application leaves the choice of a local size, the program's required work-group size is taken.
+        // (PoCL 3.1 follows OpenCL 1.2, which has an error for that; here the error would come too late.)
         let required = kernel.client.work_group(&queue.device.client).map(|known| known.compile_work_group_size);
         range.local = range.local.or(required.filter(|size| *size != [0; 3]));
         check_range(&queue.device, &kernel, &range)?;

@@ -48,7 +48,7 @@ impl Named {
     }
 }
 
-/// What signals and waits are given.
+/// Reads the arguments of signals and waits.
 ///
 /// # Errors
 /// CL_INVALID_COMMAND_QUEUE; those of [`Named::read`] and of [`Request::read`]; as said below.

@@ -1,4 +1,5 @@
-//! Semaphores (cl_khr_semaphore 1.0.0): made of events at the server, so there for every device, whatever its own implementation has.
+//! Semaphores (cl_khr_semaphore 1.0.0): the server makes them of events, so every device has them, whatever its own
+//! implementation offers.
 
 mod command;
 mod object;

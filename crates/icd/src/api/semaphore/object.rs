@@ -17,7 +17,7 @@ use crate::handle::{self, Handle};
 use crate::info::{Answered, Info};
 use crate::objects::{Context, Device, Semaphore};
 
-/// What sema_props says.
+/// The properties in sema_props.
 #[derive(Default)]
 struct Properties {
     has_type: bool,

@@ -60,7 +60,7 @@ pub(super) unsafe fn connect(platform: cl_platform_id, url: *const c_char) -> Re
         // CL_SERVER_REFUSED_ROPEWAY if what answers is no server of Ropeway's, has another version of the protocol, or refuses.
         OpenError::Handshake(_) => CL_SERVER_REFUSED_ROPEWAY,
     })?;
-    // Its devices have handles from now on, also where nobody lists them.
+    // Its devices get their handles now, even if nobody lists them.
     registry::platforms();
     registry::server(&server).map(|server| server.raw()).ok_or(CL_OUT_OF_HOST_MEMORY)
 }

@@ -1,4 +1,4 @@
-//! What can be asked of servers, and of devices about their servers.
+//! Queries of servers, and of devices about their servers.
 
 use std::ffi::c_void;
 
@@ -13,7 +13,7 @@ use crate::info::{Answered, Info};
 use crate::objects::{Device, Server};
 use crate::{guard, registry};
 
-/// What both a server and its devices can be asked.
+/// Queries that servers and their devices have in common.
 #[derive(Clone, Copy)]
 pub enum Asked {
     Address,
@@ -30,7 +30,7 @@ pub enum Asked {
 }
 
 impl Asked {
-    /// What a query of a device asks about its server.
+    /// The query of a server that a query of its device stands for.
     pub fn of_device(name: cl_device_info) -> Option<Self> {
         Some(match name {
             CL_DEVICE_SERVER_ADDRESS_ROPEWAY => Self::Address,
@@ -70,7 +70,7 @@ impl Asked {
             Self::Traffic => {
                 const SECOND: u64 = 1_000_000_000;
                 let (now, (sent, received)) = (host_timer(), connection.traffic());
-                // A read or a write counts when it is done.
+                // A read or a write is counted when it is complete.
                 info.slice(&[now / SECOND, now % SECOND, received, received, sent, sent])
             }
             Self::Server => {
