@@ -148,7 +148,7 @@ impl Program {
 
     /// Sets a variable.
     pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
-        // Who names servers runs it through Ropeway.
+        // A program with servers runs through Ropeway.
         self.is_native &= name != "ROPEWAY_SERVERS";
         self.command.env(name, value);
         self

@@ -11,7 +11,7 @@ use std::time::Duration;
 use ropeway_protocol::handshake::{PREAMBLE_LEN, Preamble};
 use ropeway_protocol::{FRAME_HEADER_LEN, FrameHeader, Post, limits};
 
-/// What the link does to the bytes from the server to the client, if nothing else is said.
+/// The fault that the link puts into the bytes from the server to the client, unless stated otherwise.
 #[derive(Clone, Copy, Debug)]
 pub enum Fault {
     /// Nothing.

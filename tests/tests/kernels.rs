@@ -11,7 +11,7 @@ fn clones_callbacks_and_libraries_are_as_natively() {
     assert!(remote.stdout.contains("clone: 0 10 20 0") && remote.stdout.contains("linked: 6"), "{}", remote.stdout);
 }
 
-/// What `device_queues` ends with on a device that has no queues of its own.
+/// The last line of `device_queues` on a device that has no queues of its own.
 const HAS_NONE: i32 = 77;
 
 /// PoCL has none; `natives.rs` runs the program where there are some.

@@ -10,7 +10,7 @@ use ropeway_tests::compare::same_on;
 use ropeway_tests::natives::Native;
 use ropeway_tests::places::root;
 
-/// What `compare::same` runs on PoCL, in the tests of each subject.
+/// The programs that `compare::same` runs on PoCL, in the tests of each subject.
 const PROGRAMS: &[&str] = &[
     "vector_add",
     "events",

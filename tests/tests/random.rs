@@ -64,7 +64,7 @@ fn run(count: u64, left_out: &[String], program: impl Fn() -> Program) {
     assert!(failed.is_empty(), "{} of the seeds up to {} failed:\n{}", failed.len(), seeds.1, failed.join("\n"));
 }
 
-/// What this implementation gets wrong, as a program's own or as a server's.
+/// The operations that this implementation gets wrong, as a program's own or as a server's.
 fn departures(native: &Native, as_server: bool) -> Vec<String> {
     let list = fs::read_to_string(root().join("tests/c/random.departures")).expect("the list is there");
     let rows = list.lines().filter(|line| !line.starts_with('#')).map(|line| {

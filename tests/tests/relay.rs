@@ -106,7 +106,7 @@ fn a_server_lost_under_way_ends_what_it_has_to_do_with() {
         assert_eq!(program.line(), "under way");
         let is_large = size != "400";
         if is_large {
-            // What goes to the others has begun, and takes more than a second.
+            // The transfers to the others have begun, and take more than a second.
             wait_for("data on its way", Duration::from_secs(60), || (relayed() > before).then_some(()));
         }
         if kill_server {

@@ -1,4 +1,4 @@
-//! What the program says when it cannot do what it was asked.
+//! The program's messages about requests that it cannot carry out.
 
 use std::fmt;
 

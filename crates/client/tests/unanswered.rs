@@ -21,7 +21,7 @@ const LONG: Duration = Duration::from_secs(5);
 /// The size of a memory object; half of it, in rows, is more than the rows of a rectangle that are tracked separately.
 const SIZE: usize = 1 << 10;
 
-/// What a stand-in server leaves unanswered until it is told to answer.
+/// The messages that a stand-in server leaves unanswered until it is told to answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Unanswered {
     /// Requests to connect to a peer.

@@ -63,7 +63,7 @@ pub(crate) struct Pool {
     /// The end of the newest session's settling time; until then, workers start only for waiting clients.
     settled: Instant,
     sessions_begun: u64,
-    /// What is known of the machine's drivers.
+    /// The probe's answers about the machine's drivers.
     drivers: Vec<DriverFact>,
     /// The maximum number of bytes of main memory that a session may take.
     session_memory: u64,

@@ -174,7 +174,7 @@ impl Server {
         let mut fds: Vec<PollFd<'_>> = sources
             .iter()
             .map(|(source, fd)| {
-                // What a client sends after its hello is for its worker; while the client waits here, only the
+                // Bytes that a client sends after its hello are for its worker; while the client waits here, only the
                 // connection's end matters.
                 let flags = if matches!(source, Source::Waiting(_)) { PollFlags::RDHUP } else { PollFlags::IN };
                 PollFd::from_borrowed_fd(*fd, flags)

@@ -1,5 +1,5 @@
 //! Writes the lists in `docs/compatibility.md` from the code: the functions with their state, from the dispatch table;
-//! the tests that call them; the extensions, from [`crate::offered`].
+//! the tests that call them; the extensions, from [`crate::capabilities`].
 //!
 //! `UPDATE_GOLDEN=1 cargo test -p ropeway-icd compatibility` (`make golden`) writes them anew.
 
@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::api::{collectives, command_buffer, content_size, loader, semaphore, servers};
-use crate::{dispatch, offered};
+use crate::{capabilities, dispatch};
 
 /// Remarks on functions that do not simply work.
 const NOTES: &[(&str, &str)] = &[
@@ -179,9 +179,9 @@ fn functions() -> String {
 
 fn extensions() -> String {
     let mut rows: Vec<_> =
-        offered::EXTENSIONS.iter().map(|name| (*name, "offered where the device has it".to_owned())).collect();
+        capabilities::EXTENSIONS.iter().map(|name| (*name, "offered where the device has it".to_owned())).collect();
     for (name, why) in HIDDEN {
-        assert!(!offered::EXTENSIONS.contains(name), "{name} is offered, so there is no reason why it is hidden");
+        assert!(!capabilities::EXTENSIONS.contains(name), "{name} is offered, so there is no reason why it is hidden");
         rows.push((name, format!("hidden: {why}")));
     }
     for row in &mut rows {

@@ -1,4 +1,4 @@
-//! What a forked child inherits and must not keep.
+//! Descriptors that a forked child inherits and must not keep.
 //!
 //! A child has copies of this process's connections. The server would go on, and hold all that the session has, for as long as the child lives,
 //! although the program is gone. So every child of `fork` begins by replacing them; it needs to call nothing for that, and the parent's own are

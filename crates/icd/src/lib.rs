@@ -12,21 +12,21 @@
 //! | `host` | the application's memory |
 //! | `guard` | panics, calls in forked children, tracing |
 //! | `fork` | what forked children must not keep |
-//! | `farewell` | what is printed when the process ends |
-//! | `offered` | what of a native device is offered through Ropeway |
+//! | `exit_statistics` | what is printed when the process ends |
+//! | `capabilities` | what of a native device is offered through Ropeway |
 #![allow(non_snake_case)]
 
 mod api;
+mod capabilities;
 #[cfg(test)]
 mod compatibility;
 mod dispatch;
+mod exit_statistics;
 mod exports;
-mod farewell;
 mod fork;
 mod guard;
 mod handle;
 mod host;
 mod info;
 mod objects;
-mod offered;
 mod registry;

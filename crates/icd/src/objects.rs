@@ -66,7 +66,7 @@ pub struct Limits {
     pub images: Option<ImageLimits>,
 }
 
-/// What queues on a device may be like.
+/// The limits of queues on a device.
 pub struct DeviceQueueLimits {
     /// CL_DEVICE_QUEUE_ON_DEVICE_PROPERTIES.
     pub properties: u64,
@@ -93,7 +93,7 @@ pub struct Context {
     /// The default queues on its devices. Each belongs to the context, which therefore does not hold it.
     pub default_queues: Mutex<Vec<DefaultQueue>>,
     /// Objects kept for collective operations. Not in the client's context, which the kept programs keep alive.
-    pub workshop: collectives::Workshop,
+    pub scratch_cache: collectives::ScratchCache,
 }
 
 /// `cl_command_queue`.

@@ -14,7 +14,7 @@ macro_rules! recorded {
             $(+ $tail:ident)? $(-> $reply:ty)? $(=> recorded $recorded:ident)?;
     )*) => { recorded! { $(@ $name { $($fields)* } [$($recorded)?])* } };
     ($(@ $name:ident $fields:tt [$($recorded:ident)?])*) => {
-        /// What one command of a command buffer does: the fields of the message that enqueues such a command, without
+        /// One command of a command buffer: the fields of the message that enqueues such a command, without
         /// its queue, event and wait list. On the wire, the variants are in the order of the messages in the table.
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
         #[allow(missing_docs, reason = "the message's documentation covers its fields")]

@@ -21,7 +21,7 @@ pub struct TcpState {
 /// The state of a TCP socket.
 ///
 /// # Errors
-/// What the kernel said, as for a socket that is not a TCP one.
+/// The kernel's error, as for a socket that is not a TCP one.
 pub fn tcp_state(socket: BorrowedFd<'_>) -> io::Result<TcpState> {
     let mut info = MaybeUninit::<libc::tcp_info>::zeroed();
     let mut len = size_of::<libc::tcp_info>() as libc::socklen_t;
@@ -53,7 +53,7 @@ pub fn tcp_state(socket: BorrowedFd<'_>) -> io::Result<TcpState> {
 /// has not acknowledged; of a Unix socket, those that are not read.
 ///
 /// # Errors
-/// What the kernel said.
+/// The kernel's error.
 pub fn untaken(socket: BorrowedFd<'_>) -> io::Result<u64> {
     let mut bytes: libc::c_int = 0;
     // SAFETY: the descriptor is open while it is borrowed, and for this request the kernel writes one int to `bytes`.

@@ -241,7 +241,7 @@ impl Link {
     /// Fills `into`; asks `goes_on` whenever nothing has come for a [`GLANCE`].
     ///
     /// # Errors
-    /// What the socket or `goes_on` said; [`ErrorKind::UnexpectedEof`] when the peer closed before it was full.
+    /// The error of the socket or of `goes_on`; [`ErrorKind::UnexpectedEof`] when the peer closed before it was full.
     pub fn recv_exact_while<E: From<io::Error>>(
         &self,
         mut into: &mut [u8],
@@ -262,7 +262,7 @@ impl Link {
     /// Sends all of `parts`, in order; asks `goes_on` whenever the socket has taken nothing for a [`GLANCE`].
     ///
     /// # Errors
-    /// What the socket or `goes_on` said; the link is of no more use then.
+    /// The error of the socket or of `goes_on`; the link cannot be used any more.
     pub fn send_all_while(
         &self,
         mut parts: &mut [IoSlice<'_>],

@@ -12,7 +12,6 @@
 
 mod base;
 pub mod handoff;
-mod lanes;
 mod link;
 mod native;
 mod notify;
@@ -21,6 +20,7 @@ mod options;
 mod peers;
 mod probe;
 mod programs;
+mod queue_states;
 mod rendezvous;
 mod run;
 mod serve;

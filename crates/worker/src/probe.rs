@@ -10,7 +10,7 @@ use crate::handoff::{self, DriverFact, ToDaemon, ToWorker};
 use crate::native::{self, Device, Platform};
 use crate::objects::Context;
 use crate::options::WorkerOptions;
-use crate::peers::ahead;
+use crate::peers::pre_enqueue;
 use crate::warmup::{is_own, refuse_own_library};
 
 /// Tries each driver of which the daemon has no facts yet, and tells it the answers. Returns an exit code.
@@ -49,7 +49,7 @@ fn takes_bytes_late(platform: Platform, device: Device, options: &WorkerOptions,
     step("clCreateContext");
     let native = native::Context::new(platform, &[device], std::sync::Arc::new(Unheard));
     let context = Context::new(native, vec![(0, device)], options.force_pinned);
-    ahead::probe(&context, step).unwrap_or(false)
+    pre_enqueue::probe(&context, step).unwrap_or(false)
 }
 
 /// A sink that drops this context's errors.

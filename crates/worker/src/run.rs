@@ -87,7 +87,7 @@ fn serve(mut warm: Warm, (socket, control): (OwnedFd, OwnedFd), hello: &Hello, o
         format!("session {:016x} of {} (process {} at {})", warm.session.0, hello.program, hello.pid, link.peer());
     let printed =
         Printed::capture().unwrap_or_else(|error| give_up(format!("cannot capture what kernels print: {error}")));
-    let (post, letterbox) = std::mem::replace(&mut warm.news, crate::notify::news::post());
+    let (post, letterbox) = std::mem::replace(&mut warm.notification, crate::notify::notification::post());
     let client = Client::new(Outgoing::new(link.clone()), printed);
     let staged = Arc::new(Budget::new(options.staged_bytes));
     let (reporter, notifier) = (Reporter::new(client.clone(), staged.clone()), Notifier::new(post));

@@ -17,7 +17,7 @@ use ropeway_protocol::types::{Status, SubDevices};
 
 use crate::link::client::Client;
 use crate::native::{self, Device, ErrorSink, Part, Place, Platform, StagedRead, SubDevice, Waits, process};
-use crate::notify::news::{Letterbox, Post, post};
+use crate::notify::notification::{Letterbox, Post, post};
 use crate::objects;
 use crate::options::WorkerOptions;
 
@@ -47,7 +47,7 @@ impl ErrorSink for ContextErrors {
     fn report(&self, text: &str) {
         let Some((context, client)) = self.told.get() else { return };
         let (error, client) = (ContextError { context: *context, text: text.to_owned() }, client.clone());
-        self.post.tell(Box::new(move || {
+        self.post.notify(Box::new(move || {
             let mut sending = client.outgoing.lock();
             sending.note(&error);
             Ok(sending.send()?)
@@ -88,7 +88,7 @@ pub struct Warm {
     /// The session's name.
     pub session: SessionId,
     /// The channel for notifications from native code.
-    pub news: (Post, Letterbox),
+    pub notification: (Post, Letterbox),
     contexts: HashMap<(u32, u32), (objects::Context, Arc<ContextErrors>)>,
     force_pinned: bool,
 }
@@ -103,7 +103,7 @@ impl Warm {
         refuse_own_library();
         // The first hash detects the processor's features, which takes long on a virtual one.
         let _ = ContentHash::of(&[]);
-        let news = post();
+        let notification = post();
         step("clGetPlatformIDs");
         let native = native::platforms()?.into_iter().filter(|platform| !is_own(*platform));
         let platforms: Vec<_> = native
@@ -124,8 +124,14 @@ impl Warm {
             platforms: platforms.iter().map(describe).collect(),
         };
         let welcome = encode_opening(Opening::Welcome, &welcome);
-        let mut warm =
-            Self { platforms, welcome, session, news, contexts: HashMap::new(), force_pinned: options.force_pinned };
+        let mut warm = Self {
+            platforms,
+            welcome,
+            session,
+            notification,
+            contexts: HashMap::new(),
+            force_pinned: options.force_pinned,
+        };
         for (index, platform) in warm.platforms.iter().enumerate() {
             for device in 0..platform.devices.len().min(WARM_DEVICES) {
                 let name = platform.devices[device].name();
@@ -148,7 +154,7 @@ impl Warm {
 
     /// A new context.
     fn make(&self, platform: &WarmPlatform, devices: Vec<(u32, Device)>) -> (objects::Context, Arc<ContextErrors>) {
-        let errors = Arc::new(ContextErrors { told: OnceLock::new(), post: self.news.0.clone() });
+        let errors = Arc::new(ContextErrors { told: OnceLock::new(), post: self.notification.0.clone() });
         let native: Vec<_> = devices.iter().map(|(_, device)| *device).collect();
         let native = native::Context::new(platform.native, &native, errors.clone());
         (objects::Context::new(native, devices, self.force_pinned), errors)

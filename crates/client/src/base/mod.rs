@@ -1,4 +1,4 @@
-//! What everything else stands on. It knows neither links nor OpenCL objects.
+//! The base that everything else stands on. It knows neither links nor OpenCL objects.
 
 pub(crate) mod callbacks;
 pub mod host;

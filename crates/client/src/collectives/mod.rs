@@ -14,5 +14,5 @@ mod scratch;
 mod tests;
 
 pub use operators::{Element, Function, Operator};
-pub use run::{Call, Piece, Workshop, enqueue};
+pub use run::{Call, Piece, ScratchCache, enqueue};
 pub use schedule::Operation;

@@ -275,12 +275,12 @@ struct Run<'a, 'b> {
 
 /// Objects that operations in a context keep for later ones.
 #[derive(Default)]
-pub struct Workshop {
+pub struct ScratchCache {
     operators: Operators,
     spare: Spare,
 }
 
-impl std::fmt::Debug for Workshop {
+impl std::fmt::Debug for ScratchCache {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.operators.fmt(f)
     }
@@ -291,30 +291,30 @@ impl std::fmt::Debug for Workshop {
 ///
 /// # Errors
 /// CL_INVALID_OPERATION where a device does not have the type, what comes of building kernels, [`crate::SERVER_LOST`].
-pub fn enqueue(call: &Call<'_>, workshop: &Workshop, command: u32, order: Order<'_>) -> Result<Enqueued> {
-    let Some(by_home) = call.by_home() else { return enqueue_for(call, 0, workshop, command, order) };
+pub fn enqueue(call: &Call<'_>, scratch_cache: &ScratchCache, command: u32, order: Order<'_>) -> Result<Enqueued> {
+    let Some(by_home) = call.by_home() else { return enqueue_for(call, 0, scratch_cache, command, order) };
     let Reordered { operation, queues, sources, targets, first } = &by_home;
     let call = Call { operation: *operation, queues, sources, targets, ..*call };
-    enqueue_for(&call, *first, workshop, command, order)
+    enqueue_for(&call, *first, scratch_cache, command, order)
 }
 
 /// As [`enqueue`], with the event on the queue of the rank `teller`.
 fn enqueue_for(
     call: &Call<'_>,
     teller: usize,
-    workshop: &Workshop,
+    scratch_cache: &ScratchCache,
     command: u32,
     order: Order<'_>,
 ) -> Result<Enqueued> {
     let job = call.job();
     let schedule = job.schedule(&Tuning::default());
-    let operator = call.operator.map(|operator| workshop.operators.ready(&operator, call.queues)).transpose()?;
+    let operator = call.operator.map(|operator| scratch_cache.operators.ready(&operator, call.queues)).transpose()?;
     let Commands { all, last, scratch: used } = Commands::new(call, &job, &schedule, !order.waits.is_empty(), teller);
     let mut needed = vec![false; all.len()];
     let awaited = all.iter().flat_map(|command| &command.waits).chain(last.iter().filter(|_| order.wants_event));
     awaited.chain(used.iter().flatten().flatten()).for_each(|&at| needed[at] = true);
     let take = |(queue, slots): (&Arc<Queue>, &Vec<u64>)| {
-        slots.iter().map(|&size| workshop.spare.take(queue, size)).collect::<Result<Vec<_>>>()
+        slots.iter().map(|&size| scratch_cache.spare.take(queue, size)).collect::<Result<Vec<_>>>()
     };
     let scratch = call.queues.iter().zip(&schedule.scratch).map(take).collect::<Result<_>>()?;
     let run = Run { call, scratch, operator };
@@ -341,7 +341,7 @@ fn enqueue_for(
     };
     for ((queue, slots), used) in call.queues.iter().zip(run.scratch).zip(used) {
         for (memory, until) in slots.into_iter().zip(used) {
-            workshop.spare.give(memory, queue, until.into_iter().filter_map(|at| events[at].clone()).collect());
+            scratch_cache.spare.give(memory, queue, until.into_iter().filter_map(|at| events[at].clone()).collect());
         }
     }
     // Commands on different queues wait for each other: whichever of them somebody waits for, all must run.

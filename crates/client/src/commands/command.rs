@@ -14,8 +14,8 @@ use ropeway_protocol::messages::{
 use ropeway_protocol::types::{BufferRect, Command, EventList, NdRange};
 
 use crate::base::status::Result;
-use crate::link::ordering::Heeded;
-use crate::link::replies::Asked;
+use crate::link::ordering::OrderingGuard;
+use crate::link::replies::PendingReply;
 use crate::objects::access::{Access, Span, Use};
 use crate::objects::event::Event;
 use crate::objects::kernel::Kernel;
@@ -42,7 +42,7 @@ pub(crate) struct Ordered<'a> {
     /// Its event, if the application wants it.
     pub event: Enqueued,
     /// Keeps the events that the command waits for from being released while this lives.
-    pub guard: Heeded<'a>,
+    pub guard: OrderingGuard<'a>,
     /// To be dropped as soon as it is sent: nothing else is planned before.
     pub prepared: Option<Prepared<'a>>,
 }
@@ -160,7 +160,7 @@ impl Queue {
         // Waiting for the answer holds up no other thread's commands.
         prepared.iter_mut().for_each(Prepared::was_posted);
         launched
-            .and_then(Asked::wait)
+            .and_then(PendingReply::wait)
             .inspect_err(|status| prepared.iter().for_each(|prepared| prepared.was_refused(*status)))?;
         kernel.note_taken(items);
         Ok(event)

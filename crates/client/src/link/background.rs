@@ -41,9 +41,9 @@ pub(super) fn start(connection: &Arc<Connection>) -> std::io::Result<()> {
 }
 
 fn run(connection: &Connection) {
-    let helper = &connection.helper;
+    let background_io = &connection.background_io;
     let mut idle = 0;
-    helper.begin();
+    background_io.begin();
     // The last time that something came, that nothing was expected, or that the server's liveness was checked.
     let mut looked = Instant::now();
     HELPERS.fetch_add(1, Ordering::Relaxed);
@@ -62,7 +62,7 @@ fn run(connection: &Connection) {
         }
         // Threads that wait read and send by themselves; a second thread would only be in their way.
         let is_left_alone = connection.waiting.load(Ordering::SeqCst) == 0;
-        let expecting = is_left_alone && helper.is_expecting();
+        let expecting = is_left_alone && background_io.is_expecting();
         let quiet_after = (QUIET_AFTER / HELPERS.load(Ordering::Relaxed).max(1)).max(QUIET_AFTER_AT_LEAST);
         let readable = if idle < quiet_after {
             if expecting {
@@ -72,7 +72,7 @@ fn run(connection: &Connection) {
                 false
             }
         } else {
-            helper.fall_quiet();
+            background_io.fall_quiet();
             // A post that still saw the link busy left its message to this thread.
             if connection.channel.is_flushed() { sleep_until_roused(connection, expecting) } else { false }
         };
@@ -94,7 +94,7 @@ fn run(connection: &Connection) {
             // A failure marks the connection as lost.
             let _ = connection.flush();
         }
-        idle = if busy || !helper.is_quiet() && idle >= quiet_after { 0 } else { idle + 1 };
+        idle = if busy || !background_io.is_quiet() && idle >= quiet_after { 0 } else { idle + 1 };
     }
     HELPERS.fetch_sub(1, Ordering::Relaxed);
     // Done here, because whichever thread lost the server may hold locks that this needs.
@@ -104,7 +104,7 @@ fn run(connection: &Connection) {
 /// Sleeps until the link is used again. When something is expected, also wakes when something arrives (then returns
 /// true), or should have arrived.
 fn sleep_until_roused(connection: &Connection, expecting: bool) -> bool {
-    let wake = connection.helper.wake();
+    let wake = connection.background_io.wake();
     let mut fds = [PollFd::from_borrowed_fd(wake, PollFlags::IN), PollFd::new(&connection.channel, PollFlags::IN)];
     let watched = if expecting { &mut fds[..] } else { &mut fds[..1] };
     // An interrupted poll is as good as a wake-up.

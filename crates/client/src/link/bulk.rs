@@ -16,13 +16,13 @@ use crate::base::status::{Result, SERVER_LOST, Status};
 impl Connection {
     /// Expects the bytes of a read.
     pub(crate) fn expect_incoming(&self, id: TransferId, incoming: Incoming) {
-        self.helper.expect();
+        self.background_io.expect();
         self.transfers.expect(id, incoming);
     }
 
     /// Keeps the bytes of a write until the server asks for them.
     pub(crate) fn offer_outgoing(&self, id: TransferId, outgoing: Outgoing) {
-        self.helper.expect();
+        self.background_io.expect();
         self.transfers.offer(id, outgoing);
     }
 
@@ -125,7 +125,7 @@ impl Connection {
     }
 
     pub(super) fn end_transfer(&self, ticket: &Ticket, status: Status) {
-        self.helper.settled();
+        self.background_io.settled();
         ticket.end(status);
         self.channel.wake();
     }

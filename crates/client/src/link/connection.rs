@@ -14,12 +14,12 @@ use ropeway_protocol::{Call, Post};
 use ropeway_transport::Endpoint;
 use rustc_hash::FxBuildHasher;
 
+use super::background_io::BackgroundIo;
 use super::calls::Calls;
 use super::channel::Channel;
 use super::completion::Completion;
 use super::completions::Live;
 use super::deferred_flush::{Deferred, Visited};
-use super::helper::Helper;
 use super::in_flight::InFlight;
 use super::inbox::{self, ReadError};
 use super::liveness::{Liveness, Verdict};
@@ -36,7 +36,7 @@ pub struct Connection {
     /// The endpoint's name in the configuration, where it has one.
     name: Option<Endpoint>,
     welcome: Welcome,
-    pub(super) helper: Helper,
+    pub(super) background_io: BackgroundIo,
     /// Pending replies, by the numbers of their calls.
     pub(super) calls: Calls,
     events: Live,
@@ -117,7 +117,7 @@ impl Connection {
             endpoint,
             name,
             welcome,
-            helper: Helper::new()?,
+            background_io: BackgroundIo::new()?,
             calls: Calls::default(),
             events: Live::default(),
             transfers: Arc::default(),
@@ -194,7 +194,7 @@ impl Connection {
     /// Adds a message to the batch, which may be sent at once. The result must be passed to [`Self::was_posted`].
     pub(super) fn post_bytes<P: Post>(&self, post: &P, tail: &[u8]) -> io::Result<Pushed> {
         // The background thread has to read while another one sends.
-        self.channel.post(post, tail, !self.helper.is_this_thread(), &|| self.held_up())
+        self.channel.post(post, tail, !self.background_io.is_this_thread(), &|| self.held_up())
     }
 
     /// Handles the result of posting a message: the message was added, or the link has failed.
@@ -221,16 +221,16 @@ impl Connection {
     /// A message was added to the batch: sees that it is sent before long.
     fn sent_soon(&self, pushed: Pushed) -> Result<()> {
         let is_full = pushed.is_full();
-        if !is_full && self.helper.is_quiet() && self.deferred.leave() {
+        if !is_full && self.background_io.is_quiet() && self.deferred.leave() {
             return Ok(());
         }
         // A quiet link carries the first message at once; those right behind it gather.
-        let was_quiet = self.helper.note_activity();
+        let was_quiet = self.background_io.note_activity();
         if inbox::is_reader() {
             // Other threads wait for what this thread reads, so it must not block.
             return if is_full || was_quiet { self.flush_what_fits() } else { Ok(()) };
         }
-        if pushed.is_too_much() && !self.helper.is_this_thread() {
+        if pushed.is_too_much() && !self.background_io.is_this_thread() {
             return self.check(self.channel.flush_behind(&|| self.held_up()));
         }
         if is_full || was_quiet { self.flush() } else { Ok(()) }
@@ -239,7 +239,7 @@ impl Connection {
     /// Sends what the socket takes at once; the rest is the background thread's.
     pub(super) fn flush_what_fits(&self) -> Result<()> {
         if !self.check(self.channel.try_flush())? {
-            self.helper.note_activity();
+            self.background_io.note_activity();
         }
         Ok(())
     }
@@ -268,11 +268,11 @@ impl Connection {
         if self.is_lost() {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
-        if self.helper.is_this_thread() {
+        if self.background_io.is_this_thread() {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         self.channel.note_held_up();
-        self.helper.rouse();
+        self.background_io.rouse();
         match self.liveness.look(self.channel.look()?, false) {
             Verdict::Waits | Verdict::Ask => Ok(()),
             Verdict::Silent => Err(io::Error::new(io::ErrorKind::TimedOut, ReadError::Silent.to_string())),
@@ -302,7 +302,7 @@ impl Connection {
         self.events.lose();
         self.channel.wake();
         // It has nothing more to do, and ends.
-        self.helper.rouse();
+        self.background_io.rouse();
         self.act_on_loss();
     }
 
@@ -343,7 +343,7 @@ impl Connection {
     }
 }
 
-/// What the objects want to be told of, and are.
+/// Notifications that the objects ask for.
 impl Connection {
     /// Registers an event for notifications.
     pub(crate) fn add_event<E: Completion + 'static>(&self, id: EventId, event: &Arc<E>) {
@@ -401,12 +401,12 @@ impl Connection {
 impl Connection {
     /// Notes that a notification will come that nobody may be waiting for.
     pub(crate) fn expect_news(&self) {
-        self.helper.expect();
+        self.background_io.expect();
     }
 
     /// They came.
     pub(crate) fn news_came(&self) {
-        self.helper.settled();
+        self.background_io.settled();
     }
 
     /// A user event was made (or, with false, set).

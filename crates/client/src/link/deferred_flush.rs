@@ -19,7 +19,7 @@ use crate::base::threads;
 /// Nothing stays unsent longer than this.
 const TICK: Duration = Duration::from_millis(1);
 
-/// What a link has to do with the rounds that the thread makes.
+/// A link's part in the deferred flush.
 #[derive(Default, Debug)]
 pub(super) struct Deferred {
     /// Contexts that have other servers, too.

@@ -63,7 +63,7 @@ pub(super) struct InFlight {
     count: AtomicUsize,
 }
 
-/// What is to be done once a write is noted.
+/// The next step once a write is noted.
 pub(super) enum Noted {
     /// These events are to be released.
     Release(Vec<EventId>),

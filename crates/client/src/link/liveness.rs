@@ -20,7 +20,7 @@ const SILENCE: Duration = Duration::from_secs(5);
 /// A server of which nothing has come for so long is lost: as looks are a [`GLANCE`] apart, and the first only sees what has come since, that takes 20 to 23 s.
 const LIMIT: Duration = Duration::from_secs(18);
 
-/// What the waiting threads have observed.
+/// The observations of the waiting threads.
 #[derive(Debug)]
 pub(super) struct Liveness(Mutex<Seen>);
 
@@ -30,7 +30,7 @@ struct Seen {
     looked: Instant,
     /// How long nothing has come, as far as somebody was waiting.
     quiet: Duration,
-    /// What was seen then.
+    /// The observation at that time.
     link: Traffic,
     ping: Asked,
 }
@@ -58,7 +58,7 @@ enum Asked {
     Sent(u64),
 }
 
-/// What a look comes to.
+/// The outcome of a look.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
     /// The server is alive, or may be.

@@ -4,14 +4,15 @@
 //!
 //! - [`channel`]: messages become bytes and bytes become frames, with [`outbox`] and [`inbox`];
 //! - what a connection keeps: [`completions`] for those who are notified ([`completion`]), [`transfers`] and who is
-//! [using](in_use) their memory, pending [`calls`], writes [`in_flight`], the server's [`liveness`], other
-//! [`sessions`], the state of its [`helper`] and of the [`deferred_flush`];
+//!   [using](in_use) their memory, pending [`calls`], writes [`in_flight`], the server's [`liveness`], other
+//!   [`sessions`], the state of its [`background_io`] and of the [`deferred_flush`];
 //! - [`connection`]: one link to one server, and posts;
 //! - what happens over it: [`bulk`] data, [`waiting`], calls and their [`replies`], the [`ordering`] of commands behind
-//! in-flight writes, routes to [`peers`], and the messages that [`receive`] handles;
+//!   in-flight writes, routes to [`peers`], and the messages that [`receive`] handles;
 //! - its [`background`] thread, and how it is [`open`]ed and [`mod@greet`]ed.
 
 mod background;
+mod background_io;
 mod bulk;
 mod calls;
 mod channel;
@@ -21,7 +22,6 @@ pub(crate) mod connection;
 mod deferred_flush;
 pub(crate) mod error;
 pub(crate) mod greet;
-mod helper;
 pub(crate) mod in_flight;
 mod in_use;
 mod inbox;

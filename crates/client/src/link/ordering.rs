@@ -10,9 +10,9 @@ use crate::base::ids::new_id;
 use crate::base::status::Result;
 
 /// A guard: while it lives, no event is released that a command about to be sent may name.
-pub(crate) struct Heeded<'a>(Option<&'a Connection>);
+pub(crate) struct OrderingGuard<'a>(Option<&'a Connection>);
 
-impl Drop for Heeded<'_> {
+impl Drop for OrderingGuard<'_> {
     fn drop(&mut self) {
         if let Some(connection) = self.0 {
             connection.release_all(connection.in_flight.composed());
@@ -55,7 +55,7 @@ impl Connection {
         match self.in_flight.note(on, event) {
             Noted::Release(events) => self.release_all(events),
             Noted::Await(events) => {
-                let _heeded = Heeded(Some(self));
+                let _heeded = OrderingGuard(Some(self));
                 self.call(&WaitForEvents { events })?;
             }
         }
@@ -65,7 +65,7 @@ impl Connection {
     /// Adds to `waits` the events that a command on this queue must not overtake. The caller must keep the returned
     /// guard until the command is sent: otherwise another thread may see such a write end and release its event.
     #[must_use]
-    pub(crate) fn heed_early(&self, on: LiveQueue, waits: &mut EventList) -> Heeded<'_> {
-        Heeded(self.in_flight.heed(on, waits).then_some(self))
+    pub(crate) fn heed_early(&self, on: LiveQueue, waits: &mut EventList) -> OrderingGuard<'_> {
+        OrderingGuard(self.in_flight.heed(on, waits).then_some(self))
     }
 }

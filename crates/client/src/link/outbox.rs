@@ -76,7 +76,7 @@ impl Outbox {
     /// `waits`: whether to wait for another thread that is sending.
     ///
     /// # Errors
-    /// What the socket or `goes_on` said, where a long tail made it necessary to send.
+    /// The error of the socket or of `goes_on`, where a long tail made sending necessary.
     pub(super) fn push(
         &self,
         link: &Link,
@@ -108,7 +108,7 @@ impl Outbox {
     /// Sends what is pending, or leaves it to the thread that is already sending.
     ///
     /// # Errors
-    /// What the socket or `goes_on` said.
+    /// The error of the socket or of `goes_on`.
     pub(super) fn flush(&self, link: &Link, goes_on: GoesOn<'_>) -> io::Result<()> {
         if self.is_empty() {
             return Ok(());
@@ -120,7 +120,7 @@ impl Outbox {
     /// Sends what is pending, once the thread that is sending has finished.
     ///
     /// # Errors
-    /// What the socket or `goes_on` said.
+    /// The error of the socket or of `goes_on`.
     pub(super) fn flush_behind(&self, link: &Link, goes_on: GoesOn<'_>) -> io::Result<()> {
         drop(lock(&self.sending));
         self.flush(link, goes_on)

@@ -26,7 +26,7 @@ const LOOK_AT_LEAST: Duration = Duration::from_millis(32);
 const MANY: usize = 8;
 
 /// A call that was made, or waits to be sent.
-pub(crate) struct Asked<'a, R> {
+pub(crate) struct PendingReply<'a, R> {
     connection: &'a Connection,
     number: u32,
     name: &'static str,
@@ -54,7 +54,7 @@ impl Connection {
     ///
     /// # Errors
     /// [`SERVER_LOST`].
-    pub(crate) fn ask<C: Call>(&self, call: &C) -> Result<Asked<'_, C::Reply>> {
+    pub(crate) fn ask<C: Call>(&self, call: &C) -> Result<PendingReply<'_, C::Reply>> {
         self.ask_with_tail(call, &[])
     }
 
@@ -62,16 +62,16 @@ impl Connection {
     ///
     /// # Errors
     /// [`SERVER_LOST`].
-    fn ask_with_tail<C: Call>(&self, call: &C, tail: &[u8]) -> Result<Asked<'_, C::Reply>> {
+    fn ask_with_tail<C: Call>(&self, call: &C, tail: &[u8]) -> Result<PendingReply<'_, C::Reply>> {
         let tells_ends = matches!(C::OPCODE, Finish::OPCODE | WaitForEvents::OPCODE);
         let number = self.calls.add(Slot::Waiting { tells_ends });
-        let asked = Asked { connection: self, number, name: C::NAME, reply: PhantomData };
+        let asked = PendingReply { connection: self, number, name: C::NAME, reply: PhantomData };
         self.post_call(number, call, tail)?;
         Ok(asked)
     }
 }
 
-impl<R: DeserializeOwned> Asked<'_, R> {
+impl<R: DeserializeOwned> PendingReply<'_, R> {
     /// Sends all that is pending there and waits for the answer.
     ///
     /// # Errors
@@ -101,7 +101,7 @@ impl<R: DeserializeOwned> Asked<'_, R> {
     }
 }
 
-impl<R> Drop for Asked<'_, R> {
+impl<R> Drop for PendingReply<'_, R> {
     fn drop(&mut self) {
         self.connection.calls.remove(self.number);
     }
@@ -109,7 +109,7 @@ impl<R> Drop for Asked<'_, R> {
 
 /// The answers to calls to several servers, in the order in which they come. A single answer is waited for like that of
 /// any other call.
-pub(crate) struct Answers<'a, T, R> {
+pub(crate) struct PendingReplies<'a, T, R> {
     open: Vec<Open<'a, T, R>>,
     come: Vec<(T, Result<R>)>,
     /// Whether there are calls that may not have been sent.
@@ -119,20 +119,20 @@ pub(crate) struct Answers<'a, T, R> {
 /// An answer that has not come.
 struct Open<'a, T, R> {
     of: T,
-    asked: Asked<'a, R>,
+    asked: PendingReply<'a, R>,
     /// When bytes last came, or when it was last checked whether the server is alive.
     looked: Instant,
 }
 
-impl<T, R> Default for Answers<'_, T, R> {
+impl<T, R> Default for PendingReplies<'_, T, R> {
     fn default() -> Self {
         Self { open: Vec::new(), come: Vec::new(), unsent: false }
     }
 }
 
-impl<'a, T: Copy, R: DeserializeOwned> Answers<'a, T, R> {
+impl<'a, T: Copy, R: DeserializeOwned> PendingReplies<'a, T, R> {
     /// Adds the answer to a call; `of` is what it is about.
-    pub(crate) fn expect(&mut self, of: T, asked: Result<Asked<'a, R>>) {
+    pub(crate) fn expect(&mut self, of: T, asked: Result<PendingReply<'a, R>>) {
         match asked {
             Ok(asked) => {
                 self.open.push(Open { of, asked, looked: Instant::now() });

@@ -1,4 +1,4 @@
-//! What a session knows of the other sessions of this process.
+//! A session's view of the other sessions of this process.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;

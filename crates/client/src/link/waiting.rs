@@ -49,7 +49,7 @@ impl Connection {
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let result = self.flush().and_then(|()| self.read_until(over));
         if self.waiting.fetch_sub(1, Ordering::SeqCst) == 1 {
-            self.helper.left_alone();
+            self.background_io.left_alone();
         }
         result
     }
@@ -148,7 +148,7 @@ impl Connection {
         self.read_arrived();
         // Bytes that the server has asked for are not this thread's to send.
         if self.transfers.any_ready() && self.waiting.load(Ordering::SeqCst) == 0 {
-            self.helper.rouse();
+            self.background_io.rouse();
         }
     }
 

@@ -1,4 +1,4 @@
-//! What a command does with memory objects.
+//! How a command uses memory objects.
 
 use std::ops::Range;
 

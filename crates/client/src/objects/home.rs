@@ -3,7 +3,7 @@
 //! Names of objects are unique in this process. An object has the same name in all of its context's homes but for the home's
 //! number in the upper bits, so that a message names it without looking anything up; in home 0, and so in every context with
 //! one home, the name is the object's own. An object of a context with one home is made at the server at once; otherwise it is made in each home when a
-//! command first needs it there, and [`Made`] knows where that was.
+//! command first needs it there, and [`CreatedIn`] knows where that was.
 
 use std::sync::{Arc, Mutex};
 
@@ -140,9 +140,9 @@ impl Home {
 
 /// In which homes of its context an object has been made: a bit for each.
 #[derive(Default, Debug)]
-pub(crate) struct Made(Mutex<SmallVec<[u64; 1]>>);
+pub(crate) struct CreatedIn(Mutex<SmallVec<[u64; 1]>>);
 
-impl Made {
+impl CreatedIn {
     /// Makes an object in a home where it does not exist yet. Nobody sees it as made before `make` has sent the message
     /// that makes it.
     ///

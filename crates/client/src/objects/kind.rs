@@ -1,4 +1,4 @@
-//! What memory objects are: buffers, images, pipes, and parts of buffers. Numbers only.
+//! The kinds of memory objects: buffers, images, pipes, and parts of buffers. Numbers only.
 
 use ropeway_protocol::image::{ImageDescription, ImageKind};
 

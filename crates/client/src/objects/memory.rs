@@ -12,10 +12,10 @@ use crate::base::ids::new_id;
 use crate::base::status::Result;
 use crate::base::sync::lock;
 use crate::objects::context::Context;
-use crate::objects::home::{Home, Made};
+use crate::objects::event_ref::EventRef;
+use crate::objects::home::{CreatedIn, Home};
 pub use crate::objects::kind::Kind;
 use crate::objects::mappings::Mappings;
-use crate::objects::mark::Mark;
 use crate::residency::Residency;
 use crate::residency::spans;
 
@@ -27,11 +27,11 @@ pub struct Memory {
     id: u64,
     me: Weak<Memory>,
     context: Arc<Context>,
-    made: Made,
+    made: CreatedIn,
     /// Its first contents, packed, until the first home gets them; only where there are several homes.
     first_contents: Mutex<Option<Vec<u8>>>,
     /// Which homes have its contents, where there are several and it has storage of its own.
-    residency: Option<Mutex<Residency<Mark>>>,
+    residency: Option<Mutex<Residency<EventRef>>>,
     flags: u64,
     size: usize,
     kind: Kind,
@@ -114,7 +114,7 @@ impl Memory {
             id,
             me: Weak::clone(me),
             context: Arc::clone(context),
-            made: Made::default(),
+            made: CreatedIn::default(),
             first_contents: Mutex::default(),
             residency,
             content_size: Mutex::default(),
@@ -204,7 +204,7 @@ impl Memory {
     }
 
     /// Which homes have its contents.
-    pub(crate) fn residency(&self) -> Option<&Mutex<Residency<Mark>>> {
+    pub(crate) fn residency(&self) -> Option<&Mutex<Residency<EventRef>>> {
         self.residency.as_ref()
     }
 

@@ -9,14 +9,14 @@ use ropeway_protocol::messages::{CreateSampler, ReleaseSampler, SamplerStatus};
 use crate::base::ids::new_id;
 use crate::base::status::Result;
 use crate::objects::context::Context;
-use crate::objects::home::{Home, Made, in_each};
+use crate::objects::home::{CreatedIn, Home, in_each};
 
 /// A sampler.
 #[derive(Debug)]
 pub struct Sampler {
     id: u64,
     context: Arc<Context>,
-    made: Made,
+    made: CreatedIn,
     like: SamplerDescription,
 }
 
@@ -26,7 +26,7 @@ impl Sampler {
     /// # Errors
     /// [`crate::SERVER_LOST`].
     pub fn new(context: &Arc<Context>, like: SamplerDescription) -> Result<Arc<Self>> {
-        let sampler = Self { id: new_id(), context: Arc::clone(context), made: Made::default(), like };
+        let sampler = Self { id: new_id(), context: Arc::clone(context), made: CreatedIn::default(), like };
         if let Some(home) = context.only_home() {
             sampler.ensure(home)?;
         }

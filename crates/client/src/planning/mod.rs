@@ -1,4 +1,4 @@
-//! What must be brought to a home before a command can run there, and the route it takes.
+//! Planning: the contents that a command needs in its home, and the route that they take.
 
 pub(crate) mod prepare;
 pub(crate) mod relay;

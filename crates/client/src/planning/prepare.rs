@@ -24,8 +24,8 @@ use crate::base::sync::lock;
 use crate::link::peers::{Way, are_apart, known_way, way};
 use crate::objects::access::{Access, Use};
 use crate::objects::event::Event;
+use crate::objects::event_ref::EventRef;
 use crate::objects::home::Home;
-use crate::objects::mark::Mark;
 use crate::objects::memory::Memory;
 use crate::objects::queue::Queue;
 use crate::objects::ways::Ways;
@@ -44,13 +44,13 @@ pub(crate) struct Prepared<'a> {
     /// The command's event, which the application may not have asked for.
     event: Option<Arc<Event>>,
     /// Events of other homes that are certain to have ended once everything brought for the command has arrived.
-    implied: SmallVec<[Mark; 2]>,
+    implied: SmallVec<[EventRef; 2]>,
     /// Transfers that must arrive before the command runs.
-    arrivals: SmallVec<[Mark; 2]>,
+    arrivals: SmallVec<[EventRef; 2]>,
 }
 
 /// Arrivals that a command has waited for and that may have failed.
-pub(crate) struct Arriving(SmallVec<[Mark; 2]>);
+pub(crate) struct Arriving(SmallVec<[EventRef; 2]>);
 
 impl Arriving {
     /// Finds out, after the command has failed, whether a failed arrival was the cause.
@@ -61,14 +61,14 @@ impl Arriving {
     }
 }
 
-/// What must be asked of a server before a command can be planned.
+/// A question that a server must answer before a command can be planned.
 enum Unknown {
     /// Whether the home of this number reaches the command's home.
     Way(usize),
     /// How these events end: what they stand for may never come.
-    Ends(Vec<Mark>),
+    Ends(Vec<EventRef>),
     /// Whether these have ended.
-    Outcomes(Vec<Mark>),
+    Outcomes(Vec<EventRef>),
 }
 
 impl Prepared<'_> {
@@ -97,12 +97,12 @@ impl Prepared<'_> {
 
 struct Arrivals<'a>(&'a Arc<Queue>);
 
-impl Events<Mark> for Arrivals<'_> {
-    fn arrival(&mut self) -> Mark {
-        Mark(Event::of_command(self.0, CL_COMMAND_MIGRATE_MEM_OBJECTS, false))
+impl Events<EventRef> for Arrivals<'_> {
+    fn arrival(&mut self) -> EventRef {
+        EventRef(Event::of_command(self.0, CL_COMMAND_MIGRATE_MEM_OBJECTS, false))
     }
 
-    fn outcome(&self, mark: &Mark) -> Option<bool> {
+    fn outcome(&self, mark: &EventRef) -> Option<bool> {
         if mark.0.has_failed() { Some(false) } else { mark.0.is_over().then_some(true) }
     }
 
@@ -173,7 +173,7 @@ impl Queue {
 
     /// Returns what must be found out before a command with these uses is planned, apart from what was `asked` already.
     /// Mostly `None`.
-    fn unknown(self: &Arc<Self>, uses: &[Storage<'_>], ways: &mut Ways, asked: &[Mark]) -> Option<Unknown> {
+    fn unknown(self: &Arc<Self>, uses: &[Storage<'_>], ways: &mut Ways, asked: &[EventRef]) -> Option<Unknown> {
         let (homes, number) = (self.context().homes(), self.home().number());
         let all_known = ways.are_all_known();
         if all_known && !self.context().has_failures() && !homes.iter().any(Home::is_lost) {
@@ -183,7 +183,7 @@ impl Queue {
         for (memory, ranges, access) in uses {
             let Some(residency) = memory.residency() else { continue };
             let mut residency = lock(residency);
-            let open = |mark: &Mark| !mark.0.has_ended() && !asked.contains(mark);
+            let open = |mark: &EventRef| !mark.0.has_ended() && !asked.contains(mark);
             let lost = lose_homes(&mut residency, homes);
             let ends: Vec<_> = lost.into_iter().filter(open).collect();
             if !ends.is_empty() {
@@ -205,7 +205,7 @@ impl Queue {
     }
 
     /// Waits for the answer. No lock is held.
-    fn find_out(&self, unknown: Unknown, asked: &mut Vec<Mark>) {
+    fn find_out(&self, unknown: Unknown, asked: &mut Vec<EventRef>) {
         let home = self.home();
         match unknown {
             Unknown::Way(from) => {
@@ -232,11 +232,11 @@ impl Queue {
         ranges: &[Range<u64>],
         access: Access,
         event: Option<&Arc<Event>>,
-    ) -> Result<Plan<Mark>> {
+    ) -> Result<Plan<EventRef>> {
         let nothing = Plan { first_contents: false, transfers: Vec::new(), waits: Vec::new() };
         let Some(residency) = memory.residency() else { return Ok(nothing) };
         let lane = self.is_in_order().then(|| self.id().0);
-        let by = || event.map(|event| By { event: Mark(Arc::clone(event)), lane }).ok_or(SERVER_LOST);
+        let by = || event.map(|event| By { event: EventRef(Arc::clone(event)), lane }).ok_or(SERVER_LOST);
         let usage = match access {
             Access::Read => Usage::Read,
             Access::ReadWrite => Usage::Update(by()?),
@@ -249,7 +249,7 @@ impl Queue {
     }
 
     /// Brings bytes of a memory object to the queue's home.
-    fn bring(self: &Arc<Self>, memory: &Memory, transfer: &Transfer<Mark>) -> Result<()> {
+    fn bring(self: &Arc<Self>, memory: &Memory, transfer: &Transfer<EventRef>) -> Result<()> {
         let (from, to) = (&self.context().homes()[transfer.from], self.home());
         let arrival = &transfer.arrival.0;
         let size = transfer.ranges.iter().map(|range| (range.end - range.start) as usize).sum();
@@ -278,7 +278,7 @@ impl Queue {
 
 /// Gives up what lost homes hold of a memory object. Returns the arrivals of transfers from those homes: as they may
 /// never come, their outcome must be known before anything waits for them.
-fn lose_homes(residency: &mut Residency<Mark>, homes: &[Home]) -> Vec<Mark> {
+fn lose_homes(residency: &mut Residency<EventRef>, homes: &[Home]) -> Vec<EventRef> {
     let mut on_their_way = Vec::new();
     for lost in homes.iter().filter(|home| home.is_lost()) {
         residency.lose(lost.number(), |mark| mark.0.is_over());
@@ -291,9 +291,9 @@ fn lose_homes(residency: &mut Residency<Mark>, homes: &[Home]) -> Vec<Mark> {
 fn push_content(
     memory: &Memory,
     content: MemoryId,
-    plan: &Transfer<Mark>,
+    plan: &Transfer<EventRef>,
     (from, to): (&Home, &Home),
-    (mut after, ready): (EventList, &[Mark]),
+    (mut after, ready): (EventList, &[EventRef]),
 ) -> Result<()> {
     after.0.extend(named_in(from, ready)?.0);
     after.0.sort_unstable();
@@ -312,7 +312,7 @@ fn push_content(
 impl Memory {
     /// The events after which a home has the 8 bytes that say how many bytes of another buffer are meaningful; `None`
     /// if the home does not have them.
-    fn content_ready(&self, home: &Home) -> Option<Vec<Mark>> {
+    fn content_ready(&self, home: &Home) -> Option<Vec<EventRef>> {
         let (storage, offset) = self.storage();
         let offset = offset as u64;
         let ready = lock(storage.residency()?).ready_at(home.number(), offset..offset.saturating_add(CONTENT_SIZE))?;
@@ -331,7 +331,7 @@ impl Memory {
 ///
 /// # Errors
 /// [`SERVER_LOST`] for what cannot be.
-pub(crate) fn moved(memory: &Memory, transfer: &Transfer<Mark>) -> Result<Moved> {
+pub(crate) fn moved(memory: &Memory, transfer: &Transfer<EventRef>) -> Result<Moved> {
     match (memory.as_image(), &*transfer.ranges) {
         (Some(image), [rows]) => spans::part_of_image(&image.like, rows).map(Moved::Image).ok_or(SERVER_LOST),
         (Some(_), _) => Err(SERVER_LOST),
@@ -342,7 +342,7 @@ pub(crate) fn moved(memory: &Memory, transfer: &Transfer<Mark>) -> Result<Moved>
 }
 
 /// Returns the names of events in a home, leaving out those that are over, or that are over when another of them is.
-fn named_in(home: &Home, marks: &[Mark]) -> Result<EventList> {
+fn named_in(home: &Home, marks: &[EventRef]) -> Result<EventList> {
     let mut list = EventList::default();
     for mark in marks.iter().filter(|mark| !marks.iter().any(|other| other.0.has_waited_for(&mark.0))) {
         list.0.extend(mark.0.waited_for_in(home)?);
@@ -351,7 +351,7 @@ fn named_in(home: &Home, marks: &[Mark]) -> Result<EventList> {
 }
 
 /// Has one server push bytes of a memory object to another.
-fn push(memory: &Memory, plan: &Transfer<Mark>, (from, queue): (&Home, &Queue), after: EventList) -> Result<()> {
+fn push(memory: &Memory, plan: &Transfer<EventRef>, (from, queue): (&Home, &Queue), after: EventList) -> Result<()> {
     let to = queue.home();
     if let Some((content, ready)) =
         memory.content_size().and_then(|size| Some((size.id(from), size.content_ready(from)?)))

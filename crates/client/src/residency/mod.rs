@@ -11,12 +11,12 @@
 //! part, while another command uses the rest.
 //!
 //! - A copy that is on its way to a home ends with an event of that home, its *arrival*. Every command that uses the
-//! range there waits for the arrival, even to overwrite the range, and the next copy to the same place starts only
-//! after it: old contents never arrive after newer ones.
+//!   range there waits for the arrival, even to overwrite the range, and the next copy to the same place starts only
+//!   after it: old contents never arrive after newer ones.
 //! - A copy is taken after the events of all commands that wrote the range at the source, and after the range's arrival
-//! there.
+//!   there.
 //! - A writer invalidates the other homes' copies when it is planned, so that a copy taken while the writer runs is
-//! known to be worthless.
+//!   known to be worthless.
 
 #[cfg(test)]
 mod examples;

@@ -1,4 +1,4 @@
-//! What the planner is asked, and what it answers.
+//! The planner's questions and answers.
 
 use std::ops::Range;
 

@@ -68,7 +68,7 @@ pub fn to_bytes<T: serde::Serialize>(value: &T) -> Vec<u8> {
     out
 }
 
-/// What a stand-in server does with its session.
+/// The behaviour of a stand-in server in its session.
 pub type Serve = Box<dyn FnOnce(Peer) + Send>;
 
 /// Connects to stand-in servers.

@@ -5,13 +5,13 @@ use ropeway_abi::{CL_INVALID_CONTEXT, CL_INVALID_VALUE, cl_int, cl_mem, cl_versi
 use super::content_size;
 use crate::handle::Handle;
 use crate::objects::Memory;
-use crate::{guard, offered};
+use crate::{capabilities, guard};
 
 /// The extension's name.
 pub const NAME: &str = "cl_pocl_content_size";
 
 /// Its version.
-pub const VERSION: cl_version = offered::version(1, 0, 0);
+pub const VERSION: cl_version = capabilities::version(1, 0, 0);
 
 /// Bytes that the number takes.
 const SIZE: usize = 8;

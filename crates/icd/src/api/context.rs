@@ -10,7 +10,7 @@ use ropeway_abi::{
     CL_INVALID_PROPERTY, CL_INVALID_VALUE, cl_bool, cl_context, cl_context_info, cl_context_properties, cl_device_id,
     cl_device_type, cl_int, cl_uint,
 };
-use ropeway_client::collectives::Workshop;
+use ropeway_client::collectives::ScratchCache;
 use ropeway_client::context::{self, ContextCallback};
 
 use super::{Callback, Raw, device};
@@ -154,8 +154,8 @@ fn create(
     }
     let client = context::Context::new(devices.iter().map(|device| Arc::clone(&device.client)).collect(), listener)?;
     let first = devices.first().ok_or(CL_INVALID_VALUE)?.clone();
-    let (default_queues, workshop) = (Mutex::default(), Workshop::default());
-    Ok(Handle::new(&first, Context { client, devices, properties, default_queues, workshop })?.give())
+    let (default_queues, scratch_cache) = (Mutex::default(), ScratchCache::default());
+    Ok(Handle::new(&first, Context { client, devices, properties, default_queues, scratch_cache })?.give())
 }
 
 /// clRetainContext.

@@ -9,11 +9,11 @@ use ropeway_abi::{
 };
 
 use super::{check_enumeration, command_buffer, content_size, device_types, enumerate, semaphore, servers};
+use crate::capabilities::{self, Answer};
 use crate::guard;
 use crate::handle::Handle;
 use crate::info::{Answered, Info};
 use crate::objects::{Device, Platform};
-use crate::offered::{self, Answer};
 
 /// The platform's devices of these types.
 ///
@@ -77,7 +77,7 @@ fn answer(device: &Handle<Device>, name: cl_device_info, info: Info) -> Result<A
     }
     // CL_INVALID_VALUE if param_name is not one of the supported values: the native device says so.
     let native = device.client.property(name).unwrap_or(Err(CL_INVALID_VALUE));
-    let Some(instead) = offered::device_info(name) else {
+    let Some(instead) = capabilities::device_info(name) else {
         return match device.client.property(name) {
             Some(native) => info.bytes(native?),
             None => info.bytes(&device.client.ask(name)?),
@@ -89,7 +89,7 @@ fn answer(device: &Handle<Device>, name: cl_device_info, info: Info) -> Result<A
         Answer::Uint(value) => info.value(value),
         Answer::Masked(bits) => info.value(device.client.number(name) & bits),
         Answer::Extensions => {
-            let mut names = offered::extensions(native);
+            let mut names = capabilities::extensions(native);
             if command_buffer::supports(device) {
                 names.extend([" ", command_buffer::NAME]);
             }
@@ -97,13 +97,13 @@ fn answer(device: &Handle<Device>, name: cl_device_info, info: Info) -> Result<A
             info.string(names.trim_start())
         }
         Answer::ExtensionsWithVersion => {
-            let mut list = offered::extensions_with_version(native);
+            let mut list = capabilities::extensions_with_version(native);
             if command_buffer::supports(device) {
-                list.extend(offered::name_version(command_buffer::NAME, command_buffer::VERSION));
+                list.extend(capabilities::name_version(command_buffer::NAME, command_buffer::VERSION));
             }
-            list.extend(offered::name_version(semaphore::NAME, semaphore::VERSION));
-            list.extend(offered::name_version(content_size::NAME, content_size::VERSION));
-            list.extend(offered::name_version(servers::NAME, servers::VERSION));
+            list.extend(capabilities::name_version(semaphore::NAME, semaphore::VERSION));
+            list.extend(capabilities::name_version(content_size::NAME, content_size::VERSION));
+            list.extend(capabilities::name_version(servers::NAME, servers::VERSION));
             info.bytes(&list)
         }
         Answer::Refused => Err(CL_INVALID_VALUE),

@@ -17,7 +17,7 @@ use super::{collectives, content_size, semaphore, servers, text};
 use crate::handle::Handle;
 use crate::info::{Answered, Info};
 use crate::objects::Platform;
-use crate::{guard, offered};
+use crate::{capabilities, guard};
 
 /// clGetPlatformInfo.
 pub unsafe extern "C" fn clGetPlatformInfo(
@@ -43,7 +43,7 @@ fn answer(platform: &Platform, name: cl_platform_info, info: Info) -> Result<Ans
         },
         CL_PLATFORM_NUMERIC_VERSION => match platform.native_bytes(name) {
             Some(native) => info.bytes(native),
-            None => info.value(offered::version(3, 0, 0)),
+            None => info.value(capabilities::version(3, 0, 0)),
         },
         CL_PLATFORM_EXTENSIONS => {
             let names = ["cl_khr_icd", semaphore::NAME, collectives::NAME, content_size::NAME, servers::NAME];
@@ -51,13 +51,13 @@ fn answer(platform: &Platform, name: cl_platform_info, info: Info) -> Result<Ans
         }
         CL_PLATFORM_EXTENSIONS_WITH_VERSION => {
             let extensions = [
-                ("cl_khr_icd", offered::version(2, 0, 0)),
+                ("cl_khr_icd", capabilities::version(2, 0, 0)),
                 (semaphore::NAME, semaphore::VERSION),
                 (collectives::NAME, collectives::VERSION),
                 (content_size::NAME, content_size::VERSION),
                 (servers::NAME, servers::VERSION),
             ];
-            info.bytes(&extensions.map(|(name, version)| offered::name_version(name, version)).concat())
+            info.bytes(&extensions.map(|(name, version)| capabilities::name_version(name, version)).concat())
         }
         CL_PLATFORM_SEMAPHORE_TYPES_KHR => info.slice(&semaphore::TYPES),
         CL_PLATFORM_ICD_SUFFIX_KHR => info.string("ROPEWAY"),

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::lock::lock;
 
-/// What is known of one driver.
+/// The probe's answers about one driver.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct DriverFact {
     /// The names and versions of the device and the driver.

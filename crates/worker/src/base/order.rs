@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The order of a queue's commands.
-pub struct Line {
+pub struct Sequence {
     name: u64,
     next: AtomicU64,
 }
@@ -17,7 +17,7 @@ pub struct Turn {
     pub number: u64,
 }
 
-impl Line {
+impl Sequence {
     /// A new one.
     pub fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);

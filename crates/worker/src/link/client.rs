@@ -11,7 +11,7 @@ use super::outgoing::{Outgoing, Sending};
 use super::printed::Printed;
 use crate::base::error::End;
 
-/// What goes to the client: answers, notes, and what native code prints.
+/// The sending side to the client: answers, notes, and output of native code.
 pub struct Client {
     /// The connection.
     pub outgoing: Outgoing,

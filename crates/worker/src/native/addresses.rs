@@ -34,7 +34,7 @@ impl Addresses {
     /// the address if it is known to be right; otherwise `None`, and `unmap` gives back a mapping that was made.
     ///
     /// # Errors
-    /// What `map` returned.
+    /// The status of `map`.
     pub fn map(
         &self,
         offset: usize,
@@ -63,7 +63,7 @@ impl Addresses {
     /// anything of the buffer.
     ///
     /// # Errors
-    /// What `unmap` returned. The mapping is then taken to be there still.
+    /// The status of `unmap`. The mapping then counts as still there.
     pub fn unmap(&self, unmap: impl FnOnce() -> Result<(), Status>) -> Result<(), Status> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         unmap()?;

@@ -6,7 +6,6 @@
 #![allow(unsafe_code)]
 
 mod addresses;
-mod ahead;
 mod api;
 mod bands;
 mod commands;
@@ -25,6 +24,7 @@ mod part;
 mod pinned;
 mod place;
 mod platform;
+mod pre_enqueue;
 pub mod process;
 mod program;
 mod queue;
@@ -34,7 +34,6 @@ mod staging;
 mod subdevice;
 mod svm;
 
-pub use ahead::AwaitedWrite;
 pub use bands::{ImageReader, ImageWriter};
 pub use device_queue::DeviceQueue;
 pub use event::{Event, UserEvent};
@@ -46,6 +45,7 @@ pub use part::{Part, Ranges};
 pub use pinned::PinnedPool;
 pub use place::Place;
 pub use platform::{Context, Device, ErrorSink, Platform, platforms};
+pub use pre_enqueue::AwaitedWrite;
 pub use program::Program;
 pub use queue::{Queue, Waits};
 pub use sampler::Sampler;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use ropeway_protocol::types::Status;
 
-use super::news::{Letterbox, News, Post};
+use super::notification::{Letterbox, Notification, Post};
 use super::waiters::Waiters;
 use super::watched::Watched;
 use crate::base::error::End;
@@ -42,17 +42,17 @@ impl Notifier {
         Arc::new(Self { waiters: Waiters::new(post.clone()), post, watched: Mutex::default() })
     }
 
-    /// Sends `news` once `event` has ended, or at once if there is no event. `turn` is the place of its command, if it
+    /// Sends `notification` once `event` has ended, or at once if there is no event. `turn` is the place of its command, if it
     /// has one.
-    pub fn watch(&self, event: Option<Event>, turn: Option<Turn>, news: News) {
+    pub fn watch(&self, event: Option<Event>, turn: Option<Turn>, notification: Notification) {
         self.post.count();
-        let Some(event) = event else { return self.post.forward(news) };
-        let Err((event, news)) = self.waiters.wait_in_a_thread(event, turn, news) else { return };
-        let watched = Arc::new(Watched::new(event, news));
+        let Some(event) = event else { return self.post.forward(notification) };
+        let Err((event, notification)) = self.waiters.wait_in_a_thread(event, turn, notification) else { return };
+        let watched = Arc::new(Watched::new(event, notification));
         let (called, post) = (watched.clone(), self.post.clone());
         let asked = watched.event().on_end(move || {
-            if let Some(news) = called.take() {
-                post.forward(news);
+            if let Some(notification) = called.take() {
+                post.forward(notification);
             }
         });
         // If no callback can be registered, polling is enough.
@@ -67,11 +67,11 @@ impl Notifier {
     pub fn when_ended(&self, event: Event, turn: Option<Turn>, at_once: bool, then: Ended) {
         let known = event.clone();
         if !at_once {
-            let news = move || {
+            let notification = move || {
                 then(known.end());
                 Ok(())
             };
-            return self.watch(Some(event), turn, Box::new(news));
+            return self.watch(Some(event), turn, Box::new(notification));
         }
         let once = Arc::new(Mutex::new(Some(then)));
         let (called, asker, has_ended) = (once.clone(), thread::current().id(), Arc::new(AtomicBool::new(false)));
@@ -94,7 +94,7 @@ impl Notifier {
         if has_ended.load(Ordering::Relaxed) {
             return late();
         }
-        let late: News = Box::new(move || {
+        let late: Notification = Box::new(move || {
             late();
             Ok(())
         });
@@ -115,7 +115,7 @@ impl Notifier {
         };
         if first {
             // The thread that handles notifications has been blocking without a timeout: this wakes it up to poll.
-            self.post.tell(Box::new(|| Ok(())));
+            self.post.notify(Box::new(|| Ok(())));
         }
     }
 
@@ -132,27 +132,27 @@ impl Notifier {
                 letterbox.recv_timeout(LOOK)
             };
             match one {
-                Ok(news) => self.pass_on(news)?,
+                Ok(notification) => self.deliver(notification)?,
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
             if looked.elapsed() >= LOOK {
                 looked = Instant::now();
-                for news in self.look() {
-                    self.pass_on(news)?;
+                for notification in self.look() {
+                    self.deliver(notification)?;
                 }
             }
         }
     }
 
-    fn pass_on(&self, news: News) -> Result<(), End> {
-        let outcome = news();
+    fn deliver(&self, notification: Notification) -> Result<(), End> {
+        let outcome = notification();
         self.post.done();
         outcome
     }
 
     /// Returns the notifications of events that ended without a callback, and drops the events that had one.
-    fn look(&self) -> Vec<News> {
+    fn look(&self) -> Vec<Notification> {
         let mut found = Vec::new();
         lock(&self.watched).retain(|watched| {
             if watched.is_over() {
@@ -172,7 +172,7 @@ impl Notifier {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use super::super::news::post;
+    use super::super::notification::post;
     use super::*;
 
     #[test]

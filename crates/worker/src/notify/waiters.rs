@@ -11,7 +11,7 @@ use std::thread;
 
 use rustc_hash::FxHashMap;
 
-use super::news::{News, Post};
+use super::notification::{Notification, Post};
 use super::watched::Watched;
 use crate::base::lock::lock;
 use crate::base::order::Turn;
@@ -23,7 +23,7 @@ const MOST: usize = 12;
 /// The number of watched events left to callbacks from which finished ones are dropped.
 const LEFT: usize = 64;
 
-/// What a thread waits for next.
+/// The next wait of a thread.
 enum Next {
     Asked(Asked),
     Left(Arc<Watched>),
@@ -32,7 +32,7 @@ enum Next {
 /// An event, its notification, and the queue that the thread then goes on to follow.
 struct Asked {
     event: Event,
-    news: News,
+    notification: Notification,
     line: Option<u64>,
 }
 
@@ -40,7 +40,7 @@ struct Asked {
 struct Followed {
     /// The number of the last event. An earlier event must not be put behind it, as the last one may depend on it.
     last: u64,
-    more: VecDeque<(Event, News)>,
+    more: VecDeque<(Event, Notification)>,
 }
 
 /// The events that are waited for, and the threads that wait.
@@ -72,21 +72,21 @@ impl Waiters {
         Arc::new(Self { state: Mutex::default(), more: Condvar::new(), post })
     }
 
-    /// Lets a thread wait for `event` and send `news`; returns both to the caller if all threads are busy. `turn` is
+    /// Lets a thread wait for `event` and send `notification`; returns both to the caller if all threads are busy. `turn` is
     /// the place of its command.
     pub fn wait_in_a_thread(
         self: &Arc<Self>,
         event: Event,
         turn: Option<Turn>,
-        news: News,
-    ) -> Result<(), (Event, News)> {
+        notification: Notification,
+    ) -> Result<(), (Event, Notification)> {
         let mut state = lock(&self.state);
         let mut line = None;
         if let Some(turn) = turn {
             match state.lines.get_mut(&turn.line) {
                 Some(followed) if followed.last < turn.number => {
                     followed.last = turn.number;
-                    followed.more.push_back((event, news));
+                    followed.more.push_back((event, notification));
                     return Ok(());
                 }
                 Some(_) => {}
@@ -95,13 +95,13 @@ impl Waiters {
         }
         let has_idle = state.idle > state.queue.len();
         if !has_idle && state.threads == MOST {
-            return Err((event, news));
+            return Err((event, notification));
         }
         if let Some(turn) = line {
             state.lines.insert(turn.line, Followed { last: turn.number, more: VecDeque::new() });
         }
         let line = line.map(|turn| turn.line);
-        state.queue.push_back(Asked { event, news, line });
+        state.queue.push_back(Asked { event, notification, line });
         if has_idle {
             drop(state);
             self.more.notify_one();
@@ -117,7 +117,7 @@ impl Waiters {
             }
             Err(_) => {
                 line.map(|line| state.lines.remove(&line));
-                state.queue.pop_back().map_or(Ok(()), |asked| Err((asked.event, asked.news)))
+                state.queue.pop_back().map_or(Ok(()), |asked| Err((asked.event, asked.notification)))
             }
         }
     }
@@ -154,8 +154,8 @@ impl Waiters {
             match next {
                 Next::Asked(asked) => self.follow(asked),
                 Next::Left(watched) => {
-                    if let Some(news) = watched.wait() {
-                        self.pass_on(news);
+                    if let Some(notification) = watched.wait() {
+                        self.deliver(notification);
                     }
                 }
             }
@@ -165,22 +165,22 @@ impl Waiters {
 
     /// Waits for an event, and then for the later events of its queue.
     fn follow(&self, asked: Asked) {
-        let Asked { mut event, mut news, line } = asked;
+        let Asked { mut event, mut notification, line } = asked;
         loop {
             event.end();
-            self.pass_on(news);
+            self.deliver(notification);
             let Some(line) = line else { return };
             let mut state = lock(&self.state);
             let Some(next) = state.lines.get_mut(&line).and_then(|followed| followed.more.pop_front()) else {
                 state.lines.remove(&line);
                 return;
             };
-            (event, news) = next;
+            (event, notification) = next;
         }
     }
 
-    fn pass_on(&self, news: News) {
-        if let Err(end) = news() {
+    fn deliver(&self, notification: Notification) {
+        if let Err(end) = notification() {
             self.post.end(end);
         }
         self.post.done();

@@ -2,20 +2,20 @@
 
 use std::sync::Mutex;
 
-use super::news::News;
+use super::notification::Notification;
 use crate::base::lock::lock;
 use crate::native::Event;
 
 /// An event, and the notification of its end, which whoever notices the end first sends.
 pub struct Watched {
     event: Event,
-    news: Mutex<Option<News>>,
+    notification: Mutex<Option<Notification>>,
 }
 
 impl Watched {
-    /// Makes a watched event: `news` is to be sent once `event` has ended.
-    pub fn new(event: Event, news: News) -> Self {
-        Self { event, news: Mutex::new(Some(news)) }
+    /// Makes a watched event: `notification` is to be sent once `event` has ended.
+    pub fn new(event: Event, notification: Notification) -> Self {
+        Self { event, notification: Mutex::new(Some(notification)) }
     }
 
     /// The event.
@@ -24,17 +24,17 @@ impl Watched {
     }
 
     /// Takes the notification; only the first caller gets it.
-    pub fn take(&self) -> Option<News> {
-        lock(&self.news).take()
+    pub fn take(&self) -> Option<Notification> {
+        lock(&self.notification).take()
     }
 
     /// Whether somebody has passed the news on already.
     pub fn is_over(&self) -> bool {
-        lock(&self.news).is_none()
+        lock(&self.notification).is_none()
     }
 
     /// Waits for the event, unless the notification has been taken; returns the notification.
-    pub fn wait(&self) -> Option<News> {
+    pub fn wait(&self) -> Option<Notification> {
         if !self.is_over() {
             self.event.end();
         }

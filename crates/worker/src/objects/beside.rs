@@ -1,15 +1,15 @@
 //! Extra queues next to a queue of the application's, which carry pre-enqueued small reads and writes for peers
-//! ([`crate::peers::ahead`]).
+//! ([`crate::peers::pre_enqueue`]).
 
 use std::sync::{Mutex, OnceLock};
 
 use super::queue::Queue;
-use crate::base::order::{Line, Turn};
+use crate::base::order::{Sequence, Turn};
 use crate::native;
 
 /// The extra queues of a queue of the application's, made when first needed; `None` if they cannot be made.
 #[derive(Default)]
-pub struct Ahead {
+pub struct PreEnqueued {
     /// For reads behind its commands.
     pub reads: OnceLock<Option<Beside>>,
     /// For writes that precede the queue's commands.
@@ -21,7 +21,7 @@ pub struct Beside {
     /// The native one.
     pub native: native::Queue,
     /// The places of its commands.
-    pub line: Line,
+    pub line: Sequence,
     /// The command that the last read comes behind, and the end of that read.
     pub last: Mutex<Option<(Turn, native::Event)>>,
 }
@@ -30,6 +30,6 @@ impl Beside {
     /// Makes an extra queue for `queue`; `None` if it cannot be made.
     pub fn new(queue: &Queue) -> Option<Self> {
         let native = native::Queue::new(queue.context.native.as_ref().ok()?, queue.device, 0).ok()?;
-        Some(Self { native, line: Line::new(), last: Mutex::default() })
+        Some(Self { native, line: Sequence::new(), last: Mutex::default() })
     }
 }

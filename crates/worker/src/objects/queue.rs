@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex};
 
 use ropeway_protocol::types::Status;
 
-use super::beside::Ahead;
+use super::beside::PreEnqueued;
 use super::context::Context;
 use super::event::Cell;
 use crate::base::lock::lock;
-use crate::base::order::Line;
+use crate::base::order::Sequence;
 use crate::native;
 
 /// A command queue.
@@ -34,9 +34,9 @@ pub struct Queue {
     /// Whether something was enqueued since the last flush.
     pub dirty: AtomicBool,
     /// The places of its commands.
-    pub line: Line,
+    pub line: Sequence,
     /// The extra queues next to it.
-    pub ahead: Ahead,
+    pub pre_enqueue: PreEnqueued,
 }
 
 impl Queue {

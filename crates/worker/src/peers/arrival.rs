@@ -302,7 +302,7 @@ impl Arrival {
             }
             Some(Sink::Image(_)) => {
                 let arrival = self.clone();
-                common.in_a_mover(move |common| {
+                common.in_the_pool(move |common| {
                     let status = match arrival.sink.get() {
                         Some(Sink::Image(writer)) => lock(writer).settle().err().unwrap_or(cl::CL_COMPLETE),
                         _ => cl::CL_COMPLETE,
@@ -336,7 +336,7 @@ impl Arrival {
             && let Some(mut write) = lock(write).take()
         {
             common.reporter.staged.give_back(write.size());
-            let gate = write.open();
+            let trigger = write.open();
             let mut landing = lock(&self.memory.context.landing);
             landing.retain(|write| !write.end().ended());
             landing.push(write);
@@ -344,8 +344,8 @@ impl Arrival {
             if status != cl::CL_COMPLETE {
                 cell.fail(status);
             }
-            if let Some(gate) = gate {
-                common.settle(&gate, status);
+            if let Some(trigger) = trigger {
+                common.settle(&trigger, status);
             }
         }
     }

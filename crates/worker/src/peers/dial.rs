@@ -10,7 +10,7 @@ use ropeway_protocol::ids::SessionId;
 use ropeway_protocol::messages::PeerState;
 use ropeway_transport::{Link, Sender};
 
-use super::desk::{Again, Attempt, Knock};
+use super::dialer::{Again, Attempt, PendingPeer};
 use super::group::Peers;
 use super::links::{CONTROL, bulk_links};
 use super::peer::Peer;
@@ -32,10 +32,10 @@ pub fn open(peers: &Arc<Peers>, secret: [u8; 32]) -> Result<(), End> {
     if state.secret.replace(secret).is_some() {
         return Err(End::refused("a second secret for its peers"));
     }
-    let early = state.desk.early();
+    let early = state.dialer.early();
     drop(state);
-    for knock in early {
-        admit(peers, knock);
+    for pending in early {
+        admit(peers, pending);
     }
     let peers = peers.clone();
     let spawned = std::thread::Builder::new().name("peers".into()).spawn(move || peers.look_after());
@@ -80,7 +80,7 @@ pub fn listen(peers: &Peers) -> Option<End> {
         match (message, socket) {
             (ToWorker::Peer(hello), Some(socket)) => {
                 if let Ok(link) = link(socket) {
-                    admit(peers, Knock { link, hello, since: Instant::now() });
+                    admit(peers, PendingPeer { link, hello, since: Instant::now() });
                 }
             }
             (ToWorker::Dialled { ticket, outcome }, socket) => {
@@ -100,16 +100,16 @@ pub fn listen(peers: &Peers) -> Option<End> {
 impl Peers {
     /// Asks the daemon for connections, as many at a time as it makes.
     pub(super) fn ask_for(&self, wanted: impl Iterator<Item = (SessionId, u8)>) {
-        lock(&self.state).desk.waiting.extend(wanted);
+        lock(&self.state).dialer.waiting.extend(wanted);
         loop {
             let mut state = lock(&self.state);
-            if state.desk.asked.len() >= MAX_DIALS {
+            if state.dialer.asked.len() >= MAX_DIALS {
                 return;
             }
-            let (Some((id, number)), Some(secret)) = (state.desk.waiting.pop_front(), state.secret) else { return };
-            state.desk.last_ticket += 1;
-            let ticket = state.desk.last_ticket;
-            state.desk.asked.insert(ticket, (id, number));
+            let (Some((id, number)), Some(secret)) = (state.dialer.waiting.pop_front(), state.secret) else { return };
+            state.dialer.last_ticket += 1;
+            let ticket = state.dialer.last_ticket;
+            state.dialer.asked.insert(ticket, (id, number));
             let peer = state.peers.get(&id).cloned();
             drop(state);
             let addresses = peer.and_then(|peer| {
@@ -118,7 +118,7 @@ impl Peers {
                 first.or_else(|| peer.with_again(again))
             });
             let Some(addresses) = addresses else {
-                lock(&self.state).desk.asked.remove(&ticket);
+                lock(&self.state).dialer.asked.remove(&ticket);
                 continue;
             };
             let proof = peer_proof(&secret, self.services.own, id, number);
@@ -133,7 +133,7 @@ impl Peers {
     /// Takes the outcome of a connection that the daemon was asked for.
     fn dialled(&self, ticket: u64, outcome: Result<(Link, [u8; 32]), String>) {
         let mut state = lock(&self.state);
-        let Some((id, number)) = state.desk.asked.remove(&ticket) else { return };
+        let Some((id, number)) = state.dialer.asked.remove(&ticket) else { return };
         let (peer, secret) = (state.peers.get(&id).cloned(), state.secret);
         drop(state);
         let (Some(peer), Some(secret)) = (peer, secret) else { return };
@@ -167,7 +167,7 @@ impl Peers {
         });
         match next {
             None => {}
-            Some(Ok(None)) => lock(&self.state).desk.waiting.push_back((id, CONTROL)),
+            Some(Ok(None)) => lock(&self.state).dialer.waiting.push_back((id, CONTROL)),
             Some(Ok(Some((addresses, made)))) => {
                 peer.with_again(|again| again.addresses = addresses);
                 for (number, link) in made {
@@ -220,14 +220,14 @@ fn give_up(services: &Arc<Services>, peer: &Peer, why: &str) {
 }
 
 /// Lets a peer in, if it proves that it is one.
-fn admit(peers: &Peers, knock: Knock) {
-    let Purpose::Peer { session, from, link: number, proof } = knock.hello.purpose else { return };
+fn admit(peers: &Peers, pending: PendingPeer) {
+    let Purpose::Peer { session, from, link: number, proof } = pending.hello.purpose else { return };
     let mut state = lock(&peers.state);
     let Some(secret) = state.secret else {
-        if state.desk.knocking.len() >= MAX_KNOCKING {
-            state.desk.knocking.pop_front();
+        if state.dialer.pending_peers.len() >= MAX_KNOCKING {
+            state.dialer.pending_peers.pop_front();
         }
-        state.desk.knocking.push_back(knock);
+        state.dialer.pending_peers.push_back(pending);
         return;
     };
     drop(state);
@@ -235,11 +235,11 @@ fn admit(peers: &Peers, knock: Knock) {
         peers.services.log.line(&format!(
             "session {:016x}: turned away {}, which says to be peer {:016x}: {why}",
             peers.services.own.0,
-            knock.link.peer(),
+            pending.link.peer(),
             from.0
         ));
         let refusal = encode_opening(Opening::Refusal, &Refusal { text: why.to_owned() });
-        let _ = knock.link.send_all(&mut [IoSlice::new(&refusal)]);
+        let _ = pending.link.send_all(&mut [IoSlice::new(&refusal)]);
     };
     let expected = peer_proof(&secret, from, peers.services.own, number);
     if !proofs_equal(&proof, &expected) || session != peers.services.own || from == peers.services.own {
@@ -254,7 +254,7 @@ fn admit(peers: &Peers, knock: Knock) {
     peer.await_again();
     let joined = Joined { proof: peer_proof(&secret, peers.services.own, from, number) };
     let joined = encode_opening(Opening::Joined, &joined);
-    if knock.link.send_all(&mut [IoSlice::new(&joined)]).is_ok() {
-        peer.add(&peers.services, number, knock.link);
+    if pending.link.send_all(&mut [IoSlice::new(&joined)]).is_ok() {
+        peer.add(&peers.services, number, pending.link);
     }
 }

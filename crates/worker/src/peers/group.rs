@@ -8,7 +8,7 @@ use ropeway_protocol::ids::{EventId, SessionId};
 use ropeway_protocol::types::Status;
 use rustc_hash::FxHashMap;
 
-use super::desk::{Again, Desk};
+use super::dialer::{Again, Dialer};
 use super::peer::Peer;
 use super::services::Services;
 use crate::base::error::End;
@@ -30,7 +30,7 @@ pub struct Peers {
 pub(super) struct State {
     pub secret: Option<[u8; 32]>,
     pub peers: FxHashMap<SessionId, Arc<Peer>>,
-    pub desk: Desk,
+    pub dialer: Dialer,
 }
 
 impl Peers {

@@ -14,7 +14,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 /// Most bytes of pushes that are kept before they are expected.
 pub const MAX_EARLY: usize = 256 << 10;
 
-/// What a piece of a push counts for at least: it takes memory of its own.
+/// The least that a piece of a push counts for, in bytes: it takes memory of its own.
 const MIN_EARLY: usize = 64;
 
 /// Most pushes of which something is kept before they are expected.

@@ -5,18 +5,18 @@
 //! has said that it expects ([`inbox`]), or straight into memory ([`arrival`]); what goes out is [`push`]'s. All of it makes use of [`services`]; the
 //! [`group`] knows the peers.
 
-pub mod ahead;
 mod arrival;
-mod desk;
 mod dial;
+mod dialer;
 mod group;
 mod inbox;
 mod links;
-mod movers;
 mod peer;
+pub mod pre_enqueue;
 mod push;
 mod sending;
 mod services;
+mod transfer_pool;
 
 pub use arrival::{Arrival, Part};
 pub use dial::{connect, listen, open};

@@ -11,7 +11,7 @@ use ropeway_protocol::messages::{PeerState, PushData, PushEnds, PushFailed, Sign
 use ropeway_protocol::types::Status;
 
 use super::arrival::{Arrival, Fault};
-use super::desk::{Again, Attempt};
+use super::dialer::{Again, Attempt};
 use super::inbox::{Early, Full, Inbox, Place};
 use super::links::{CONTROL, Links, PeerLink, is_local};
 use super::services::{PEER_LOST, Services};
@@ -60,7 +60,7 @@ pub struct Peer {
 struct State {
     condition: Condition,
     links: Links,
-    /// What to send as soon as the peer is connected.
+    /// To be sent as soon as the peer is connected.
     waiting: Vec<Sending>,
     inbox: Inbox<Arc<Arrival>, UserEvent>,
     /// The attempt to connect to the peer, while there is one.
@@ -178,7 +178,7 @@ impl Peer {
             }
             Some(early) => {
                 let peer = self.clone();
-                common.in_a_mover(move |common| peer.take_early(common, &arrival, early));
+                common.in_the_pool(move |common| peer.take_early(common, &arrival, early));
             }
         }
         Ok(())
@@ -395,7 +395,7 @@ impl Peer {
         }
         for send in waiting {
             let outlet = outlet.clone();
-            common.in_a_mover(move |common| send(common, Ok(outlet)));
+            common.in_the_pool(move |common| send(common, Ok(outlet)));
         }
     }
 

@@ -35,7 +35,7 @@ pub struct Push {
     pub ticket: Ticket,
 }
 
-/// What is done once commands have ended, with their status.
+/// Called once commands have ended, with their status.
 pub type Ended = Box<dyn FnOnce(&Arc<Services>, Status) + Send>;
 
 /// Calls `then` once all of these have ended, with 0 or the first error that was found. `at_once` is as for [`crate::notify::notifier::Notifier::when_ended`].
@@ -80,7 +80,7 @@ pub fn signal(common: &Arc<Services>, peer: &Arc<Peer>, message: Signal, ticket:
     );
 }
 
-/// What a push sends.
+/// The source of a push's bytes.
 enum Source {
     /// The contents of the memory at the time of sending.
     Memory,
@@ -117,7 +117,7 @@ impl Push {
         let progress = Progress { push: self, stage: Stage::Behind(after) };
         if ready {
             // Never send on the thread that carries out commands.
-            common.in_a_mover(move |common| progress.go_on(common));
+            common.in_the_pool(move |common| progress.go_on(common));
         } else {
             progress.go_on(common);
         }
@@ -169,7 +169,7 @@ impl Progress {
                 let concluding = Self { push, stage: Stage::Concluding(outlet, sent) };
                 match source {
                     // This may be one of the native implementation's own threads, and what follows sets events.
-                    Source::Read(_) if takes_events => common.in_a_mover(move |common| concluding.go_on(common)),
+                    Source::Read(_) if takes_events => common.in_the_pool(move |common| concluding.go_on(common)),
                     Source::Read(_) => {}
                     Source::Memory | Source::Failure(_) => concluding.go_on(common),
                 }
@@ -183,7 +183,7 @@ impl Progress {
     fn send(self, common: &Arc<Services>) {
         match &self.stage {
             Stage::Sending(Source::Memory, _) if self.push.part.size() > SMALL => {
-                common.in_a_mover(move |common| self.go_on(common));
+                common.in_the_pool(move |common| self.go_on(common));
             }
             _ => self.go_on(common),
         }

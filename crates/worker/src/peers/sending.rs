@@ -167,10 +167,10 @@ impl Push {
         let mut stop = None;
         self.memory.context.with_own_ring(Direction::Out, |ring| {
             // All of the ring but the chunk that is being sent.
-            let ahead = ring.depth() - 1;
+            let pre_enqueue = ring.depth() - 1;
             let mut under_way = VecDeque::new();
             loop {
-                while under_way.len() < ahead {
+                while under_way.len() < pre_enqueue {
                     let offset = next.fetch_add(1, Ordering::Relaxed) * CHUNK as u64;
                     if offset >= ranges.size() {
                         break;

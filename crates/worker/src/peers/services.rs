@@ -10,7 +10,7 @@ use ropeway_protocol::messages::PeerState;
 use ropeway_protocol::types::Status;
 use ropeway_transport::Link;
 
-use super::movers::Movers;
+use super::transfer_pool::TransferPool;
 use crate::base::budget::Budget;
 use crate::base::error::End;
 use crate::base::lock::lock;
@@ -52,7 +52,7 @@ pub struct Services {
     /// of one, or waits for memory that the client has named.
     unsent: Arc<Budget>,
     /// Threads that move bytes to peers.
-    movers: Arc<Movers>,
+    transfer_pool: Arc<TransferPool>,
     /// Set when there may be a new deadline to watch.
     stirred: (Mutex<bool>, Condvar),
     /// Bytes sent and received over connections that are closed.
@@ -62,9 +62,9 @@ pub struct Services {
 impl Services {
     /// Makes the services of a session.
     pub fn new(own: SessionId, reporter: Arc<Reporter>, notifier: Arc<Notifier>, log: Log) -> Arc<Self> {
-        let (failures, movers, stirred, closed) = Default::default();
+        let (failures, transfer_pool, stirred, closed) = Default::default();
         let unsent = Arc::new(Budget::new(MAX_UNSENT));
-        Arc::new(Self { own, reporter, notifier, log, failures, unsent, movers, stirred, closed })
+        Arc::new(Self { own, reporter, notifier, log, failures, unsent, transfer_pool, stirred, closed })
     }
 
     /// Takes a ticket for a push or a signal that is to be sent.
@@ -84,10 +84,10 @@ impl Services {
     }
 
     /// Runs work that may take as long as moving bytes does.
-    pub fn in_a_mover(self: &Arc<Self>, work: impl FnOnce(&Arc<Self>) + Send + 'static) {
+    pub fn in_the_pool(self: &Arc<Self>, work: impl FnOnce(&Arc<Self>) + Send + 'static) {
         let services = self.clone();
         self.notifier.post.count();
-        self.movers.run(Box::new(move || {
+        self.transfer_pool.run(Box::new(move || {
             work(&services);
             services.notifier.post.done();
         }));

@@ -6,14 +6,14 @@ use ropeway_protocol::Tail;
 use ropeway_protocol::ids::{MemoryId, TransferId};
 use rustc_hash::FxHashMap;
 
-use super::transfer::Gate;
+use super::transfer::Rendezvous;
 use crate::base::error::{End, unknown};
-use crate::lanes::claim;
+use crate::queue_states::claim;
 
 /// A transfer from the client that is not over.
 pub struct Incoming {
     /// Where the bytes go.
-    pub gate: Arc<Gate>,
+    pub rendezvous: Arc<Rendezvous>,
     /// The buffer whose first contents they are; no command is about them then.
     pub initial: Option<MemoryId>,
     /// How many have come.
@@ -30,16 +30,16 @@ impl Incomings {
         self.0.is_empty()
     }
 
-    /// Expects the bytes of `gate`; `initial` is the object whose first contents they are. The session has `total` objects.
+    /// Expects the bytes of `rendezvous`; `initial` is the object whose first contents they are. The session has `total` objects.
     ///
     /// # Errors
     /// The transfer's name is taken, or the session has too many objects.
-    pub fn expect(&mut self, total: usize, gate: Arc<Gate>, initial: Option<MemoryId>) -> Result<(), End> {
+    pub fn expect(&mut self, total: usize, rendezvous: Arc<Rendezvous>, initial: Option<MemoryId>) -> Result<(), End> {
         // Drop failed transfers here: no bytes come for them any more, so nothing else would remove them.
         if self.0.len() == self.0.capacity() {
-            self.0.retain(|_, incoming| !incoming.gate.has_failed());
+            self.0.retain(|_, incoming| !incoming.rendezvous.has_failed());
         }
-        claim(total + self.0.len(), &mut self.0, gate.transfer, Incoming { gate, initial, received: 0 })
+        claim(total + self.0.len(), &mut self.0, rendezvous.transfer, Incoming { rendezvous, initial, received: 0 })
     }
 
     /// Takes bytes of a transfer; gives the transfer once they were the last.
@@ -49,11 +49,11 @@ impl Incomings {
     pub fn receive(&mut self, transfer: TransferId, offset: u64, tail: &mut dyn Tail) -> Result<Option<Incoming>, End> {
         let incoming = self.0.get_mut(&transfer).ok_or_else(|| unknown(transfer))?;
         let len = tail.remaining() as u64;
-        if offset != incoming.received || len == 0 || len > incoming.gate.size - offset {
+        if offset != incoming.received || len == 0 || len > incoming.rendezvous.size - offset {
             return Err(End::refused(format_args!("{len} bytes at {offset} are not what comes next of {transfer}")));
         }
-        incoming.gate.receive(offset, tail)?;
+        incoming.rendezvous.receive(offset, tail)?;
         incoming.received += len;
-        Ok(if incoming.received < incoming.gate.size { None } else { self.0.remove(&transfer) })
+        Ok(if incoming.received < incoming.rendezvous.size { None } else { self.0.remove(&transfer) })
     }
 }

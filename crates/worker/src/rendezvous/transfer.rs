@@ -36,7 +36,7 @@ enum Sink {
 }
 
 /// A rendezvous transfer.
-pub struct Gate {
+pub struct Rendezvous {
     /// Its name.
     pub transfer: TransferId,
     /// Which way.
@@ -59,7 +59,7 @@ pub struct Gate {
     sink: Mutex<Sink>,
 }
 
-impl Gate {
+impl Rendezvous {
     /// A transfer that has not begun.
     pub fn new(transfer: TransferId, direction: Direction, memory: Arc<Memory>, part: Part) -> Self {
         Self {
@@ -311,11 +311,11 @@ impl Gate {
         let outcome = context.with_ring(&context.ring_out, |ring| {
             let len = |offset: u64| (size - offset).min(CHUNK as u64);
             // Copies run ahead of sending by all of the ring but the chunk that is being sent.
-            let ahead = ring.depth() - 1;
+            let pre_enqueue = ring.depth() - 1;
             let mut under_way = std::collections::VecDeque::new();
             let (mut copied, mut sent) = (0, 0);
             while sent < size {
-                while copied < size && under_way.len() < ahead {
+                while copied < size && under_way.len() < pre_enqueue {
                     under_way.push_back(ring.read(native, &self.part.pieces(copied, len(copied)))?);
                     copied += len(copied);
                 }

@@ -71,8 +71,8 @@ impl Session {
     pub(super) fn migrate_memory(&mut self, m: MigrateMemory) -> Result<(), End> {
         let total = self.objects();
         let memory = m.memory.iter().map(|id| self.memory(*id).cloned()).collect::<Result<Vec<_>, _>>()?;
-        self.lanes.enqueue(total, &m.command, |lane, waits, event| {
-            Ok(lane.native().and_then(|queue| {
+        self.queue_states.enqueue(total, &m.command, |queue_state, waits, event| {
+            Ok(queue_state.native().and_then(|queue| {
                 let natives = memory.iter().map(|memory| memory.native.as_deref().map_err(|status| *status));
                 let natives = natives.collect::<Result<Vec<_>, _>>()?;
                 queue.migrate(&natives, m.flags, waits, event)
@@ -84,8 +84,8 @@ impl Session {
         let total = self.objects();
         let source = self.buffer_range(m.source, m.source_offset, m.size)?;
         let target = self.buffer_range(m.target, m.target_offset, m.size)?;
-        self.lanes.enqueue(total, &m.command, |lane, waits, event| {
-            Ok(lane.native().and_then(|queue| {
+        self.queue_states.enqueue(total, &m.command, |queue_state, waits, event| {
+            Ok(queue_state.native().and_then(|queue| {
                 let source = source.native.as_ref().map_err(|status| *status)?;
                 let target = target.native.as_ref().map_err(|status| *status)?;
                 queue.copy((source, m.source_offset), (target, m.target_offset), m.size, waits, event)
@@ -96,8 +96,8 @@ impl Session {
     pub(super) fn fill_buffer(&mut self, m: FillBuffer<'_>) -> Result<(), End> {
         let total = self.objects();
         let buffer = self.buffer_range(m.buffer, m.offset, m.size)?;
-        self.lanes.enqueue(total, &m.command, |lane, waits, event| {
-            Ok(lane.native().and_then(|queue| {
+        self.queue_states.enqueue(total, &m.command, |queue_state, waits, event| {
+            Ok(queue_state.native().and_then(|queue| {
                 let buffer = buffer.native.as_ref().map_err(|status| *status)?;
                 queue.fill(buffer, m.pattern, (m.offset, m.size), waits, event)
             }))
@@ -111,8 +111,8 @@ impl Session {
         if m.source_rect.region != m.target_rect.region {
             return Err(End::refused("a copy between regions of different sizes"));
         }
-        self.lanes.enqueue(total, &m.command, |lane, waits, event| {
-            Ok(lane.native().and_then(|queue| {
+        self.queue_states.enqueue(total, &m.command, |queue_state, waits, event| {
+            Ok(queue_state.native().and_then(|queue| {
                 let source = source.native.as_ref().map_err(|status| *status)?;
                 let target = target.native.as_ref().map_err(|status| *status)?;
                 queue.copy_rect((source, &m.source_rect), (target, &m.target_rect), waits, event)

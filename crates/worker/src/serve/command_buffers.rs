@@ -10,9 +10,9 @@ use ropeway_protocol::recording::Recorded;
 
 use crate::base::error::End;
 use crate::base::error::unknown;
-use crate::lanes::{claim, gather};
 use crate::objects::Cell;
 use crate::objects::command_buffer::{Action, CommandBuffer};
+use crate::queue_states::{claim, gather};
 use crate::session::Session;
 
 impl Session {
@@ -22,7 +22,7 @@ impl Session {
     /// There is no such queue, or the name is taken.
     pub fn create_command_buffer(&mut self, m: CreateCommandBuffer) -> Result<(), End> {
         let total = self.objects();
-        let queue = self.lanes.lane(m.queue)?.queue.clone();
+        let queue = self.queue_states.queue_state(m.queue)?.queue.clone();
         claim(total, &mut self.command_buffers, m.commands, CommandBuffer::new(queue))
     }
 
@@ -99,24 +99,24 @@ impl Session {
     /// Something named does not exist.
     pub fn replay(&mut self, m: Replay) -> Result<(), End> {
         let total = self.objects();
-        let queue = self.lanes.lane(m.command.queue)?.queue.clone();
+        let queue = self.queue_states.queue_state(m.command.queue)?.queue.clone();
         let buffer = self.command_buffers.get_mut(&m.commands).ok_or_else(|| unknown(m.commands))?;
-        let outcome = match gather(&self.lanes.events, &m.command.waits, self.lanes.may_have_failed())? {
+        let outcome = match gather(&self.queue_states.events, &m.command.waits, self.queue_states.may_have_failed())? {
             Ok(_) if !Arc::ptr_eq(&queue.context, &buffer.queue.context) => Err(cl::CL_INVALID_CONTEXT),
             Ok(waits) => buffer.replay(&queue, &waits, m.command.event.is_some()),
             Err(status) => Err(status),
         };
-        self.lanes.touch(&queue);
+        self.queue_states.touch(&queue);
         match (m.command.event, outcome) {
             (Some(id), Ok(replayed)) => {
                 let mut cell = Cell::new(Some(id), replayed.end, Some(queue.clone()), None);
                 cell.first = replayed.first;
                 let cell = Arc::new(cell);
                 queue.push(cell.clone());
-                claim(total, &mut self.lanes.events, id, cell)
+                claim(total, &mut self.queue_states.events, id, cell)
             }
             (None, Ok(_)) => Ok(()),
-            (event, Err(status)) => self.lanes.fail(total, event, status, &queue),
+            (event, Err(status)) => self.queue_states.fail(total, event, status, &queue),
         }
     }
 }

@@ -21,14 +21,14 @@ impl Session {
         if m.size <= MAX_EAGER as u64 {
             return self.read(&m.command, m.transfer, place);
         }
-        self.gate_of(&m.command, m.transfer, Direction::Out, place, Some(contents))
+        self.rendezvous_within(&m.command, m.transfer, Direction::Out, place, Some(contents))
     }
 
     pub(super) fn push_content(&mut self, m: PushContent) -> Result<(), End> {
         let (memory, part) = self.moved(m.memory, Moved::Ranges(m.ranges))?;
         let contents = self.contents(m.content)?;
         let peer = self.common.peers.peer(m.peer)?;
-        let after = self.lanes.cells(&m.after)?;
+        let after = self.queue_states.cells(&m.after)?;
         let ticket = self.common.peers.services.ticket()?;
         let (contents, event) = (Some(contents), None);
         let push = peers::Push { transfer: m.transfer, memory, part, contents, event, peer, ticket };

@@ -12,9 +12,9 @@ use ropeway_protocol::types::Waited;
 
 use crate::base::error::End;
 use crate::base::error::unknown;
-use crate::lanes::claim;
 use crate::native;
 use crate::objects::Cell;
+use crate::queue_states::claim;
 use crate::session::job::Job;
 use crate::session::{Deferred, Session};
 
@@ -41,7 +41,7 @@ impl Session {
         };
         // The client itself sets a user event, so it need not be told of the end.
         cell.silence();
-        claim(total, &mut self.lanes.events, m.event, Arc::new(cell))
+        claim(total, &mut self.queue_states.events, m.event, Arc::new(cell))
     }
 
     /// Sets a user event's status.
@@ -53,7 +53,7 @@ impl Session {
             return Err(End::refused(format_args!("status {} for user event {}", m.status, m.event)));
         }
         if m.status < 0 {
-            self.lanes.failures.store(true, Ordering::Relaxed);
+            self.queue_states.failures.store(true, Ordering::Relaxed);
         }
         if self.common.peers.resolve(m.event, m.status) {
             return Ok(());
@@ -65,7 +65,7 @@ impl Session {
                 native::kept::user_event_set();
                 Ok(())
             }
-            None if self.lanes.events.contains_key(&m.event) => Ok(()),
+            None if self.queue_states.events.contains_key(&m.event) => Ok(()),
             None => Err(unknown(m.event)),
         }
     }
@@ -75,7 +75,7 @@ impl Session {
     /// # Errors
     /// There is no such event.
     pub fn release_event(&mut self, m: ReleaseEvent) -> Result<(), End> {
-        let cell = self.lanes.events.remove(&m.event).ok_or_else(|| unknown(m.event))?;
+        let cell = self.queue_states.events.remove(&m.event).ok_or_else(|| unknown(m.event))?;
         cell.silence();
         Ok(())
     }
@@ -85,10 +85,10 @@ impl Session {
     /// # Errors
     /// One of them does not exist.
     pub fn wait_for_events(&mut self, m: WaitForEvents, call: CallId<Waited>) -> Result<(), End> {
-        let cells = self.lanes.cells(&m.events)?;
+        let cells = self.queue_states.cells(&m.events)?;
         self.demote(|deferred| match deferred {
             Deferred::Read(cell) => cells.iter().any(|waited| Arc::ptr_eq(waited, cell)),
-            Deferred::Gate(_) => false,
+            Deferred::Rendezvous(_) => false,
         });
         self.job = Some(Job::Wait(cells, call));
         Ok(())
@@ -99,7 +99,7 @@ impl Session {
     /// # Errors
     /// There is no such event.
     pub fn subscribe(&mut self, m: Subscribe) -> Result<(), End> {
-        let cell = self.lanes.events.get(&m.event).ok_or_else(|| unknown(m.event))?;
+        let cell = self.queue_states.events.get(&m.event).ok_or_else(|| unknown(m.event))?;
         if !cell.settled() {
             let (event, turn, cell, reporter) =
                 (cell.native.clone(), cell.turn, cell.clone(), self.common.reporter.clone());
@@ -114,13 +114,13 @@ impl Session {
     /// # Errors
     /// There is no such event.
     pub fn watch_progress(&mut self, m: WatchProgress) -> Result<(), End> {
-        let cell = self.lanes.events.get(&m.event).ok_or_else(|| unknown(m.event))?;
+        let cell = self.queue_states.events.get(&m.event).ok_or_else(|| unknown(m.event))?;
         let Some(native) = cell.native.as_ref().filter(|_| !cell.settled()) else { return Ok(()) };
         for status in [cl::CL_SUBMITTED, cl::CL_RUNNING] {
             let (cell, reporter, post) =
                 (cell.clone(), self.common.reporter.clone(), self.common.notifier.post.clone());
             // If no callback can be registered, the report of the command's end covers all states.
-            let _ = native.on_status(status, move || post.tell(Box::new(move || reporter.tell_progress(&cell))));
+            let _ = native.on_status(status, move || post.notify(Box::new(move || reporter.tell_progress(&cell))));
         }
         Ok(())
     }

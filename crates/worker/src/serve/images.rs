@@ -15,9 +15,9 @@ use ropeway_protocol::{CallId, Tail};
 use super::buffers::DEVICE_FLAGS;
 use crate::base::error::End;
 use crate::base::error::unknown;
-use crate::lanes::claim;
 use crate::native::{self, Material};
 use crate::objects::{Memory, MemoryKind};
+use crate::queue_states::claim;
 use crate::session::Session;
 use crate::session::job::Job;
 
@@ -71,8 +71,8 @@ impl Session {
         let total = self.objects();
         let (source, _) = self.image_part(m.source, ImagePart { origin: m.from, region: m.region })?;
         let (target, _) = self.image_part(m.target, ImagePart { origin: m.to, region: m.region })?;
-        self.lanes.enqueue(total, &m.command, |lane, waits, event| {
-            Ok(lane.native().and_then(|queue| {
+        self.queue_states.enqueue(total, &m.command, |queue_state, waits, event| {
+            Ok(queue_state.native().and_then(|queue| {
                 let source = source.native.as_ref().map_err(|status| *status)?;
                 let target = target.native.as_ref().map_err(|status| *status)?;
                 queue.copy_image((source, m.from), (target, m.to), m.region, waits, event)
@@ -84,8 +84,8 @@ impl Session {
         let total = self.objects();
         let (source, part) = self.image_part(m.source, m.part)?;
         let target = self.buffer_range(m.target, m.offset, part.size())?;
-        self.lanes.enqueue(total, &m.command, |lane, waits, event| {
-            Ok(lane.native().and_then(|queue| {
+        self.queue_states.enqueue(total, &m.command, |queue_state, waits, event| {
+            Ok(queue_state.native().and_then(|queue| {
                 let source = source.native.as_ref().map_err(|status| *status)?;
                 let target = target.native.as_ref().map_err(|status| *status)?;
                 queue.copy_image_to_buffer((source, &m.part), (target, m.offset), waits, event)
@@ -97,8 +97,8 @@ impl Session {
         let total = self.objects();
         let (target, part) = self.image_part(m.target, m.part)?;
         let source = self.buffer_range(m.source, m.offset, part.size())?;
-        self.lanes.enqueue(total, &m.command, |lane, waits, event| {
-            Ok(lane.native().and_then(|queue| {
+        self.queue_states.enqueue(total, &m.command, |queue_state, waits, event| {
+            Ok(queue_state.native().and_then(|queue| {
                 let source = source.native.as_ref().map_err(|status| *status)?;
                 let target = target.native.as_ref().map_err(|status| *status)?;
                 queue.copy_buffer_to_image((source, m.offset), (target, &m.part), waits, event)
@@ -109,8 +109,8 @@ impl Session {
     pub(super) fn fill_image(&mut self, m: FillImage) -> Result<(), End> {
         let total = self.objects();
         let (image, _) = self.image_part(m.image, m.part)?;
-        self.lanes.enqueue(total, &m.command, |lane, waits, event| {
-            Ok(lane.native().and_then(|queue| {
+        self.queue_states.enqueue(total, &m.command, |queue_state, waits, event| {
+            Ok(queue_state.native().and_then(|queue| {
                 let image = image.native.as_ref().map_err(|status| *status)?;
                 queue.fill_image(image, &m.part, m.color, waits, event)
             }))

@@ -1,4 +1,4 @@
-//! What the messages about kernels do.
+//! Handling of the messages about kernels.
 
 use std::sync::Arc;
 
@@ -13,9 +13,9 @@ use ropeway_protocol::types::{ArgKind, ArgValue, Status};
 use crate::base::error::End;
 use crate::base::error::unknown;
 use crate::base::lock::lock;
-use crate::lanes::claim;
 use crate::native;
 use crate::objects::{Held, Kernel};
+use crate::queue_states::claim;
 use crate::session::Session;
 
 impl Kernel {
@@ -84,7 +84,7 @@ impl Session {
 
     pub(super) fn suggested_local_size(&mut self, m: SuggestedLocalSize, call: CallId<[u64; 3]>) -> Result<(), End> {
         let kernel = self.kernels.get(&m.kernel).ok_or_else(|| unknown(m.kernel))?;
-        let queue = &self.lanes.queues.get(&m.queue).ok_or_else(|| unknown(m.queue))?.queue;
+        let queue = &self.queue_states.queues.get(&m.queue).ok_or_else(|| unknown(m.queue))?.queue;
         let native = queue.native.as_ref().map_err(|status| *status);
         let reply = native.and_then(|native| native.suggested_local_size(queue.device, kernel.usable()?, &m.range));
         self.answer(call, reply);
@@ -94,8 +94,8 @@ impl Session {
     pub(super) fn enqueue_kernel(&mut self, m: EnqueueKernel) -> Result<(), End> {
         let total = self.objects();
         let kernel = self.kernels.get(&m.kernel).ok_or_else(|| unknown(m.kernel))?;
-        self.lanes.enqueue(total, &m.command, |lane, waits, event| {
-            Ok(lane.native().and_then(|queue| queue.kernel(kernel.launchable()?, &m.range, waits, event)))
+        self.queue_states.enqueue(total, &m.command, |queue_state, waits, event| {
+            Ok(queue_state.native().and_then(|queue| queue.kernel(kernel.launchable()?, &m.range, waits, event)))
         })
     }
 
@@ -103,8 +103,9 @@ impl Session {
         let total = self.objects();
         let kernel = self.kernels.get(&m.kernel).ok_or_else(|| unknown(m.kernel))?;
         let mut reply = Ok(());
-        self.lanes.enqueue(total, &m.command, |lane, waits, event| {
-            let outcome = lane.native().and_then(|queue| queue.kernel(kernel.launchable()?, &m.range, waits, event));
+        self.queue_states.enqueue(total, &m.command, |queue_state, waits, event| {
+            let outcome =
+                queue_state.native().and_then(|queue| queue.kernel(kernel.launchable()?, &m.range, waits, event));
             reply = outcome.as_ref().map(drop).map_err(|status| *status);
             // The reply carries the error; a command without an event need not report it a second time.
             Ok(if event { outcome } else { Ok(outcome.unwrap_or_default()) })

@@ -12,11 +12,11 @@ use ropeway_protocol::types::{EventList, Moved, Status};
 use crate::base::error::End;
 use crate::base::error::unknown;
 use crate::base::order::Turn;
-use crate::lanes::{claim, gather};
 use crate::native::{self, AwaitedWrite, Ranges, StagedRead, UserEvent};
 use crate::objects::semaphore;
 use crate::objects::{Cell, Cells, Context, Memory};
-use crate::peers::{self, Arrival, Part, Services, ahead};
+use crate::peers::{self, Arrival, Part, Services, pre_enqueue};
+use crate::queue_states::{claim, gather};
 use crate::session::Session;
 use crate::session::common::Common;
 use crate::session::job::Job;
@@ -33,14 +33,14 @@ impl Session {
     pub(super) fn lose_peer(&mut self, m: LosePeer) -> Result<(), End> {
         let peer = self.common.peers.peer(m.peer)?;
         // Losing the peer reports failures to the client, which may not be reading, so another thread does it.
-        self.common.peers.services.in_a_mover(move |services| peer.lose(services, None, "the client has lost it"));
+        self.common.peers.services.in_the_pool(move |services| peer.lose(services, None, "the client has lost it"));
         Ok(())
     }
 
     pub(super) fn push(&mut self, m: Push) -> Result<(), End> {
         let (memory, part) = self.moved(m.memory, m.what)?;
         let peer = self.common.peers.peer(m.peer)?;
-        let after = self.lanes.cells(&m.after)?;
+        let after = self.queue_states.cells(&m.after)?;
         let read = self.read_small(&memory, &part, &m.after, &after)?;
         let event = match m.event {
             Some(id) => self.make_peer_event(id, &memory.context)?.ok(),
@@ -64,8 +64,10 @@ impl Session {
         cells: &Cells,
     ) -> Result<Option<(StagedRead, Option<Turn>)>, End> {
         let Some(part) = part.small() else { return Ok(None) };
-        let Ok(waits) = gather(&self.lanes.events, after, self.lanes.may_have_failed())? else { return Ok(None) };
-        Ok(self.staged(part.size(), || ahead::read((memory, &part), cells, &waits)))
+        let Ok(waits) = gather(&self.queue_states.events, after, self.queue_states.may_have_failed())? else {
+            return Ok(None);
+        };
+        Ok(self.staged(part.size(), || pre_enqueue::read((memory, &part), cells, &waits)))
     }
 
     /// Runs `enqueue`, whose command holds `size` bytes of staging memory until it has ended; does nothing if that
@@ -89,7 +91,7 @@ impl Session {
         if let Some(write) = self.write_small(&memory, &part, m.queue)? {
             // The write is enqueued already, so other commands wait for its end.
             let cell = Arc::new(Cell::new(Some(m.event), Some(write.end().clone()), None, None));
-            claim(self.objects(), &mut self.lanes.events, m.event, cell.clone())?;
+            claim(self.objects(), &mut self.queue_states.events, m.event, cell.clone())?;
             let arrival = Arrival::awaited(m.transfer, memory, part, write, (m.event, cell));
             return peer.expect(&self.common.peers.services, Arc::new(arrival));
         }
@@ -104,9 +106,11 @@ impl Session {
         part: &Part,
         queue: Option<QueueId>,
     ) -> Result<Option<AwaitedWrite>, End> {
-        let queue = queue.map(|id| self.lanes.lane(id).map(|lane| lane.queue.clone())).transpose()?;
+        let queue = queue
+            .map(|id| self.queue_states.queue_state(id).map(|queue_state| queue_state.queue.clone()))
+            .transpose()?;
         let Some(part) = part.small() else { return Ok(None) };
-        Ok(self.staged(part.size(), || ahead::write((memory, &part), queue.as_ref())))
+        Ok(self.staged(part.size(), || pre_enqueue::write((memory, &part), queue.as_ref())))
     }
 
     pub(super) fn expect_signal(&mut self, m: ExpectSignal) -> Result<(), End> {
@@ -120,7 +124,7 @@ impl Session {
 
     pub(super) fn signal_peer(&mut self, m: SignalPeer) -> Result<(), End> {
         let peer = self.common.peers.peer(m.peer)?;
-        let cell = self.lanes.events.get(&m.event).cloned().ok_or_else(|| unknown(m.event))?;
+        let cell = self.queue_states.events.get(&m.event).cloned().ok_or_else(|| unknown(m.event))?;
         let (remote, ticket) = (m.remote, self.common.peers.services.ticket()?);
         let send = move |services: &Arc<Services>, status: Status| {
             peers::signal(services, &peer, Signal { event: remote, status }, ticket);
@@ -135,7 +139,7 @@ impl Session {
             let later = move |services: &Arc<Services>| {
                 peers::when_all_have_ended(services, cells, 0, false, Box::new(send));
             };
-            self.common.peers.services.in_a_mover(later);
+            self.common.peers.services.in_the_pool(later);
         } else {
             peers::when_all_have_ended(&self.common.peers.services, cells, 0, at_once, Box::new(send));
         }
@@ -191,7 +195,7 @@ impl Session {
             Ok(user) => Cell::new(Some(id), Some(user.event().clone()), None, None),
             Err(status) => Cell::failed(id, *status, None),
         };
-        claim(self.objects(), &mut self.lanes.events, id, Arc::new(cell))?;
+        claim(self.objects(), &mut self.queue_states.events, id, Arc::new(cell))?;
         Ok(made)
     }
 }

@@ -12,10 +12,10 @@ use ropeway_protocol::{CallId, Tail, content::ContentHash};
 use crate::base::error::End;
 use crate::base::error::unknown;
 use crate::base::lock::lock;
-use crate::lanes::claim;
 use crate::native;
 use crate::objects::{Context, Program, ProgramState};
 use crate::programs::build::{self, Step};
+use crate::queue_states::claim;
 use crate::session::job::Job;
 use crate::session::{Arriving, Session};
 

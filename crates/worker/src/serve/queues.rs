@@ -13,11 +13,11 @@ use ropeway_protocol::types::{Status, Waited};
 use super::svm;
 use crate::base::error::End;
 use crate::base::error::unknown;
-use crate::base::order::Line;
-use crate::lanes::{Lane, claim};
+use crate::base::order::Sequence;
 use crate::native;
 use crate::notify::report::Finished;
 use crate::objects::{DeviceQueue, Queue};
+use crate::queue_states::{QueueState, claim};
 use crate::session::job::Job;
 use crate::session::{Deferred, Session};
 
@@ -51,21 +51,22 @@ impl Session {
             pending: Default::default(),
             first_error: Default::default(),
             dirty: Default::default(),
-            line: Line::new(),
-            ahead: Default::default(),
+            line: Sequence::new(),
+            pre_enqueue: Default::default(),
         });
         self.common.reporter.add(&queue);
-        let lane = Lane { queue, staging: native::Staging::new(self.common.arenas.clone()), barrier: None };
-        claim(total, &mut self.lanes.queues, m.queue, lane)
+        let queue_state =
+            QueueState { queue, staging: native::Staging::new(self.common.arenas.clone()), barrier: None };
+        claim(total, &mut self.queue_states.queues, m.queue, queue_state)
     }
 
     pub(super) fn release_queue(&mut self, m: ReleaseQueue) -> Result<(), End> {
-        let lane = self.lanes.queues.remove(&m.queue).ok_or_else(|| unknown(m.queue))?;
+        let queue_state = self.queue_states.queues.remove(&m.queue).ok_or_else(|| unknown(m.queue))?;
         // Its commands still run (clReleaseCommandQueue flushes), and its events can still be waited for.
-        if let Ok(native) = &lane.queue.native {
-            svm::outlive(&lane);
+        if let Ok(native) = &queue_state.queue.native {
+            svm::outlive(&queue_state);
             // If the device cannot tell when it is done with the staged writes, their memory is leaked.
-            let _ = lane.staging.leave(native);
+            let _ = queue_state.staging.leave(native);
             let _ = native.flush();
         }
         Ok(())
@@ -104,7 +105,7 @@ impl Session {
     }
 
     pub(super) fn flush(&mut self, m: Flush) -> Result<(), End> {
-        let queue = self.lanes.lane(m.queue)?.queue.clone();
+        let queue = self.queue_states.queue_state(m.queue)?.queue.clone();
         match queue.native.as_ref().map_err(|status| *status).and_then(native::Queue::flush) {
             Ok(()) => {}
             Err(status) => queue.note_error(status),
@@ -113,11 +114,11 @@ impl Session {
     }
 
     pub(super) fn finish(&mut self, m: Finish, call: CallId<Waited>) -> Result<(), End> {
-        let queue = self.lanes.lane(m.queue)?.queue.clone();
+        let queue = self.queue_states.queue_state(m.queue)?.queue.clone();
         // Finishing a queue also delivers the queue's own deferred reads.
         self.demote(|deferred| match deferred {
             Deferred::Read(cell) => cell.queue.as_ref().is_some_and(|of| Arc::ptr_eq(of, &queue)),
-            Deferred::Gate(_) => false,
+            Deferred::Rendezvous(_) => false,
         });
         let commands = queue.line.len();
         self.job = Some(Job::Finish(Finished { queue, commands }, call));
@@ -126,26 +127,26 @@ impl Session {
 
     pub(super) fn marker(&mut self, m: Marker) -> Result<(), End> {
         let total = self.objects();
-        self.lanes.enqueue(total, &m.command, |lane, waits, event| {
-            Ok(lane.native().and_then(|queue| queue.marker(waits, event)))
+        self.queue_states.enqueue(total, &m.command, |queue_state, waits, event| {
+            Ok(queue_state.native().and_then(|queue| queue.marker(waits, event)))
         })
     }
 
     pub(super) fn barrier(&mut self, m: Barrier) -> Result<(), End> {
         let total = self.objects();
-        self.lanes.enqueue(total, &m.command, |lane, waits, event| {
-            let in_order = lane.queue.in_order;
-            let outcome = lane.native().and_then(|queue| queue.barrier(waits, event || !in_order));
+        self.queue_states.enqueue(total, &m.command, |queue_state, waits, event| {
+            let in_order = queue_state.queue.in_order;
+            let outcome = queue_state.native().and_then(|queue| queue.barrier(waits, event || !in_order));
             if let (false, Ok(Some(barrier))) = (in_order, &outcome) {
                 // Rendezvous transfers must respect the barrier, too.
-                lane.barrier = Some(barrier.clone());
+                queue_state.barrier = Some(barrier.clone());
             }
             Ok(outcome)
         })
     }
 }
 
-impl Lane {
+impl QueueState {
     /// The native queue.
     pub(super) fn native(&self) -> Result<&native::Queue, Status> {
         self.queue.native.as_ref().map_err(|status| *status)

@@ -10,11 +10,11 @@ use ropeway_protocol::messages::{TransferData, TransferFailed};
 use ropeway_protocol::types::Command;
 
 use crate::base::error::End;
-use crate::lanes::claim;
 use crate::native::Part;
 use crate::objects::contents::Contents;
 use crate::objects::{Direction, Memory};
-use crate::rendezvous::transfer::Gate;
+use crate::queue_states::claim;
+use crate::rendezvous::transfer::Rendezvous;
 use crate::session::job::Job;
 use crate::session::{Deferred, Session};
 
@@ -23,21 +23,21 @@ impl Session {
     ///
     /// # Errors
     /// Something named does not exist.
-    pub fn gate(
+    pub fn rendezvous(
         &mut self,
         command: &Command,
         transfer: TransferId,
         direction: Direction,
         place: (Arc<Memory>, Part),
     ) -> Result<(), End> {
-        self.gate_of(command, transfer, direction, place, None)
+        self.rendezvous_within(command, transfer, direction, place, None)
     }
 
-    /// As [`Session::gate`]; to the client no more goes than `contents` says.
+    /// As [`Session::rendezvous`]; to the client no more goes than `contents` says.
     ///
     /// # Errors
-    /// As [`Session::gate`].
-    pub fn gate_of(
+    /// As [`Session::rendezvous`].
+    pub fn rendezvous_within(
         &mut self,
         command: &Command,
         transfer: TransferId,
@@ -46,29 +46,29 @@ impl Session {
         contents: Option<Contents>,
     ) -> Result<(), End> {
         let total = self.objects();
-        let mut gate = Gate::new(transfer, direction, memory, part);
-        gate.contents = contents;
-        let queue = self.lanes.lane(command.queue)?.queue.clone();
-        let outcome = gate.enqueue(&mut self.lanes, command)?;
+        let mut rendezvous = Rendezvous::new(transfer, direction, memory, part);
+        rendezvous.contents = contents;
+        let queue = self.queue_states.queue_state(command.queue)?.queue.clone();
+        let outcome = rendezvous.enqueue(&mut self.queue_states, command)?;
         if let Err(status) = outcome {
             self.common.client.outgoing.leave(&TransferFailed { transfer, status });
-            return self.lanes.fail(total, command.event, status, &queue);
+            return self.queue_states.fail(total, command.event, status, &queue);
         }
-        if let (Some(id), Some(cell)) = (command.event, &gate.cell) {
+        if let (Some(id), Some(cell)) = (command.event, &rendezvous.cell) {
             queue.push(cell.clone());
-            claim(total, &mut self.lanes.events, id, cell.clone())?;
+            claim(total, &mut self.queue_states.events, id, cell.clone())?;
         }
-        self.lanes.touch(&queue);
-        let gate = Arc::new(gate);
+        self.queue_states.touch(&queue);
+        let rendezvous = Arc::new(rendezvous);
         if direction == Direction::In {
-            self.incoming.expect(total, gate.clone(), None)?;
+            self.incoming.expect(total, rendezvous.clone(), None)?;
         }
-        if gate.may_begin.as_ref().is_none_or(|event| event.ended()) {
+        if rendezvous.may_begin.as_ref().is_none_or(|event| event.ended()) {
             self.demote(|_| false);
             self.common.unasked.fetch_add(1, Ordering::AcqRel);
-            self.job = Some(Job::Begin(gate));
+            self.job = Some(Job::Begin(rendezvous));
         } else {
-            self.defer(Deferred::Gate(gate));
+            self.defer(Deferred::Rendezvous(rendezvous));
         }
         Ok(())
     }
@@ -82,12 +82,12 @@ impl Session {
         match incoming.initial {
             None => {
                 self.demote(|_| false);
-                self.job = Some(Job::Land(incoming.gate));
+                self.job = Some(Job::Land(incoming.rendezvous));
             }
             Some(id) => {
                 // No event signals that the buffer has its first contents, so they must be there before later commands
                 // run.
-                if let Err(status) = incoming.gate.settle()
+                if let Err(status) = incoming.rendezvous.settle()
                     && let Some(memory) = self.memory.get_mut(&id)
                 {
                     let Memory { kind, charged, .. } = **memory;
@@ -105,10 +105,10 @@ impl Session {
     pub fn await_contents(&mut self, id: MemoryId, memory: &Arc<Memory>, transfer: TransferId) -> Result<(), End> {
         let whole = memory.whole().filter(|whole| whole.size() != 0);
         let whole = whole.ok_or_else(|| End::refused(cl::CL_INVALID_BUFFER_SIZE))?;
-        let gate = Gate::new(transfer, Direction::In, memory.clone(), whole);
-        if let Err(status) = gate.open() {
-            gate.discard(status);
+        let rendezvous = Rendezvous::new(transfer, Direction::In, memory.clone(), whole);
+        if let Err(status) = rendezvous.open() {
+            rendezvous.discard(status);
         }
-        self.incoming.expect(self.objects(), Arc::new(gate), Some(id))
+        self.incoming.expect(self.objects(), Arc::new(rendezvous), Some(id))
     }
 }

@@ -14,9 +14,9 @@ use smallvec::SmallVec;
 
 use crate::base::error::End;
 use crate::base::error::unknown;
-use crate::lanes::{Lane, claim};
 use crate::native::{Event, UserEvent, Waits};
 use crate::objects::semaphore::{Semaphore, hold, pass_signal_on, set};
+use crate::queue_states::{QueueState, claim};
 use crate::session::Session;
 use crate::session::job::Job;
 
@@ -34,31 +34,32 @@ fn named(semaphores: &Semaphores, ids: &[SemaphoreId]) -> Result<SmallVec<[Semap
 }
 
 /// Checks that all these semaphores belong to the queue's context.
-fn check_contexts(lane: &Lane, semaphores: &Semaphores, ids: &[SemaphoreId]) -> Result<(), Status> {
-    let of_queue = |id| semaphores.get(id).is_some_and(|s: &Semaphore| Arc::ptr_eq(&s.context, &lane.queue.context));
+fn check_contexts(queue_state: &QueueState, semaphores: &Semaphores, ids: &[SemaphoreId]) -> Result<(), Status> {
+    let of_queue =
+        |id| semaphores.get(id).is_some_and(|s: &Semaphore| Arc::ptr_eq(&s.context, &queue_state.queue.context));
     if ids.iter().all(of_queue) { Ok(()) } else { Err(cl::CL_INVALID_CONTEXT) }
 }
 
 /// Enqueues an empty command behind `waits`; on an in-order queue, later commands wait for it.
-fn enqueue(lane: &Lane, waits: &Waits<'_>) -> Result<Event, Status> {
-    let native = lane.native()?;
-    if lane.queue.in_order {
+fn enqueue(queue_state: &QueueState, waits: &Waits<'_>) -> Result<Event, Status> {
+    let native = queue_state.native()?;
+    if queue_state.queue.in_order {
         return native.barrier(waits, true)?.ok_or(cl::CL_OUT_OF_RESOURCES);
     }
     let mut all = Waits::none();
     all.push_all(waits);
     // A marker with a wait list does not wait for an earlier barrier. A barrier that has ended may have failed.
-    let barrier = lane.barrier.as_ref().filter(|barrier| !barrier.ended());
+    let barrier = queue_state.barrier.as_ref().filter(|barrier| !barrier.ended());
     barrier.into_iter().for_each(|barrier| all.push(barrier));
     let nothing = match all.is_empty() {
-        true => Some(UserEvent::new(lane.queue.context.native.as_ref().map_err(|status| *status)?)?),
+        true => Some(UserEvent::new(queue_state.queue.context.native.as_ref().map_err(|status| *status)?)?),
         false => None,
     };
     if let Some(nothing) = &nothing {
         nothing.set(cl::CL_COMPLETE)?;
         // A marker without a wait list would wait for all commands before it; on PoCL 3.1, one with a wait list does so
         // too. But only a command has profiling times.
-        if !lane.queue.profiling {
+        if !queue_state.queue.profiling {
             return Ok(nothing.event().clone());
         }
         all.push(nothing.event());
@@ -84,7 +85,7 @@ impl Session {
     pub fn release_semaphore(&mut self, m: ReleaseSemaphore) -> Result<(), End> {
         let dropped = self.semaphores.remove(&m.semaphore).ok_or_else(|| unknown(m.semaphore))?;
         for user in dropped.into_waiting() {
-            self.lanes.failures.store(true, std::sync::atomic::Ordering::Relaxed);
+            self.queue_states.failures.store(true, std::sync::atomic::Ordering::Relaxed);
             set(&user, cl::CL_INVALID_SEMAPHORE_KHR);
         }
         Ok(())
@@ -99,8 +100,8 @@ impl Session {
         let semaphores = &mut self.semaphores;
         let ids = named(semaphores, &m.semaphores)?;
         let mut passed_on = None;
-        self.lanes.enqueue(total, &m.command, |lane, waits, _| {
-            let signal = check_contexts(lane, semaphores, &ids).and_then(|()| enqueue(lane, waits));
+        self.queue_states.enqueue(total, &m.command, |queue_state, waits, _| {
+            let signal = check_contexts(queue_state, semaphores, &ids).and_then(|()| enqueue(queue_state, waits));
             if let Ok(signal) = &signal {
                 let taken = ids.iter().filter_map(|id| semaphores.get_mut(id)?.signal(signal.clone()));
                 passed_on = Some((signal.clone(), taken.collect::<Vec<_>>()));
@@ -109,11 +110,11 @@ impl Session {
         })?;
         if let Some((signal, waits)) = passed_on.filter(|(_, waits)| !waits.is_empty()) {
             let end = signal.clone();
-            let news = move || {
+            let notification = move || {
                 pass_signal_on(&signal, &waits);
                 Ok(())
             };
-            self.common.notifier.watch(Some(end), None, Box::new(news));
+            self.common.notifier.watch(Some(end), None, Box::new(notification));
         }
         Ok(())
     }
@@ -126,13 +127,13 @@ impl Session {
         let total = self.objects();
         let semaphores = &mut self.semaphores;
         let ids = named(semaphores, &m.semaphores)?;
-        self.lanes.enqueue(total, &m.command, |lane, waits, _| {
-            if let Err(status) = check_contexts(lane, semaphores, &ids) {
+        self.queue_states.enqueue(total, &m.command, |queue_state, waits, _| {
+            if let Err(status) = check_contexts(queue_state, semaphores, &ids) {
                 return Ok(Err(status));
             }
             let signals = ids.iter().map(|id| (*id, semaphores.get_mut(id).and_then(Semaphore::next_signal)));
             let signals: SmallVec<[_; 4]> = signals.collect();
-            Ok(wait_for(lane, waits, &signals, semaphores).map(Some))
+            Ok(wait_for(queue_state, waits, &signals, semaphores).map(Some))
         })
     }
 
@@ -149,12 +150,12 @@ impl Session {
 
 /// Enqueues a wait for these signals; for each signal that is not there yet, it waits for a user event.
 fn wait_for(
-    lane: &Lane,
+    queue_state: &QueueState,
     waits: &Waits<'_>,
     signals: &[(SemaphoreId, Option<Event>)],
     semaphores: &mut Semaphores,
 ) -> Result<Event, Status> {
-    let context = lane.queue.context.native.as_ref().map_err(|status| *status)?;
+    let context = queue_state.queue.context.native.as_ref().map_err(|status| *status)?;
     let mut held: SmallVec<[(SemaphoreId, UserEvent); 4]> = SmallVec::new();
     let mut enqueue_all = || {
         for (id, _) in signals.iter().filter(|(_, signal)| signal.is_none()) {
@@ -165,7 +166,7 @@ fn wait_for(
         let to_come = |signal: &&Event| signal.status() != cl::CL_COMPLETE;
         signals.iter().filter_map(|(_, signal)| signal.as_ref()).filter(to_come).for_each(|signal| all.push(signal));
         held.iter().for_each(|(_, user)| all.push(user.event()));
-        enqueue(lane, &all)
+        enqueue(queue_state, &all)
     };
     let enqueued = enqueue_all();
     let Ok(end) = &enqueued else {

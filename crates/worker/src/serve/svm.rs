@@ -13,9 +13,9 @@ use super::buffers::DEVICE_FLAGS;
 use crate::base::error::End;
 use crate::base::error::unknown;
 use crate::base::lock::lock;
-use crate::lanes::Lane;
 use crate::native::{self, Waits};
 use crate::objects::{Memory, MemoryKind};
+use crate::queue_states::QueueState;
 use crate::session::Session;
 use crate::session::job::Job;
 
@@ -45,12 +45,12 @@ pub fn place(
     Ok(Some((native.ok_or(cl::CL_INVALID_ARG_VALUE)?, offset)))
 }
 
-/// Keeps the event that says when the commands of `lane` have ended: its queue is about to be released, and they may
+/// Keeps the event that says when the commands of `queue_state` have ended: its queue is about to be released, and they may
 /// still use shared virtual memory.
-pub fn outlive(lane: &Lane) {
-    let context = &lane.queue.context;
+pub fn outlive(queue_state: &QueueState) {
+    let context = &queue_state.queue.context;
     if context.has_svm.load(Ordering::Relaxed)
-        && let Ok(native) = &lane.queue.native
+        && let Ok(native) = &queue_state.queue.native
         && let Ok(Some(end)) = native.marker(&Waits::none(), true)
     {
         let mut ends = lock(&context.queue_ends);
@@ -155,9 +155,9 @@ impl Session {
         // A later free comes behind this one, and need not wait for the released queues again.
         let mut ends = std::mem::take(&mut *lock(&memory.context.queue_ends));
         ends.retain(|end| !end.ended());
-        for lane in self.lanes.queues.values() {
-            if Arc::ptr_eq(&lane.queue.context, &memory.context)
-                && let Ok(queue) = &lane.queue.native
+        for queue_state in self.queue_states.queues.values() {
+            if Arc::ptr_eq(&queue_state.queue.context, &memory.context)
+                && let Ok(queue) = &queue_state.queue.native
                 && let Ok(Some(end)) = queue.marker(&Waits::none(), true)
             {
                 let _ = queue.flush();

@@ -13,10 +13,10 @@ use ropeway_protocol::messages::{
 use ropeway_protocol::types::Command;
 
 use crate::base::error::End;
-use crate::lanes::{claim, gather};
 use crate::native::{Part, Place, StagedRead};
 use crate::objects::Direction;
 use crate::objects::{Cell, Memory, OwedRead};
+use crate::queue_states::{claim, gather};
 use crate::session::{Deferred, Session};
 
 impl Session {
@@ -27,7 +27,7 @@ impl Session {
 
     pub(super) fn write_buffer_transfer(&mut self, m: WriteBufferTransfer) -> Result<(), End> {
         let place = self.buffer_bytes(m.buffer, m.offset, m.size)?;
-        self.gate(&m.command, m.transfer, Direction::In, place)
+        self.rendezvous(&m.command, m.transfer, Direction::In, place)
     }
 
     pub(super) fn read_buffer(&mut self, m: ReadBuffer) -> Result<(), End> {
@@ -42,7 +42,7 @@ impl Session {
 
     pub(super) fn write_buffer_rect_transfer(&mut self, m: WriteBufferRectTransfer) -> Result<(), End> {
         let place = self.buffer_rect(m.buffer, m.rect)?;
-        self.gate(&m.command, m.transfer, Direction::In, place)
+        self.rendezvous(&m.command, m.transfer, Direction::In, place)
     }
 
     pub(super) fn read_buffer_rect(&mut self, m: ReadBufferRect) -> Result<(), End> {
@@ -57,7 +57,7 @@ impl Session {
 
     pub(super) fn write_image_transfer(&mut self, m: WriteImageTransfer) -> Result<(), End> {
         let place = self.image_part(m.image, m.part)?;
-        self.gate(&m.command, m.transfer, Direction::In, place)
+        self.rendezvous(&m.command, m.transfer, Direction::In, place)
     }
 
     pub(super) fn read_image(&mut self, m: ReadImage) -> Result<(), End> {
@@ -83,12 +83,16 @@ impl Session {
         if size as u64 != part.size() {
             return Err(End::refused(format_args!("{size} bytes for {} in a write", part.size())));
         }
-        self.lanes.reclaim(&self.common.reporter.staged);
-        self.lanes.enqueue(total, command, |lane, waits, event| {
-            let (Ok(queue), Ok(native)) = (&lane.queue.native, &memory.native) else {
-                return Ok(Err(lane.native().err().or(memory.native.as_ref().err().copied()).unwrap_or_default()));
+        self.queue_states.reclaim(&self.common.reporter.staged);
+        self.queue_states.enqueue(total, command, |queue_state, waits, event| {
+            let (Ok(queue), Ok(native)) = (&queue_state.queue.native, &memory.native) else {
+                return Ok(Err(queue_state
+                    .native()
+                    .err()
+                    .or(memory.native.as_ref().err().copied())
+                    .unwrap_or_default()));
             };
-            Ok(lane.staging.write(queue, (native, &part), tail, waits, event)?)
+            Ok(queue_state.staging.write(queue, (native, &part), tail, waits, event)?)
         })
     }
 
@@ -103,13 +107,13 @@ impl Session {
         (memory, part): (Arc<Memory>, Part),
     ) -> Result<(), End> {
         if part.size() > MAX_EAGER as u64 {
-            return self.gate(command, transfer, Direction::Out, (memory, part));
+            return self.rendezvous(command, transfer, Direction::Out, (memory, part));
         }
         let total = self.objects();
-        let queue = self.lanes.lane(command.queue)?.queue.clone();
+        let queue = self.queue_states.queue_state(command.queue)?.queue.clone();
         let size = part.size() as usize;
         let staged = self.common.reporter.staged.take(size);
-        let outcome = match gather(&self.lanes.events, &command.waits, self.lanes.may_have_failed())? {
+        let outcome = match gather(&self.queue_states.events, &command.waits, self.queue_states.may_have_failed())? {
             Err(status) => Err(status),
             Ok(_) if !staged => Err(cl::CL_OUT_OF_HOST_MEMORY),
             Ok(waits) => queue.native.as_ref().map_err(|status| *status).and_then(|native| {
@@ -126,7 +130,7 @@ impl Session {
                 self.common.client.outgoing.leave(&TransferFailed { transfer, status });
                 // For a command without an event, the failed transfer itself reports the error.
                 return match command.event {
-                    Some(_) => self.lanes.fail(total, command.event, status, &queue),
+                    Some(_) => self.queue_states.fail(total, command.event, status, &queue),
                     None => Ok(()),
                 };
             }
@@ -135,9 +139,9 @@ impl Session {
         let owed = OwedRead { transfer, read };
         let cell = Arc::new(Cell::new(command.event, Some(event), Some(queue.clone()), Some(owed)));
         queue.push(cell.clone());
-        self.lanes.touch(&queue);
+        self.queue_states.touch(&queue);
         if let Some(id) = command.event {
-            claim(total, &mut self.lanes.events, id, cell.clone())?;
+            claim(total, &mut self.queue_states.events, id, cell.clone())?;
         }
         self.defer(Deferred::Read(cell));
         Ok(())

@@ -1,11 +1,11 @@
-//! What the threads of a session share beside the reader of commands.
+//! State that the threads of a session share, beside the reader of commands.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use crate::base::budget::Budget;
 use crate::link::client::Client;
-use crate::link::pulse::Leading;
+use crate::link::heartbeat::Leading;
 use crate::native::Arenas;
 use crate::notify::notifier::Notifier;
 use crate::notify::report::Reporter;

@@ -19,7 +19,7 @@ use crate::native;
 use crate::notify::report::{Ended, Finished};
 use crate::objects::{Cell, Cells, Context, Program, Queue};
 use crate::programs::build;
-use crate::rendezvous::transfer::Gate;
+use crate::rendezvous::transfer::Rendezvous;
 
 /// Whatever may wait, for once.
 pub type Work = Box<dyn FnOnce(&Common) -> Result<(), End> + Send>;
@@ -33,9 +33,9 @@ pub enum Job {
     /// Delivers a small read that nobody but the client waits for.
     Deliver(Arc<Cell>),
     /// Waits until a rendezvous transfer may begin, and begins it.
-    Begin(Arc<Gate>),
+    Begin(Arc<Rendezvous>),
     /// All bytes of a transfer have come: sees that they are in the buffer.
-    Land(Arc<Gate>),
+    Land(Arc<Rendezvous>),
     /// Builds a program.
     Build(Arc<Program>, (Vec<(u32, native::Device)>, usize), build::Step, String, CallId<BuildReply>),
     /// Links the first program from the others.
@@ -80,7 +80,7 @@ impl Job {
                 // Not from the thread that carries out commands: the client may not be reading.
                 let client = common.client.clone();
                 let refuse = move || client.answer(&call, &Err(cl::CL_OUT_OF_HOST_MEMORY));
-                common.notifier.post.tell(Box::new(refuse));
+                common.notifier.post.notify(Box::new(refuse));
             }
             Self::Finish(asked, call) => leave_finish(common, asked, call),
             Self::Wait(cells, call) => leave_wait(common, cells, call),
@@ -89,10 +89,14 @@ impl Job {
                 let (event, turn, reporter) = (cell.native.clone(), cell.turn, common.reporter.clone());
                 common.notifier.watch(event, turn, Box::new(move || reporter.tell_of(&[cell])));
             }
-            Self::Begin(gate) => {
+            Self::Begin(rendezvous) => {
                 common.unasked.fetch_sub(1, Ordering::AcqRel);
                 let reporter = common.reporter.clone();
-                common.notifier.watch(gate.may_begin.clone(), None, Box::new(move || gate.begin(&reporter)));
+                common.notifier.watch(
+                    rendezvous.may_begin.clone(),
+                    None,
+                    Box::new(move || rendezvous.begin(&reporter)),
+                );
             }
             other => return other.run(common),
         }
@@ -108,8 +112,8 @@ impl Job {
             Self::Finish(asked, call) => finish(common, &asked, &call)?,
             Self::Wait(cells, call) => wait(common, &cells, &call)?,
             Self::Deliver(cell) => unasked(common, deliver(common, &cell))?,
-            Self::Begin(gate) => unasked(common, gate.begin(&common.reporter))?,
-            Self::Land(gate) => gate.land(&common.reporter)?,
+            Self::Begin(rendezvous) => unasked(common, rendezvous.begin(&common.reporter))?,
+            Self::Land(rendezvous) => rendezvous.land(&common.reporter)?,
             Self::Build(program, (devices, named), step, options, call) => {
                 let with = (&*common.client, &common.cache);
                 let reply = build::build(with, &program, (&devices, named), step, &options);
@@ -186,7 +190,7 @@ fn leave_finish(common: &Arc<Common>, asked: Finished, call: CallId<Waited>) {
     match end {
         // clFinish does not report how the commands before it ended.
         Ok(end) => common.notifier.watch(end, turn, Box::new(move || answer(Ok(())))),
-        Err(status) => common.notifier.post.tell(Box::new(move || answer(Err(status)))),
+        Err(status) => common.notifier.post.notify(Box::new(move || answer(Err(status)))),
     }
 }
 

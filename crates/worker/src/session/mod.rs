@@ -19,14 +19,14 @@ use smallvec::SmallVec;
 use self::common::Common;
 use self::job::Job;
 use crate::base::error::{End, unknown};
-use crate::lanes::{Lanes, claim};
 use crate::native;
-use crate::notify::news::News;
+use crate::notify::notification::Notification;
 use crate::objects::command_buffer::CommandBuffer;
 use crate::objects::semaphore::Semaphore;
 use crate::objects::{Cell, Context, DeviceQueue, Kernel, Memory, Program};
+use crate::queue_states::{QueueStates, claim};
 use crate::rendezvous::incoming::Incomings;
-use crate::rendezvous::transfer::Gate;
+use crate::rendezvous::transfer::Rendezvous;
 use crate::warmup::Warm;
 
 /// Program contents of which not all pieces have come.
@@ -42,7 +42,7 @@ pub enum Deferred {
     /// A small read.
     Read(Arc<Cell>),
     /// A transfer that may not begin yet.
-    Gate(Arc<Gate>),
+    Rendezvous(Arc<Rendezvous>),
 }
 
 /// Hands each message to the session's method that bears its name (`serve`). It is a type of its own, so that a message without such a method does
@@ -60,7 +60,7 @@ pub struct Session {
     /// Contexts.
     pub contexts: FxHashMap<ContextId, Arc<Context>>,
     /// Queues and events.
-    pub lanes: Lanes,
+    pub queue_states: QueueStates,
     /// Queues on the device.
     pub device_queues: FxHashMap<DeviceQueueId, Arc<DeviceQueue>>,
     /// Memory objects of all kinds.
@@ -100,13 +100,13 @@ const MOST_UNASKED: usize = 8;
 impl Session {
     /// A session without objects.
     pub fn new(common: Arc<Common>, warm: Warm, memory_quota: Option<u64>) -> Self {
-        let lanes = Lanes::new(common.peers.services.failures.clone());
+        let queue_states = QueueStates::new(common.peers.services.failures.clone());
         Self {
             common,
             warm,
             memory_quota,
             contexts: FxHashMap::default(),
-            lanes,
+            queue_states,
             device_queues: FxHashMap::default(),
             memory: FxHashMap::default(),
             memory_bytes: 0,
@@ -156,9 +156,9 @@ impl Session {
     /// How many objects there are.
     pub fn objects(&self) -> usize {
         self.contexts.len()
-            + self.lanes.queues.len()
+            + self.queue_states.queues.len()
             + self.device_queues.len()
-            + self.lanes.events.len()
+            + self.queue_states.events.len()
             + self.memory.len()
             + self.programs.len()
             + self.kernels.len()
@@ -203,7 +203,7 @@ impl Session {
         self.common.unasked.fetch_add(deferred.is_some().into(), Ordering::AcqRel);
         let job = match deferred {
             Some(Deferred::Read(cell)) => Some(Job::Deliver(cell)),
-            Some(Deferred::Gate(gate)) => Some(Job::Begin(gate)),
+            Some(Deferred::Rendezvous(rendezvous)) => Some(Job::Begin(rendezvous)),
             None => self.common.client.outgoing.any_left().then_some(Job::SendNotes),
         };
         // One thread can wait for one thing only.
@@ -218,7 +218,7 @@ impl Session {
                 continue;
             }
             let reporter = self.common.reporter.clone();
-            let (event, turn, news): (_, _, News) = match deferred {
+            let (event, turn, notification): (_, _, Notification) = match deferred {
                 Deferred::Read(cell) => {
                     if !cell.owes() {
                         continue;
@@ -226,9 +226,11 @@ impl Session {
                     let (event, turn) = (cell.native.clone(), cell.turn);
                     (event, turn, Box::new(move || reporter.tell_of(&[cell])))
                 }
-                Deferred::Gate(gate) => (gate.may_begin.clone(), None, Box::new(move || gate.begin(&reporter))),
+                Deferred::Rendezvous(rendezvous) => {
+                    (rendezvous.may_begin.clone(), None, Box::new(move || rendezvous.begin(&reporter)))
+                }
             };
-            self.common.notifier.watch(event, turn, news);
+            self.common.notifier.watch(event, turn, notification);
         }
     }
 

@@ -20,8 +20,8 @@ use super::job::Job;
 use super::{Handlers, Session};
 use crate::base::error::End;
 use crate::base::lock::lock;
+use crate::link::heartbeat::{HEARTBEAT, Watchdog};
 use crate::link::input::Input;
-use crate::link::pulse::{Onlooker, PULSE};
 
 /// Most threads of a session. Each is in a job, or one of the two that are not.
 const MAX_THREADS: usize = 64;
@@ -52,15 +52,15 @@ impl Reader {
                 session.check_bounds()?;
                 if let Some(job) = session.job.take() {
                     let finished = if let Job::Finish(asked, _) = &job { Some(&asked.queue) } else { None };
-                    session.lanes.flush(finished);
+                    session.queue_states.flush(finished);
                     return Ok(job);
                 }
             }
-            if session.owes_anything() || session.lanes.is_dirty() {
+            if session.owes_anything() || session.queue_states.is_dirty() {
                 if input.try_fill()? {
                     continue;
                 }
-                session.lanes.flush(None);
+                session.queue_states.flush(None);
                 if let Some(job) = session.idle_job() {
                     return Ok(job);
                 }
@@ -204,7 +204,7 @@ impl Team {
     /// Watches until the reader's lock is free while there is something to do, and takes the lock.
     fn follow(&self) -> MutexGuard<'_, Reader> {
         let _lookout = lock(&self.lookout);
-        let mut onlooker = Onlooker::new();
+        let mut watchdog = Watchdog::new();
         // Whether a leader has been in a job since the last look.
         let mut is_away = false;
         if self.in_jobs.load(Ordering::SeqCst) > 0 {
@@ -212,9 +212,9 @@ impl Team {
             self.alarm.set(self.turns.load(Ordering::Relaxed));
         }
         loop {
-            let any_bytes = self.alarm.wait(is_away.then_some(&*self.link), PULSE);
+            let any_bytes = self.alarm.wait(is_away.then_some(&*self.link), HEARTBEAT);
             // A broken link is the leader's to find.
-            let _ = onlooker.look(&self.common.leading, &self.common.client.outgoing);
+            let _ = watchdog.look(&self.common.leading, &self.common.client.outgoing);
             // In this order: a leader that goes into a job either sets the alarm anew or is seen here.
             let rung = self.alarm.has_rung();
             let urgent = self.urgent.swap(false, Ordering::SeqCst);

@@ -19,11 +19,11 @@ use crate::base::status::{Result, SERVER_LOST, Status};
 use crate::base::sync::lock;
 use crate::link::completion::Completion;
 use crate::link::connection::Connection;
-use crate::link::replies::Answers;
+use crate::link::replies::PendingReplies;
 use crate::objects::context::Context;
 use crate::objects::home::Home;
 use crate::objects::queue::Queue;
-use remote::Elsewhere;
+use remote::RemoteProxies;
 
 /// The number of status queries after which the server is asked to report whether an unfinished command runs.
 const PATIENCE: u32 = 4;
@@ -65,7 +65,7 @@ pub struct Event {
     expected: AtomicBool,
     /// Whether the server has never heard of it.
     unsent: AtomicBool,
-    elsewhere: Elsewhere,
+    proxies: RemoteProxies,
     /// Events that Ropeway, not the application, makes the command wait for: they have all ended once this one has
     /// ended well.
     implied: Mutex<SmallVec<[Arc<Event>; 1]>>,
@@ -120,7 +120,7 @@ impl Event {
             polls: AtomicU32::new(0),
             expected: AtomicBool::new(false),
             unsent: AtomicBool::new(false),
-            elsewhere: Elsewhere::default(),
+            proxies: RemoteProxies::default(),
             implied: Mutex::default(),
         });
         // A user event is the application's to end, while there is any server.
@@ -430,7 +430,7 @@ pub fn wait_for_all(events: &[&Event]) -> Result<()> {
             }
         }
     }
-    let mut answers = Answers::default();
+    let mut answers = PendingReplies::default();
     for (at, part) in asked.iter().enumerate() {
         let events = part.events.iter().map(|event| event.id()).collect();
         answers.expect(at, part.home.connection().ask(&WaitForEvents { events }));

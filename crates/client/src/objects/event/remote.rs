@@ -17,13 +17,13 @@ use crate::base::status::{Result, Status};
 use crate::base::sync::lock;
 use crate::link::completion::Completion;
 use crate::link::peers::{self, Way};
-use crate::objects::home::{Home, Made};
+use crate::objects::home::{CreatedIn, Home};
 
 /// The other homes in which an event is known, and those that have to be told of its end.
 #[derive(Default)]
-pub(super) struct Elsewhere {
+pub(super) struct RemoteProxies {
     /// The homes in which it has been made as a user event.
-    made: Made,
+    made: CreatedIn,
     relay: std::sync::Mutex<Relay>,
 }
 
@@ -75,9 +75,9 @@ impl Event {
         // If no direct route is known, the client passes the status on.
         let is_direct = self.ends_at_server() && peers::known_way(own, connection) == Some(Way::Direct);
         let mut news_wanted = false;
-        self.elsewhere.made.ensure(home, || {
+        self.proxies.made.ensure(home, || {
             // A thread that ends the event from here on finds the home in one of the lists.
-            let mut relay = lock(&self.elsewhere.relay);
+            let mut relay = lock(&self.proxies.relay);
             let status = self.known_status();
             if is_direct && status > CL_COMPLETE {
                 relay.direct.push(home.number());
@@ -118,7 +118,7 @@ impl Event {
         if self.queue.is_some() && !self.context.spans_homes() {
             return Ok(());
         }
-        let Relay { mut homes, direct, held } = std::mem::take(&mut *lock(&self.elsewhere.relay));
+        let Relay { mut homes, direct, held } = std::mem::take(&mut *lock(&self.proxies.relay));
         if self.home().is_lost() {
             homes.extend(direct);
         }
@@ -136,7 +136,7 @@ impl Event {
 
     /// Releases its remote event proxies: nobody names it any more.
     pub(super) fn release_elsewhere(&self) {
-        for home in self.elsewhere.made.among(self.context.homes()) {
+        for home in self.proxies.made.among(self.context.homes()) {
             // A lost server has dropped it already.
             let _ = home.connection().post(&ReleaseEvent { event: EventId(home.name(self.name)) });
         }

@@ -24,7 +24,7 @@ use crate::base::sync::lock;
 use crate::objects::access::{Access, Span, Use};
 use crate::objects::device::Device;
 use crate::objects::device_queue::DeviceQueue;
-use crate::objects::home::{Home, Made};
+use crate::objects::home::{CreatedIn, Home};
 use crate::objects::memory::Memory;
 use crate::objects::program::{Build, Program};
 use crate::objects::sampler::Sampler;
@@ -34,7 +34,7 @@ use arguments::{Arguments, Value};
 /// A kernel.
 pub struct Kernel {
     id: u64,
-    made: Made,
+    made: CreatedIn,
     program: Arc<Program>,
     /// The build that it was made of; the program may have been built again since.
     build: Arc<Build>,
@@ -108,7 +108,7 @@ impl Kernel {
         program.attach_kernel();
         Arc::new(Self {
             id: new_id(),
-            made: Made::default(),
+            made: CreatedIn::default(),
             program: Arc::clone(program),
             build,
             index,

@@ -16,7 +16,7 @@ use ropeway_protocol::types::{BuildReply, Built, DeviceBuild, KernelInfo, WorkGr
 use super::{Origin, Program, Sent, State};
 use crate::base::status::{Result, SERVER_LOST, Status};
 use crate::base::sync::lock;
-use crate::link::replies::{Answers, Asked};
+use crate::link::replies::{PendingReplies, PendingReply};
 use crate::objects::context::Context;
 use crate::objects::device::Device;
 use crate::objects::home::Home;
@@ -193,7 +193,7 @@ impl Pending {
             Attempt { home, places, options, supplied: false, outcome: Err(SERVER_LOST) }
         };
         let mut attempts: Vec<_> = program.homes_of(&self.devices).into_iter().map(attempt).collect();
-        let mut answers = Answers::default();
+        let mut answers = PendingReplies::default();
         for (at, attempt) in attempts.iter().enumerate() {
             answers.expect(at, self.ask(attempt, sent));
         }
@@ -257,7 +257,7 @@ impl Pending {
         Cow::Borrowed(&self.options)
     }
 
-    fn ask<'a>(&self, attempt: &Attempt<'a>, sent: &Sent) -> Result<Asked<'a, BuildReply>> {
+    fn ask<'a>(&self, attempt: &Attempt<'a>, sent: &Sent) -> Result<PendingReply<'a, BuildReply>> {
         let Attempt { home, places, options, .. } = attempt;
         let (connection, program) = (home.connection(), ProgramId(home.name(sent.name)));
         let devices = places.iter().map(|&at| self.devices[at].index()).collect();

@@ -28,7 +28,7 @@ use crate::link::connection::Connection;
 use crate::link::transfers::{Incoming, Ticket};
 use crate::objects::context::Context;
 use crate::objects::device::Device;
-use crate::objects::home::{Home, Made, in_each};
+use crate::objects::home::{CreatedIn, Home, in_each};
 
 /// A program.
 pub struct Program {
@@ -42,7 +42,7 @@ pub struct Program {
     ended: Condvar,
     kernels: AtomicUsize,
     /// The homes that have it: a link makes its program.
-    made: Made,
+    made: CreatedIn,
     on_release: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
     /// The build information of the binaries that the program was created from, device by device.
     loaded: OnceLock<Vec<DeviceBuild>>,
@@ -225,7 +225,7 @@ impl Program {
             sent: Mutex::new(Sent { name: new_id(), text: None }),
             context: Arc::clone(context),
             devices,
-            made: Made::default(),
+            made: CreatedIn::default(),
             origin,
             state: Mutex::default(),
             ended: Condvar::new(),

@@ -20,8 +20,8 @@ use ropeway_protocol::types::Moved;
 use crate::base::status::{Result, SERVER_LOST, Status};
 use crate::objects::context::Context;
 use crate::objects::event::Event;
+use crate::objects::event_ref::EventRef;
 use crate::objects::home::Home;
-use crate::objects::mark::Mark;
 use crate::objects::memory::Memory;
 use crate::objects::part::Part;
 use crate::objects::queue::Queue;
@@ -68,7 +68,7 @@ impl Queue {
     ///
     /// # Errors
     /// [`SERVER_LOST`]; nothing is sent then.
-    pub(crate) fn relay(self: &Arc<Self>, memory: &Memory, plan: &Transfer<Mark>, from: &Home) -> Result<()> {
+    pub(crate) fn relay(self: &Arc<Self>, memory: &Memory, plan: &Transfer<EventRef>, from: &Home) -> Result<()> {
         let (home, arrival) = (self.home(), plan.arrival.event());
         let what = moved(memory, plan)?;
         carrier::start(home.connection())?;

@@ -158,8 +158,8 @@ impl Collective<'_> {
         let first = &ranks.queues[0];
         // SAFETY: the caller's promise.
         let request = unsafe { Request::read(first, num_events, wait_list, event)? };
-        let workshop = &first.context.workshop;
-        request.run(first, |order| collectives::enqueue(&call, workshop, self.command, order))
+        let scratch_cache = &first.context.scratch_cache;
+        request.run(first, |order| collectives::enqueue(&call, scratch_cache, self.command, order))
     }
 }
 

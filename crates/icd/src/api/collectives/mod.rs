@@ -6,13 +6,13 @@ mod move_data;
 
 use ropeway_abi::cl_version;
 
-use crate::offered;
+use crate::capabilities;
 
 /// The extension's name.
 pub const NAME: &str = "cl_ropeway_collectives";
 
 /// Its version.
-pub const VERSION: cl_version = offered::version(1, 0, 0);
+pub const VERSION: cl_version = capabilities::version(1, 0, 0);
 
 super::functions! {
     move_data::clEnqueueBroadcastBufferROPEWAY,

@@ -12,14 +12,14 @@ use ropeway_abi::{
     CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, CL_QUEUE_PROFILING_ENABLE, cl_device_info, cl_version,
 };
 
+use crate::capabilities;
 use crate::objects::Device;
-use crate::offered;
 
 /// The extension's name.
 pub const NAME: &str = "cl_khr_command_buffer";
 
 /// Its version.
-pub const VERSION: cl_version = offered::version(0, 9, 8);
+pub const VERSION: cl_version = capabilities::version(0, 9, 8);
 
 /// Whether a device has it.
 pub fn supports(device: &Device) -> bool {

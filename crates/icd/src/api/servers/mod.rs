@@ -8,13 +8,13 @@ use ropeway_abi::cl_version;
 
 pub use info::{Asked, answer_of_device};
 
-use crate::offered;
+use crate::capabilities;
 
 /// The extension's name.
 pub const NAME: &str = "cl_ropeway_servers";
 
 /// Its version.
-pub const VERSION: cl_version = offered::version(1, 0, 0);
+pub const VERSION: cl_version = capabilities::version(1, 0, 0);
 
 super::functions! {
     call::clConnectServerROPEWAY,

@@ -8,7 +8,7 @@ use crate::base::error::End;
 
 /// A notification: the work to be done for it, which must not block for long, except on a client that does not read. An
 /// error ends the session.
-pub type News = Box<dyn FnOnce() -> Result<(), End> + Send>;
+pub type Notification = Box<dyn FnOnce() -> Result<(), End> + Send>;
 
 /// Most work items that the client may have deferred at a time: events that are waited for, and reports or transfers
 /// that follow their ends.
@@ -17,13 +17,13 @@ const MAX_BACKLOG: usize = 1 << 20;
 /// The sending end to the thread that handles notifications.
 #[derive(Clone)]
 pub struct Post {
-    sender: Sender<News>,
+    sender: Sender<Notification>,
     /// The number of deferred work items.
     backlog: Arc<AtomicUsize>,
 }
 
 /// The receiving end for notifications.
-pub type Letterbox = Receiver<News>;
+pub type Letterbox = Receiver<Notification>;
 
 /// Makes a channel for notifications: the sending end and the receiving end.
 pub fn post() -> (Post, Letterbox) {
@@ -33,14 +33,14 @@ pub fn post() -> (Post, Letterbox) {
 
 impl Post {
     /// Sends a notification.
-    pub fn tell(&self, news: News) {
+    pub fn notify(&self, notification: Notification) {
         self.count();
-        self.forward(news);
+        self.forward(notification);
     }
 
     /// Sends a notification that is counted already; if there is no receiver any more, the session is over.
-    pub(super) fn forward(&self, news: News) {
-        let _ = self.sender.send(news);
+    pub(super) fn forward(&self, notification: Notification) {
+        let _ = self.sender.send(notification);
     }
 
     /// Counts one more deferred work item.
@@ -60,6 +60,6 @@ impl Post {
 
     /// Ends the session.
     pub fn end(&self, end: End) {
-        self.tell(Box::new(move || Err(end)));
+        self.notify(Box::new(move || Err(end)));
     }
 }

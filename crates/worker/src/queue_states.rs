@@ -17,7 +17,7 @@ use crate::native::{self, Waits};
 use crate::objects::{Cell, Cells, Queue};
 
 /// A queue, with the state that only the reader of commands needs.
-pub struct Lane {
+pub struct QueueState {
     /// The part that other threads see.
     pub queue: Arc<Queue>,
     /// Memory of small writes.
@@ -28,9 +28,9 @@ pub struct Lane {
 
 /// Queues and events: what every command needs.
 #[derive(Default)]
-pub struct Lanes {
+pub struct QueueStates {
     /// The queues.
-    pub queues: FxHashMap<QueueId, Lane>,
+    pub queues: FxHashMap<QueueId, QueueState>,
     /// The events whose names the client still uses.
     pub events: FxHashMap<EventId, Arc<Cell>>,
     /// Whether a user event was ever set to an error.
@@ -63,7 +63,7 @@ pub fn claim<K: Eq + std::hash::Hash + Copy + std::fmt::Display, V>(
     }
 }
 
-impl Lanes {
+impl QueueStates {
     /// Makes an empty set of queues and events; `failures` is whether a user event was ever set to an error.
     pub fn new(failures: Arc<AtomicBool>) -> Self {
         Self { failures, ..Self::default() }
@@ -77,15 +77,15 @@ impl Lanes {
         &mut self,
         total: usize,
         command: &Command,
-        enqueue: impl FnOnce(&mut Lane, &Waits<'_>, bool) -> Result<Result<Option<native::Event>, Status>, End>,
+        enqueue: impl FnOnce(&mut QueueState, &Waits<'_>, bool) -> Result<Result<Option<native::Event>, Status>, End>,
     ) -> Result<(), End> {
-        let lane = self.queues.get_mut(&command.queue).ok_or_else(|| unknown(command.queue))?;
+        let queue_state = self.queues.get_mut(&command.queue).ok_or_else(|| unknown(command.queue))?;
         let waits = gather(&self.events, &command.waits, self.failures.load(Ordering::Relaxed))?;
         let outcome = match waits {
-            Ok(waits) => enqueue(lane, &waits, command.event.is_some())?,
+            Ok(waits) => enqueue(queue_state, &waits, command.event.is_some())?,
             Err(status) => Err(status),
         };
-        let queue = &lane.queue;
+        let queue = &queue_state.queue;
         if !queue.dirty.swap(true, Ordering::Relaxed) {
             self.dirty.push(queue.clone());
         }
@@ -134,7 +134,7 @@ impl Lanes {
             self.reclaim_from = self.reclaim_from.min(taken + half / 8);
             return;
         }
-        for Lane { queue, staging, .. } in self.queues.values_mut() {
+        for QueueState { queue, staging, .. } in self.queues.values_mut() {
             staging.let_go();
             if let Ok(native) = &queue.native
                 && staging.retire(native).is_ok_and(|retired| retired)
@@ -151,7 +151,7 @@ impl Lanes {
     ///
     /// # Errors
     /// There is none of this name.
-    pub fn lane(&mut self, id: QueueId) -> Result<&mut Lane, End> {
+    pub fn queue_state(&mut self, id: QueueId) -> Result<&mut QueueState, End> {
         self.queues.get_mut(&id).ok_or_else(|| unknown(id))
     }
 

@@ -11,12 +11,12 @@ pub struct AwaitedWrite {
     /// `None` only while it is dropped.
     bytes: Option<Place>,
     /// The user event that the write waits for; `None` once it was set.
-    gate: Option<UserEvent>,
+    trigger: Option<UserEvent>,
     end: Event,
 }
 
 impl AwaitedWrite {
-    /// Enqueues a write of part of `memory` that waits for `gate`, on a queue where it holds up no other command.
+    /// Enqueues a write of part of `memory` that waits for `trigger`, on a queue where it holds up no other command.
     /// OpenCL lets implementations take the bytes when a write is enqueued: this one must take them when the write is
     /// carried out.
     ///
@@ -25,16 +25,16 @@ impl AwaitedWrite {
     pub fn enqueue(
         queue: &Queue,
         (memory, part): (&Memory, &Part),
-        gate: UserEvent,
+        trigger: UserEvent,
         mut place: Place,
     ) -> Result<Self, Status> {
         let from = place.pointer_for(part)?;
         // SAFETY: the bytes are neither moved nor freed before the event has ended (`drop` leaks them rather), and only written while the gate is
         // not set.
-        let end = unsafe { queue.write(memory, part, from, &Waits::one(gate.event()), true) }?;
+        let end = unsafe { queue.write(memory, part, from, &Waits::one(trigger.event()), true) }?;
         let end = end.ok_or(cl::CL_OUT_OF_RESOURCES)?;
         queue.flush()?;
-        Ok(Self { bytes: Some(place), gate: Some(gate), end })
+        Ok(Self { bytes: Some(place), trigger: Some(trigger), end })
     }
 
     /// How many bytes it writes.
@@ -44,13 +44,13 @@ impl AwaitedWrite {
 
     /// The bytes, as long as the write waits for them.
     pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
-        self.gate.as_ref()?;
+        self.trigger.as_ref()?;
         self.bytes.as_mut().map(Place::bytes_mut)
     }
 
     /// The user event that the write waits for, for the caller to set; from then on the device owns the bytes.
     pub fn open(&mut self) -> Option<UserEvent> {
-        self.gate.take()
+        self.trigger.take()
     }
 
     /// The end of the write.

@@ -13,7 +13,7 @@ use ropeway_protocol::types::Completions;
 use crate::link::outgoing::Outgoing;
 
 /// How long the leader must be at work before the client gets a heartbeat, and the interval between heartbeats.
-pub const PULSE: Duration = Duration::from_millis(2500);
+pub const HEARTBEAT: Duration = Duration::from_millis(2500);
 
 /// Most heartbeats in a row, after which the session counts as hung: ten minutes.
 const MOST: u32 = 240;
@@ -40,13 +40,13 @@ impl Drop for Busy<'_> {
 }
 
 /// The watchdog's last view of the leader.
-pub struct Onlooker {
+pub struct Watchdog {
     seen: u64,
     since: Instant,
     given: u32,
 }
 
-impl Onlooker {
+impl Watchdog {
     /// Makes a watchdog's view that has seen nothing yet.
     pub fn new() -> Self {
         Self { seen: 0, since: Instant::now(), given: 0 }
@@ -59,7 +59,7 @@ impl Onlooker {
             *self = Self { seen: at, since: now, given: 0 };
             return false;
         }
-        if now.saturating_duration_since(self.since) < PULSE || self.given >= MOST {
+        if now.saturating_duration_since(self.since) < HEARTBEAT || self.given >= MOST {
             return false;
         }
         (self.since, self.given) = (now, self.given + 1);
@@ -86,8 +86,8 @@ mod tests {
 
     #[test]
     fn only_a_leader_that_stays_away_is_stood_in_for() {
-        let (leading, mut onlooker, begin) = (Leading::default(), Onlooker::new(), Instant::now());
-        let mut due = |leading: &Leading, pulses: u32| onlooker.is_due(leading, begin + PULSE * pulses);
+        let (leading, mut watchdog, begin) = (Leading::default(), Watchdog::new(), Instant::now());
+        let mut due = |leading: &Leading, pulses: u32| watchdog.is_due(leading, begin + HEARTBEAT * pulses);
         assert!(!due(&leading, 1) && !due(&leading, 2));
         let busy = leading.busy();
         assert!(!due(&leading, 3));

@@ -18,7 +18,7 @@ const DIALLING: Duration = Duration::from_secs(30);
 const MOST_FAILURES: u8 = 3;
 
 /// A connection from a process that claims to be a peer.
-pub struct Knock {
+pub struct PendingPeer {
     pub link: Link,
     pub hello: Hello,
     pub since: Instant,
@@ -26,9 +26,9 @@ pub struct Knock {
 
 /// The exchange between this worker and its daemon.
 #[derive(Default)]
-pub struct Desk {
+pub struct Dialer {
     /// Peers that connected before the secret was known.
-    pub knocking: VecDeque<Knock>,
+    pub pending_peers: VecDeque<PendingPeer>,
     /// Connections that the daemon has been asked for, by ticket: the peer's session and the connection's number.
     pub asked: FxHashMap<u64, (SessionId, u8)>,
     /// Connections that the daemon will be asked for.
@@ -36,10 +36,10 @@ pub struct Desk {
     pub last_ticket: u64,
 }
 
-impl Desk {
+impl Dialer {
     /// Takes the peers that connected before the secret was known, leaving out those that came too long ago.
-    pub fn early(&mut self) -> impl Iterator<Item = Knock> + use<> {
-        std::mem::take(&mut self.knocking).into_iter().filter(|knock| knock.since.elapsed() < KNOCKING)
+    pub fn early(&mut self) -> impl Iterator<Item = PendingPeer> + use<> {
+        std::mem::take(&mut self.pending_peers).into_iter().filter(|pending| pending.since.elapsed() < KNOCKING)
     }
 }
 

@@ -35,7 +35,7 @@ pub fn read(
         return Some((read, None));
     }
     let (queue, behind) = last_of(after)?;
-    let beside = queue.ahead.reads.get_or_init(|| Beside::new(queue)).as_ref()?;
+    let beside = queue.pre_enqueue.reads.get_or_init(|| Beside::new(queue)).as_ref()?;
     let mut last = lock(&beside.last);
     // Behind an earlier command than the previous read's, this read would come late; and that command may be what the
     // previous read waits for.
@@ -70,7 +70,7 @@ pub fn write((memory, part): (&Memory, &Part), queue: Option<&Arc<Queue>>) -> Op
         (&**context.small_push_queue().ok()?, Place::ordinary(part).ok()?)
     } else {
         let queue = queue.filter(|queue| queue.in_order && Arc::ptr_eq(&queue.context, context))?;
-        let beside = queue.ahead.writes.get_or_init(|| Beside::new(queue)).as_ref()?;
+        let beside = queue.pre_enqueue.writes.get_or_init(|| Beside::new(queue)).as_ref()?;
         (&beside.native, Place::pinned(part, context.pool()?)?)
     };
     awaited(queue, (native, part), context.native.as_ref().ok()?, place).ok()
@@ -82,8 +82,9 @@ fn awaited(
     context: &native::Context,
     place: Place,
 ) -> Result<AwaitedWrite, Status> {
-    let gate = semaphore::hold(context)?;
-    AwaitedWrite::enqueue(queue, target, gate.clone(), place).inspect_err(|_| semaphore::set(&gate, cl::CL_COMPLETE))
+    let trigger = semaphore::hold(context)?;
+    AwaitedWrite::enqueue(queue, target, trigger.clone(), place)
+        .inspect_err(|_| semaphore::set(&trigger, cl::CL_COMPLETE))
 }
 
 /// Whether writes take their bytes when they are carried out, and not when they are enqueued; OpenCL allows either. As
@@ -119,8 +120,8 @@ pub fn probe(context: &Context, step: &dyn Fn(&str)) -> Result<bool, Status> {
         if let Some(bytes) = write.bytes_mut() {
             bytes.fill(size as u8 | 1);
         }
-        if let Some(gate) = write.open() {
-            semaphore::set(&gate, cl::CL_COMPLETE);
+        if let Some(trigger) = write.open() {
+            semaphore::set(&trigger, cl::CL_COMPLETE);
         }
         step("clWaitForEvents for a write whose user event is set");
         let read = StagedRead::enqueue(&queue, (&memory, &part), &Waits::none(), Place::of(&part, context.pool())?)?;

@@ -9,12 +9,12 @@ use crate::base::lock::lock;
 /// Most of them.
 const MOST: usize = 32;
 
-/// What one of them is to do.
+/// The work of one thread of the pool.
 pub type Work = Box<dyn FnOnce() + Send>;
 
 /// The threads, and what waits for one.
 #[derive(Default)]
-pub struct Movers {
+pub struct TransferPool {
     state: Mutex<State>,
     more: Condvar,
 }
@@ -26,7 +26,7 @@ struct State {
     threads: usize,
 }
 
-impl Movers {
+impl TransferPool {
     /// Runs work that may take as long as moving bytes does.
     pub fn run(self: &Arc<Self>, work: Work) {
         let mut state = lock(&self.state);
@@ -36,9 +36,9 @@ impl Movers {
             self.more.notify_one();
             return;
         }
-        let movers = self.clone();
+        let transfer_pool = self.clone();
         // If no thread can be started, an existing one does the work later; the first thread has to start.
-        if thread::Builder::new().name("mover".into()).spawn(move || movers.move_for_ever()).is_ok() {
+        if thread::Builder::new().name("mover".into()).spawn(move || transfer_pool.move_for_ever()).is_ok() {
             state.threads += 1;
         } else if state.threads == 0
             && let Some(work) = state.queue.pop_back()

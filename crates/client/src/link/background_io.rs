@@ -1,4 +1,4 @@
-//! What a connection's background thread is to do, and when it sleeps.
+//! The state of a connection's background I/O thread: its work, and when it sleeps.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
@@ -9,7 +9,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 /// State shared between the background I/O thread and the other threads.
 #[derive(Debug)]
-pub(super) struct Helper {
+pub(super) struct BackgroundIo {
     /// Nothing was sent for a while, and the background I/O thread sleeps.
     quiet: AtomicBool,
     /// Readable when the background I/O thread should wake.
@@ -19,7 +19,7 @@ pub(super) struct Helper {
     thread: OnceLock<ThreadId>,
 }
 
-impl Helper {
+impl BackgroundIo {
     pub(super) fn new() -> std::io::Result<Self> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Self { quiet: AtomicBool::new(true), wake, outstanding: AtomicUsize::new(0), thread: OnceLock::new() })
