@@ -12,6 +12,8 @@ use support::{Worker, command, on};
 
 const OUT_OF_ORDER: u64 = 1;
 const PROFILING: u64 = 2;
+/// CL_MIGRATE_MEM_OBJECT_HOST.
+const TO_HOST: u64 = 1;
 
 const SOURCE: &str = r#"
     kernel void add(global const int *a, global int *b, int n) { size_t i = get_global_id(0); b[i] = a[i] + n; }
@@ -378,4 +380,38 @@ fn goodbye_ends_the_process() {
     let mut worker = Worker::start("");
     worker.connect().post(&Goodbye {}).until_closed();
     assert!(worker.ended_within(Duration::from_secs(2)));
+}
+
+/// PoCL 3.1 releases the event of a migration to the host once too often when another thread enqueues a command on the same buffer meanwhile.
+#[test]
+fn events_of_migrations_to_the_host_outlive_transfers_of_the_same_buffer() {
+    const SIZE: u64 = 1 << 20;
+    const MIGRATIONS: u64 = 100;
+    let mut next = 1;
+    let worker = Worker::start("");
+    let mut client = worker.connect();
+    client.begin(0).buffer(1, SIZE);
+    let (queue, context) = (QueueId(2), ContextId(1));
+    client.post(&CreateQueue { queue, context, device: 0, properties: 0, priority: 0, throttle: 0 });
+    for transfer in 1..=100 {
+        // A thread of its own maps the buffer for it and unmaps it.
+        let transfer = TransferId(transfer);
+        client.post(&ReadBuffer { command: on(2), buffer: MemoryId(1), offset: 0, size: SIZE, transfer });
+        let events: Vec<_> = (next..next + MIGRATIONS).collect();
+        for event in &events {
+            let (buffer, pattern) = (MemoryId(1), &[7; 4]);
+            client.post(&FillBuffer { command: on(1), buffer, offset: 0, size: 64, pattern });
+            let memory = vec![buffer];
+            client.post(&MigrateMemory { command: command(1, Some(*event), &[]), memory, flags: TO_HOST });
+        }
+        next += MIGRATIONS;
+        client.until(|notes| notes.data.get(&transfer).is_some_and(|data| data.len() as u64 == SIZE));
+        client.notes.data.remove(&transfer);
+        assert_eq!(client.finish(1), 0);
+        for event in events {
+            assert_eq!(client.notes.done[&EventId(event)].status, 0);
+            client.post(&ReleaseEvent { event: EventId(event) });
+        }
+    }
+    assert_eq!(client.finish(2), 0);
 }

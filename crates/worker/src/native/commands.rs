@@ -6,7 +6,7 @@ use ropeway_protocol::types::{BufferRect, NdRange, Status};
 use super::api::api;
 use super::memory::NativeRect;
 use super::queue::enqueue;
-use super::{Event, Kernel, Memory, Part, Queue, Waits, lasting, svm};
+use super::{Device, Event, Kernel, Memory, Part, Queue, Waits, lasting, svm};
 
 impl Queue {
     /// clEnqueueNDRangeKernel.
@@ -293,20 +293,27 @@ impl Queue {
         })
     }
 
-    /// clEnqueueMigrateMemObjects. Shared virtual memory, which is no object, stays where it is.
+    /// clEnqueueMigrateMemObjects on a queue of `device`. Shared virtual memory, which is no object, stays where it is.
+    ///
+    /// Where the device's memory is the host's, the objects are at the host once they are at the device, so CL_MIGRATE_MEM_OBJECT_HOST is left out:
+    /// PoCL 3.1 releases the event of a migration to the host once too often if another thread enqueues a command on the same object at that moment.
     ///
     /// # Errors
     /// The status of the native call.
     pub fn migrate(
         &self,
+        device: Device,
         memory: &[&Memory],
-        flags: u64,
+        mut flags: u64,
         waits: &Waits<'_>,
         event: bool,
     ) -> Result<Option<Event>, Status> {
         let handles: Vec<_> = memory.iter().map(|memory| memory.mem).filter(|mem| !mem.is_null()).collect();
         if handles.is_empty() {
             return self.marker(waits, event);
+        }
+        if flags & cl::CL_MIGRATE_MEM_OBJECT_HOST != 0 && device.shares_host_memory() {
+            flags &= !cl::CL_MIGRATE_MEM_OBJECT_HOST;
         }
         let (count, list) = waits.parts();
         let objects = lasting::list(&handles);

@@ -75,7 +75,7 @@ impl Session {
             Ok(queue_state.native().and_then(|queue| {
                 let natives = memory.iter().map(|memory| memory.native.as_deref().map_err(|status| *status));
                 let natives = natives.collect::<Result<Vec<_>, _>>()?;
-                queue.migrate(&natives, m.flags, waits, event)
+                queue.migrate(queue_state.queue.device, &natives, m.flags, waits, event)
             }))
         })
     }
