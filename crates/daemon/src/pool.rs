@@ -266,7 +266,8 @@ impl Pool {
     }
 
     fn wants_more(&self, waiting: usize) -> bool {
-        let starting = self.starting();
+        // A worker that fails counts until it has ended: only then is it known how long to wait before the next start.
+        let starting = self.count(|state| matches!(state, State::Starting | State::Failing));
         // While warm workers remain and no client waits, there is no hurry: only one worker starts at a time, to
         // disturb sessions less.
         let at_once = if self.ready() > 0 && waiting == 0 { 1 } else { self.at_once };

@@ -162,6 +162,8 @@ mod tests {
     /// Drives a prober whose process runs `script` until the prober is done. The scripts' messages are bytes as
     /// `handoff` encodes them.
     fn probed(script: &str) -> Vec<DriverFact> {
+        // Like a worker, the script first takes the message that it is sent.
+        let script = format!("dd bs=4096 count=1 > /dev/null 2>&1; {script}");
         let command = WorkerCommand { program: "/bin/sh".into(), args: vec!["-c".into(), script.into()] };
         let mut prober = Prober::new(&command);
         let begin = Instant::now();

@@ -126,9 +126,9 @@ pub fn hear<T: DeserializeOwned>(control: BorrowedFd<'_>, wait: bool) -> io::Res
     loop {
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let got = match recvmsg(control, &mut [IoSliceMut::new(&mut bytes)], &mut ancillary, flags) {
-            Err(Errno::INTR) => continue,
-            // The other side has ended without reading all that was sent to it.
-            Err(Errno::CONNRESET) => return Ok(None),
+            // The other side has ended without reading all that was sent to it: the system reports that once, before the
+            // messages that the other side had sent.
+            Err(Errno::INTR | Errno::CONNRESET) => continue,
             other => other?.bytes,
         };
         if got == 0 {
