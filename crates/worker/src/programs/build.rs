@@ -17,6 +17,11 @@ use crate::link::client::Client;
 use crate::native::{self, Device};
 use crate::objects::{Program, ProgramState};
 
+/// How often a build or link that fails without a reason is tried. PoCL keeps the outcome in a folder shared by all its
+/// processes, and fails now and then if two of them build or link the same at the same time, natively too: workers do
+/// this for one context of several servers on a machine, and for clients that run the same program.
+const ATTEMPTS: usize = 4;
+
 /// A source that prints contains this, be it in a macro or a string.
 const PRINTF: &[u8] = b"printf";
 
@@ -58,10 +63,17 @@ pub fn build(
     }
     let native = state.native.as_ref().ok_or(cl::CL_INVALID_PROGRAM)?.as_ref().map_err(|status| *status)?;
     let native_devices: Vec<_> = devices.iter().take(named).map(|(_, device)| *device).collect();
-    let built = match step {
+    let attempt = || match step {
         Step::Build => native.build(&native_devices, options),
         Step::Compile => native.compile(&native_devices, options),
     };
+    let mut built = attempt();
+    for _ in 1..ATTEMPTS {
+        let failed = matches!(built, Err(cl::CL_BUILD_PROGRAM_FAILURE | cl::CL_COMPILE_PROGRAM_FAILURE));
+        if failed && !blames_the_source(native, devices) {
+            built = attempt();
+        }
+    }
     describe(&mut state, devices, built.err().unwrap_or(cl::CL_SUCCESS))
 }
 
@@ -95,10 +107,10 @@ pub fn load_il((client, cache): (&Client, &Cache), program: &Program, il: Conten
     Ok(BinaryReply::Loaded { status, each: Vec::new(), devices: Vec::new() })
 }
 
-/// How often a failing link is tried. PoCL keeps the outcome in a folder shared by all its processes, and fails if two
-/// of them link the same at the same time: workers do this for one context of several servers on a machine, or for
-/// several clients.
-const LINKS: usize = 4;
+/// Whether a failed build's log names an error in the source. A compiler that refuses a source says why.
+fn blames_the_source(native: &native::Program, devices: &[(u32, Device)]) -> bool {
+    devices.iter().any(|(_, device)| native.build_info(*device, cl::CL_BUILD_NONE).log.to_lowercase().contains("error"))
+}
 
 /// Links compiled programs into `program`.
 ///
@@ -126,7 +138,7 @@ pub fn link(
     }
     let attempt = || native::Program::link(context, &native_devices, &natives, options);
     let mut linked = attempt();
-    for _ in 1..LINKS {
+    for _ in 1..ATTEMPTS {
         if matches!(linked, Err(cl::CL_LINK_PROGRAM_FAILURE)) {
             linked = attempt();
         }
