@@ -31,6 +31,7 @@ const PROGRAMS: &[&str] = &[
     "kernels",
     "device_queues",
     "devices",
+    "spirv_queries",
     "svm",
     "svm_list",
 ];

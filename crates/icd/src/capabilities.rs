@@ -17,6 +17,8 @@ pub enum Answer {
     Extensions,
     /// The same as cl_name_version structures.
     ExtensionsWithVersion,
+    /// An array of pointers to strings: the native ones, which come one after the other.
+    Strings,
     /// CL_INVALID_VALUE: the extension that has this query is not offered.
     Refused,
 }
@@ -29,6 +31,8 @@ pub fn device_info(name: cl_device_info) -> Option<Answer> {
         CL_DEVICE_HOST_UNIFIED_MEMORY => Uint(CL_FALSE),
         CL_DEVICE_SVM_CAPABILITIES => Masked(CL_DEVICE_SVM_COARSE_GRAIN_BUFFER),
 
+        CL_DEVICE_SPIRV_EXTENDED_INSTRUCTION_SETS_KHR | CL_DEVICE_SPIRV_EXTENSIONS_KHR => Strings,
+
         // Lists of names.
         CL_DEVICE_EXTENSIONS => Extensions,
         CL_DEVICE_EXTENSIONS_WITH_VERSION => ExtensionsWithVersion,
@@ -40,9 +44,6 @@ pub fn device_info(name: cl_device_info) -> Option<Answer> {
         | CL_DEVICE_COMMAND_BUFFER_NUM_SYNC_DEVICES_KHR
         | CL_DEVICE_COMMAND_BUFFER_SYNC_DEVICES_KHR
         | CL_DEVICE_MUTABLE_DISPATCH_CAPABILITIES_KHR
-        | CL_DEVICE_SPIRV_EXTENDED_INSTRUCTION_SETS_KHR
-        | CL_DEVICE_SPIRV_EXTENSIONS_KHR
-        | CL_DEVICE_SPIRV_CAPABILITIES_KHR
         | CL_DEVICE_EXTERNAL_MEMORY_IMPORT_HANDLE_TYPES_KHR
         | CL_DEVICE_SEMAPHORE_IMPORT_HANDLE_TYPES_KHR
         | CL_DEVICE_SEMAPHORE_EXPORT_HANDLE_TYPES_KHR
@@ -125,6 +126,7 @@ pub const EXTENSIONS: &[&str] = &[
     "cl_khr_spir",
     "cl_khr_spirv_extended_debug_info",
     "cl_khr_spirv_linkonce_odr",
+    "cl_khr_spirv_queries",
     "cl_khr_spirv_no_integer_wrap_decoration",
     "cl_khr_srgb_image_writes",
     "cl_khr_subgroup_ballot",

@@ -56,7 +56,6 @@ const HIDDEN: &[(&str, &str)] = &[
     ("cl_khr_gl_event", GRAPHICS),
     ("cl_khr_gl_msaa_sharing", GRAPHICS),
     ("cl_khr_gl_sharing", GRAPHICS),
-    ("cl_khr_spirv_queries", "its answers are pointers into the native implementation's memory"),
     ("cl_khr_terminate_context", NOT_YET),
     ("cl_khr_unified_svm", NOT_YET),
     ("cl_nv_copy_opts", "its options name things of the driver on the same machine"),

@@ -106,6 +106,14 @@ fn answer(device: &Handle<Device>, name: cl_device_info, info: Info) -> Result<A
             list.extend(capabilities::name_version(servers::NAME, servers::VERSION));
             info.bytes(&list)
         }
+        Answer::Strings => {
+            // The strings are part of what the device said, which stays for as long as the device.
+            let strings = native.split_inclusive(|byte| *byte == 0).map(|string| match string.last() {
+                Some(0) => Ok(string.as_ptr().cast::<c_void>().cast_mut()),
+                _ => Err(CL_INVALID_VALUE),
+            });
+            info.slice(&strings.collect::<Result<Vec<_>, _>>()?)
+        }
         Answer::Refused => Err(CL_INVALID_VALUE),
     }
 }

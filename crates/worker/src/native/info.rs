@@ -32,6 +32,23 @@ pub(super) fn text(query: impl FnMut(usize, *mut libc::c_void, *mut usize) -> i3
     Ok(String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
 }
 
+/// The strings that `pointers` points to, each with its NUL. A null pointer is left out.
+///
+/// # Safety
+/// `pointers` are the bytes of an array of pointers, each null or to a string that ends with NUL.
+pub(super) unsafe fn strings(pointers: &[u8]) -> Vec<u8> {
+    let (pointers, _) = pointers.as_chunks::<{ size_of::<usize>() }>();
+    let mut out = Vec::new();
+    for pointer in pointers {
+        let string = std::ptr::with_exposed_provenance::<libc::c_char>(usize::from_ne_bytes(*pointer));
+        if !string.is_null() {
+            // SAFETY: a string, by the promise of the caller.
+            out.extend_from_slice(unsafe { std::ffi::CStr::from_ptr(string) }.to_bytes_with_nul());
+        }
+    }
+    out
+}
+
 /// A query's answer of fixed size, for types that any bytes are a value of.
 pub(super) fn value<T: Plain>(query: impl FnOnce(usize, *mut libc::c_void, *mut usize) -> i32) -> Result<T, Status> {
     let mut out = T::default();

@@ -90,13 +90,22 @@ impl Platform {
 }
 
 impl Device {
-    /// clGetDeviceInfo, as bytes.
+    /// clGetDeviceInfo, as bytes. An array of pointers to strings becomes the strings, each with its NUL.
     ///
     /// # Errors
     /// The status of the native call.
     pub fn info(self, name: u32) -> Result<Vec<u8>, Status> {
         // SAFETY: `bytes` passes memory of the size it announces.
-        info::bytes(|size, value, ret| unsafe { (api().clGetDeviceInfo)(self.0, name, size, value, ret) })
+        let answer =
+            info::bytes(|size, value, ret| unsafe { (api().clGetDeviceInfo)(self.0, name, size, value, ret) })?;
+        Ok(match name {
+            cl::CL_DEVICE_SPIRV_EXTENDED_INSTRUCTION_SETS_KHR | cl::CL_DEVICE_SPIRV_EXTENSIONS_KHR => {
+                // SAFETY: cl_khr_spirv_queries defines these answers as arrays of `const char*`, and the strings are the
+                // implementation's own; a root device is never released, and of a sub-device the caller holds a reference.
+                unsafe { info::strings(&answer) }
+            }
+            _ => answer,
+        })
     }
 
     /// The device's time of clGetDeviceAndHostTimer, in nanoseconds.
