@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-use ropeway_protocol::handshake::{PREAMBLE_LEN, Preamble};
-use ropeway_protocol::{FRAME_HEADER_LEN, FrameHeader, Post, limits};
+use ropeway_protocol::handshake::{Hello, PREAMBLE_LEN, Preamble, Purpose};
+use ropeway_protocol::{FRAME_HEADER_LEN, FrameHeader, Post, decode, limits};
 
 /// The fault that the link puts into the bytes from the server to the client, unless stated otherwise.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +24,9 @@ pub enum Fault {
     GarbleFrom(u64),
     /// So many bytes a second pass from the client to the server.
     RateUp(u64),
+    /// Each connection 0 between peers ends after so many bytes in one direction; what comes behind them is lost. All
+    /// other connections are left alone.
+    CutSignals(u64),
 }
 
 /// A listening proxy.
@@ -31,37 +34,64 @@ pub struct Proxy {
     url: String,
     frozen: Arc<AtomicBool>,
     sent: Arc<Mutex<HashMap<u16, u64>>>,
+    target: Arc<OnceLock<String>>,
 }
 
 impl Proxy {
     /// A link to the server at `address` (`host:port`).
     pub fn to(address: &str, fault: Fault) -> Self {
+        let proxy = Self::new(fault);
+        proxy.lead_to(address);
+        proxy
+    }
+
+    /// A link to a server that is still to be started, as it has to know where the link is.
+    pub fn new(fault: Fault) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
         let url = format!("tcp://{}", listener.local_addr().expect("it is bound"));
         let frozen = Arc::new(AtomicBool::new(false));
         let sent = Arc::<Mutex<HashMap<u16, u64>>>::default();
         let counts = Arc::clone(&sent);
-        let (address, stop) = (address.to_owned(), Arc::clone(&frozen));
+        let target = Arc::<OnceLock<String>>::default();
+        let (address, stop) = (Arc::clone(&target), Arc::clone(&frozen));
         thread::spawn(move || {
-            for client in listener.incoming().flatten() {
-                let Ok(server) = TcpStream::connect(&address) else { continue };
+            for mut client in listener.incoming().flatten() {
+                let address = address.get().expect("nobody connects before it leads anywhere");
+                let Ok(mut server) = TcpStream::connect(address) else { continue };
                 for stream in [&client, &server] {
                     let _ = stream.set_nodelay(true);
                 }
                 let up = (client.try_clone(), server.try_clone());
                 let (Ok(from), Ok(to)) = up else { continue };
+                let mut frames = Frames::new(Arc::clone(&counts));
                 let (up, fault) = match fault {
                     Fault::Delay(_) => (fault, fault),
+                    Fault::CutSignals(limit) => match pass_hello(&mut client, &mut server) {
+                        Some(purpose) => {
+                            frames.is_opened = true;
+                            let is_cut = matches!(purpose, Purpose::Peer { link: 0, .. });
+                            [(Fault::None, Fault::None), (Fault::CutAfter(limit), Fault::CutAfter(limit))]
+                                [usize::from(is_cut)]
+                        }
+                        None => continue,
+                    },
                     Fault::RateUp(_) => (fault, Fault::None),
                     _ => (Fault::None, fault),
                 };
                 let (stop_up, stop_down) = (Arc::clone(&stop), Arc::clone(&stop));
-                let mut frames = Frames::new(Arc::clone(&counts));
                 thread::spawn(move || pump(from, to, up, &stop_up, |bytes| frames.feed(bytes)));
                 thread::spawn(move || pump(server, client, fault, &stop_down, |_| ()));
             }
         });
-        Self { url, frozen, sent }
+        Self { url, frozen, sent, target }
+    }
+
+    /// Where it leads to: `host:port`.
+    ///
+    /// # Panics
+    /// When that was said before.
+    pub fn lead_to(&self, address: &str) {
+        self.target.set(address.to_owned()).expect("it leads to one server");
     }
 
     /// How many messages of this kind clients have sent.
@@ -78,6 +108,17 @@ impl Proxy {
     pub fn freeze(&self) {
         self.frozen.store(true, Ordering::Relaxed);
     }
+}
+
+/// Passes on the first message of a connection; says what the connection is for. `None` if it ends before.
+fn pass_hello(client: &mut TcpStream, server: &mut TcpStream) -> Option<Purpose> {
+    let mut bytes = vec![0; PREAMBLE_LEN];
+    client.read_exact(&mut bytes).ok()?;
+    let preamble = Preamble::from_bytes(bytes.first_chunk()?).expect("a client says hello");
+    bytes.resize(PREAMBLE_LEN + preamble.len as usize, 0);
+    client.read_exact(&mut bytes[PREAMBLE_LEN..]).ok()?;
+    server.write_all(&bytes).ok()?;
+    Some(decode::<Hello>(&bytes[PREAMBLE_LEN..]).expect("a hello").purpose)
 }
 
 /// Counts the messages that a client sends.
@@ -136,7 +177,7 @@ fn pump(mut from: TcpStream, mut to: TcpStream, fault: Fault, frozen: &AtomicBoo
         let mut bytes = &mut piece[..n];
         seen(bytes);
         match fault {
-            Fault::None => {}
+            Fault::None | Fault::CutSignals(_) => {}
             Fault::Delay(time) => thread::sleep(time),
             Fault::RateUp(rate) => thread::sleep(Duration::from_nanos(1_000_000_000 * n as u64 / rate)),
             Fault::CutAfter(limit) => {

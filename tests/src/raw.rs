@@ -131,9 +131,31 @@ pub fn join(
     link: u8,
 ) -> Result<TcpStream, HandshakeError> {
     let proof = peer_proof(secret, from, to, link);
-    let (stream, Joined { proof }) = knock(address, Purpose::Peer { session: to, from, link, proof })?;
+    let (stream, Joined { proof }) = knock(address, peer_purpose((from, to), link, proof))?;
     assert_eq!(proof, peer_proof(secret, to, from, link), "the session proves that it knows the secret, too");
     Ok(stream)
+}
+
+/// As [`join`], but makes a broken connection 0 again, which [`join`] has made.
+///
+/// # Errors
+/// As [`join`].
+pub fn resume(
+    address: &str,
+    (from, session): (SessionId, SessionId),
+    secret: &[u8; 32],
+) -> Result<TcpStream, HandshakeError> {
+    let proof = peer_proof(secret, from, session, 0);
+    let purpose = Purpose::Peer { session, from, link: 0, stream: STREAM, resumes: true, proof };
+    Ok(knock(address, purpose)?.0)
+}
+
+/// The name that [`join`] gives to all connections.
+const STREAM: u64 = 1;
+
+/// The purpose of a new connection between sessions.
+pub fn peer_purpose((from, session): (SessionId, SessionId), link: u8, proof: [u8; 32]) -> Purpose {
+    Purpose::Peer { session, from, link, stream: STREAM, resumes: false, proof }
 }
 
 /// Connects for this purpose, which is a peer's.

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use ropeway_protocol::handshake::{HandshakeError, Purpose, peer_proof};
+use ropeway_protocol::handshake::{HandshakeError, peer_proof};
 use ropeway_protocol::ids::{ContextId, EventId, MemoryId, SessionId, TransferId};
 use ropeway_protocol::image::{ImageDescription, ImageFormat, ImageKind, ImagePart};
 use ropeway_protocol::limits::{self, CHUNK};
@@ -14,7 +14,7 @@ use ropeway_protocol::{FRAME_HEADER_LEN, FrameHeader, Post as _, decode};
 use ropeway_tests::fake;
 use ropeway_tests::peering::{Pair, SECRET, connect, data, push, whole};
 use ropeway_tests::proxy::{Fault, Proxy};
-use ropeway_tests::raw::{Client, PATIENCE, command, frame, join, knock};
+use ropeway_tests::raw::{Client, PATIENCE, command, frame, join, knock, peer_purpose};
 use ropeway_tests::server::Server;
 
 const INCREMENT: &str = "kernel void increment(global int *n) { *n += 1; }";
@@ -252,7 +252,7 @@ fn who_does_not_know_the_secret_stays_outside() {
     let (b, address) = (pair.b.id(), pair.b.address().to_owned());
     let proof = peer_proof(&SECRET, pair.a.id(), b, 1);
     for (from, link) in [(SessionId(666), 1), (pair.a.id(), 0)] {
-        let refused = knock(&address, Purpose::Peer { session: b, from, link, proof }).unwrap_err();
+        let refused = knock(&address, peer_purpose((from, b), link, proof)).unwrap_err();
         assert_eq!(refused, HandshakeError::Refused("it does not know the secret".into()));
     }
     let nobody = join(&address, (SessionId(1), SessionId(2)), &SECRET, 0).unwrap_err();

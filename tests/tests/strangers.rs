@@ -4,14 +4,14 @@
 use std::io::Write;
 use std::net::TcpStream;
 
-use ropeway_protocol::handshake::{HandshakeError, Purpose, peer_proof};
+use ropeway_protocol::handshake::{HandshakeError, peer_proof};
 use ropeway_protocol::ids::{ContextId, EventId, MemoryId, SessionId, TransferId};
 use ropeway_protocol::messages::*;
 use ropeway_protocol::types::InitialContents;
 use ropeway_tests::cluster::{Cluster, MIB};
 use ropeway_tests::fake;
 use ropeway_tests::peering::{SECRET, connect, data, push, whole};
-use ropeway_tests::raw::{Client, blurt, frame, join};
+use ropeway_tests::raw::{Client, blurt, frame, join, peer_purpose};
 
 /// The name that a stranger gives itself.
 const STRANGER: SessionId = SessionId(666);
@@ -87,7 +87,7 @@ fn who_does_not_wait_for_an_answer_neither_pushes_nor_signals() {
     let bytes = [signal, data(9, 0, 1000)].concat();
     let proof = peer_proof(&[1; 32], a.id(), b.id(), 0);
     for link in 0..2 {
-        let purpose = Purpose::Peer { session: b.id(), from: a.id(), link, proof };
+        let purpose = peer_purpose((a.id(), b.id()), link, proof);
         cluster.host(OUTSIDE).inside(|| blurt(b.address(), purpose, &bytes));
     }
     cluster.servers[1].expect_log("it does not know the secret");

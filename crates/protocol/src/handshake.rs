@@ -145,6 +145,10 @@ pub enum Purpose {
         from: SessionId,
         /// Which of the connections between the two sessions this is: 0 carries signals, the others carry bulk data.
         link: u8,
+        /// The sender's name for the connection: a different one each time, except when it makes a connection again.
+        stream: u64,
+        /// Whether the connection has broken and is made again, to go on where it was.
+        resumes: bool,
         /// [`peer_proof`] of what the sender knows.
         proof: [u8; 32],
     },

@@ -401,6 +401,10 @@ macro_rules! peer_messages {
     post 4 push_ends: PushEnds { transfer: TransferId, size: u64 };
     /// An event of the receiver's has ended.
     post 3 signal: Signal { event: EventId, status: Status };
+    /// The sender has handled so many bytes of whole messages that came by this connection 0, from its very beginning
+    /// on, however often it was made again. These messages themselves do not count. One is the first message on a
+    /// connection that is made again.
+    post 5 received: Received { bytes: u64 };
     } };
 }
 

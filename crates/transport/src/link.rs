@@ -319,6 +319,13 @@ impl Link {
         }
     }
 
+    /// Whether the other end has closed or broken the link, or this end has ended it; does not wait. Bytes that came
+    /// before may still be unread.
+    pub fn has_ended(&self) -> bool {
+        let mut fds = [PollFd::new(&self.fd, PollFlags::RDHUP)];
+        poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
+    }
+
     /// Ends both directions: all reading and writing on this link stops, at both ends.
     pub fn shutdown(&self) {
         // The peer may have closed it already, which is just as good.

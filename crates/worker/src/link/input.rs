@@ -28,6 +28,10 @@ pub struct Input {
     end: usize,
     /// After a bulk frame: the length of its header and body.
     bulk: Option<usize>,
+    /// Whether a frame is handed out only once all of it is in the buffer, its tail included.
+    whole: bool,
+    /// Bytes of the frames that were handed out.
+    passed: u64,
 }
 
 /// A tail whose first bytes may be in the buffer already; the rest is still on the link.
@@ -75,7 +79,18 @@ impl LinkTail<'_> {
 impl Input {
     /// The frames of `link`.
     pub fn new(link: Arc<Link>) -> Self {
-        Self { link, buffer: vec![0; BUFFER], start: 0, end: 0, bulk: None }
+        Self { link, buffer: vec![0; BUFFER], start: 0, end: 0, bulk: None, whole: false, passed: 0 }
+    }
+
+    /// The frames of `link`, none of which is handed out before all of it has come: a link that breaks leaves each
+    /// frame handled as a whole or not at all.
+    pub fn of_whole_frames(link: Arc<Link>) -> Self {
+        Self { whole: true, ..Self::new(link) }
+    }
+
+    /// Bytes of the frames that were handed out so far.
+    pub fn passed(&self) -> u64 {
+        self.passed
     }
 
     /// Where they come from.
@@ -105,10 +120,10 @@ impl Input {
     ) -> Result<bool, End> {
         let Some(header) = self.header()? else { return Ok(false) };
         let body_end = self.start + FRAME_HEADER_LEN + header.body as usize;
-        if body_end > self.end {
+        let tail = header.tail as usize;
+        if body_end > self.end || self.whole && body_end + tail > self.end {
             return Ok(false);
         }
-        let tail = header.tail as usize;
         let tail_end = (body_end + tail).min(self.end);
         let body = &self.buffer[self.start + FRAME_HEADER_LEN..body_end];
         let buffered = &self.buffer[body_end..tail_end];
@@ -120,8 +135,9 @@ impl Input {
             return Err(error.into());
         }
         taken?;
+        self.passed += (body_end + tail - self.start) as u64;
         self.start = tail_end;
-        self.bulk = (tail >= BULK).then_some(FRAME_HEADER_LEN + header.body as usize);
+        self.bulk = (tail >= BULK && !self.whole).then_some(FRAME_HEADER_LEN + header.body as usize);
         Ok(true)
     }
 
@@ -171,8 +187,11 @@ impl Input {
 
     /// Makes room for the frame that begins in the buffer, and returns how far the buffer may be filled.
     fn make_room(&mut self) -> Result<usize, End> {
-        // At least the rest of the frame that has begun. `header` bounds bodies.
-        let wanted = self.header()?.map_or(FRAME_HEADER_LEN, |h| FRAME_HEADER_LEN + h.body as usize);
+        // At least the rest of the frame that has begun. `header` bounds bodies and tails.
+        let wanted = self.header()?.map_or(FRAME_HEADER_LEN, |header| {
+            let tail = if self.whole { header.tail as usize } else { 0 };
+            FRAME_HEADER_LEN + header.body as usize + tail
+        });
         let have = self.end - self.start;
         if have == 0 {
             (self.start, self.end) = (0, 0);

@@ -278,11 +278,11 @@ impl Arrival {
 
     /// Called when all bytes have come: ensures that they are in the object, then lets the commands that wait for them
     /// go on.
-    pub fn land(self: &Arc<Self>, common: &Arc<Services>) {
+    pub fn land(self: &Arc<Self>, services: &Arc<Services>) {
         match self.sink.get() {
             Some(Sink::Mapped(scattered)) => {
                 let status = scattered.land(!self.may_be_short).err().unwrap_or(cl::CL_COMPLETE);
-                self.end(common, status);
+                self.end(services, status);
             }
             Some(Sink::Ring) => {
                 // The copies run in order, so a marker behind them ends when they have ended.
@@ -293,29 +293,28 @@ impl Arrival {
                 });
                 let arrival = self.clone();
                 match marker {
-                    Ok(Some(marker)) => {
-                        common.when_ended(marker, None, false, move |common, _| arrival.end(common, cl::CL_COMPLETE))
-                    }
-                    Ok(None) => self.end(common, cl::CL_OUT_OF_RESOURCES),
-                    Err(status) => self.end(common, status),
+                    Ok(Some(marker)) => services
+                        .when_ended(marker, None, false, move |services, _| arrival.end(services, cl::CL_COMPLETE)),
+                    Ok(None) => self.end(services, cl::CL_OUT_OF_RESOURCES),
+                    Err(status) => self.end(services, status),
                 }
             }
             Some(Sink::Image(_)) => {
                 let arrival = self.clone();
-                common.in_the_pool(move |common| {
+                services.in_the_pool(move |services| {
                     let status = match arrival.sink.get() {
                         Some(Sink::Image(writer)) => lock(writer).settle().err().unwrap_or(cl::CL_COMPLETE),
                         _ => cl::CL_COMPLETE,
                     };
-                    arrival.end(common, status);
+                    arrival.end(services, status);
                 });
             }
-            Some(Sink::Awaited(..) | Sink::Nowhere) | None => self.end(common, cl::CL_COMPLETE),
+            Some(Sink::Awaited(..) | Sink::Nowhere) | None => self.end(services, cl::CL_COMPLETE),
         }
     }
 
     /// Lets the commands that wait for the push go on, or fail: with the first error, if there was one before.
-    pub fn end(&self, common: &Services, status: Status) {
+    pub fn end(&self, services: &Services, status: Status) {
         if self.ended.swap(true, Ordering::AcqRel) {
             return;
         }
@@ -327,15 +326,15 @@ impl Arrival {
             // The failure is reported before the ends of the commands that fail with it: later commands must not wait
             // for this push, nor take its bytes from here.
             let done = vec![EventDone { event: self.id, status, times: None }];
-            common.reporter.client.outgoing.leave(&Completed { completions: Completions { done } });
+            services.reporter.client.outgoing.leave(&Completed { completions: Completions { done } });
         }
         if let Some(event) = &self.event {
-            common.settle(event, status);
+            services.settle(event, status);
         }
         if let Some(Sink::Awaited(write, cell)) = self.sink.get()
             && let Some(mut write) = lock(write).take()
         {
-            common.reporter.staged.give_back(write.size());
+            services.reporter.staged.give_back(write.size());
             let trigger = write.open();
             let mut landing = lock(&self.memory.context.landing);
             landing.retain(|write| !write.end().ended());
@@ -345,7 +344,7 @@ impl Arrival {
                 cell.fail(status);
             }
             if let Some(trigger) = trigger {
-                common.settle(&trigger, status);
+                services.settle(&trigger, status);
             }
         }
     }

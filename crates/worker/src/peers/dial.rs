@@ -12,8 +12,9 @@ use ropeway_transport::{Link, Sender};
 
 use super::dialer::{Again, Attempt, PendingPeer};
 use super::group::Peers;
-use super::links::{CONTROL, bulk_links};
+use super::links::bulk_links;
 use super::peer::Peer;
+use super::peer_link::{CONTROL, Stream};
 use super::services::Services;
 use crate::base::drivers;
 use crate::base::error::End;
@@ -112,6 +113,7 @@ impl Peers {
             state.dialer.asked.insert(ticket, (id, number));
             let peer = state.peers.get(&id).cloned();
             drop(state);
+            let broken = peer.as_ref().and_then(|peer| peer.to_resume());
             let addresses = peer.and_then(|peer| {
                 let first = peer.with_attempt(|attempt| attempt.as_ref().map(|attempt| attempt.addresses.clone()));
                 let again = |again: &mut Again| again.asked.contains(&number).then(|| again.addresses.clone());
@@ -121,8 +123,11 @@ impl Peers {
                 lock(&self.state).dialer.asked.remove(&ticket);
                 continue;
             };
-            let proof = peer_proof(&secret, self.services.own, id, number);
-            let purpose = Purpose::Peer { session: id, from: self.services.own, link: number, proof };
+            let from = self.services.own;
+            let broken = broken.filter(|_| number == CONTROL);
+            let (stream, resumes) = (broken.unwrap_or(ticket), broken.is_some());
+            let proof = peer_proof(&secret, from, id, number);
+            let purpose = Purpose::Peer { session: id, from, link: number, stream, resumes, proof };
             let message = ToDaemon::Dial { ticket, addresses, purpose };
             if let Err(error) = handoff::say(self.daemon.as_fd(), &message, None, true) {
                 self.dialled(ticket, Err(format!("the server does not connect it: {error}")));
@@ -142,7 +147,7 @@ impl Peers {
             if proofs_equal(&proof, &expected) { Ok(link) } else { Err("it does not know the secret".to_owned()) }
         });
         if peer.with_again(|again| again.was_asked(number)) {
-            return self.made_again(&peer, number, outcome);
+            return self.made_again(&peer, number, ticket, outcome);
         }
         let next = peer.with_attempt(|place| {
             let attempt = place.as_mut()?;
@@ -153,7 +158,7 @@ impl Peers {
                     return Some(Err(why));
                 }
             };
-            attempt.made.push((number, link));
+            attempt.made.push((number, ticket, link));
             attempt.missing = attempt.missing.saturating_sub(1);
             if attempt.missing > 0 {
                 return None;
@@ -170,8 +175,8 @@ impl Peers {
             Some(Ok(None)) => lock(&self.state).dialer.waiting.push_back((id, CONTROL)),
             Some(Ok(Some((addresses, made)))) => {
                 peer.with_again(|again| again.addresses = addresses);
-                for (number, link) in made {
-                    peer.add(&self.services, number, link);
+                for (number, name, link) in made {
+                    peer.add(&self.services, number, Stream { name, ours: true }, link);
                 }
                 self.services.tell_client(PeerState { peer: id, connected: true, text: String::new() });
             }
@@ -182,29 +187,37 @@ impl Peers {
 
 impl Peers {
     /// Takes the outcome of a connection that was to be made again.
-    fn made_again(&self, peer: &Arc<Peer>, number: u8, outcome: Result<Link, String>) {
+    fn made_again(&self, peer: &Arc<Peer>, number: u8, name: u64, outcome: Result<Link, String>) {
         let own = self.services.own.0;
+        let log = |what: &str| {
+            let line = format!("session {own:016x}: connection {number} to peer {:016x} {what}", peer.id.0);
+            self.services.log.line(&line);
+        };
         match outcome {
             Ok(link) => {
                 peer.with_again(|again| again.failures = 0);
-                if peer.is_connected() {
-                    self.services.log.line(&format!(
-                        "session {own:016x}: connection {number} to peer {:016x} is made again",
-                        peer.id.0
-                    ));
-                    peer.add(&self.services, number, link);
+                if !peer.is_connected() {
+                    return;
+                }
+                log("is made again");
+                match peer.to_resume() {
+                    Some(name) if number == CONTROL => {
+                        peer.resume(&self.services, Stream { name, ours: true }, link);
+                    }
+                    _ if number == CONTROL => {}
+                    _ => peer.add(&self.services, number, Stream { name, ours: true }, link),
                 }
             }
             Err(why) => {
-                let line = format!(
-                    "session {own:016x}: connection {number} to peer {:016x} cannot be made again: {why}",
-                    peer.id.0
-                );
-                self.services.log.line(&line);
-                peer.with_again(|again| {
+                log(&format!("cannot be made again: {why}"));
+                let is_over = peer.with_again(|again| {
                     again.failures += 1;
                     again.wanted.push(number);
+                    again.has_failed()
                 });
+                if is_over && number == CONTROL {
+                    peer.lose(&self.services, None, &format!("the connection to it broke, and then: {why}"));
+                }
                 self.services.stir();
             }
         }
@@ -221,7 +234,10 @@ fn give_up(services: &Arc<Services>, peer: &Peer, why: &str) {
 
 /// Lets a peer in, if it proves that it is one.
 fn admit(peers: &Peers, pending: PendingPeer) {
-    let Purpose::Peer { session, from, link: number, proof } = pending.hello.purpose else { return };
+    let Purpose::Peer { session, from, link: number, stream: name, resumes, proof } = pending.hello.purpose else {
+        return;
+    };
+    let stream = Stream { name, ours: false };
     let mut state = lock(&peers.state);
     let Some(secret) = state.secret else {
         if state.dialer.pending_peers.len() >= MAX_KNOCKING {
@@ -249,12 +265,17 @@ fn admit(peers: &Peers, pending: PendingPeer) {
         Ok(peer) => peer,
         Err(end) => return refuse(&end.to_string()),
     };
+    if resumes && (number != CONTROL || !peer.may_resume(stream)) {
+        return refuse("it has given up that connection");
+    }
     // Once the answer is sent, the client may announce what is expected of it, before the connection is taken into use
     // here.
     peer.await_again();
     let joined = Joined { proof: peer_proof(&secret, peers.services.own, from, number) };
     let joined = encode_opening(Opening::Joined, &joined);
-    if pending.link.send_all(&mut [IoSlice::new(&joined)]).is_ok() {
-        peer.add(&peers.services, number, pending.link);
+    match pending.link.send_all(&mut [IoSlice::new(&joined)]) {
+        Ok(()) if resumes => peer.resume(&peers.services, stream, pending.link),
+        Ok(()) => peer.add(&peers.services, number, stream, pending.link),
+        Err(_) => {}
     }
 }

@@ -46,14 +46,14 @@ impl Dialer {
 /// An attempt to connect to a peer.
 pub struct Attempt {
     pub addresses: Vec<String>,
-    /// Connections that are there already.
-    pub made: Vec<(u8, Link)>,
+    /// Connections that are there already: number, name and link.
+    pub made: Vec<(u8, u64, Link)>,
     /// How many are on their way.
     pub missing: usize,
     pub since: Instant,
 }
 
-/// Connections for bulk data that are to be made again.
+/// Connections that are to be made again.
 #[derive(Default)]
 pub struct Again {
     /// The peer's addresses; empty if the peer was the one that connected.
@@ -67,14 +67,20 @@ pub struct Again {
 }
 
 impl Again {
-    /// Returns the connections to be asked for now. Until one is made, the others carry its data.
+    /// Returns the connections to be asked for now. Until one is made, the others carry its data; what is for connection
+    /// 0 waits.
     pub fn ask(&mut self) -> Vec<u8> {
         let wanted = std::mem::take(&mut self.wanted);
-        if self.addresses.is_empty() || self.failures >= MOST_FAILURES {
+        if self.addresses.is_empty() || self.has_failed() {
             return Vec::new();
         }
         self.asked.extend(&wanted);
         wanted
+    }
+
+    /// Whether no more attempts are made.
+    pub fn has_failed(&self) -> bool {
+        self.failures >= MOST_FAILURES
     }
 
     /// Removes a connection from those asked for; returns whether it was among them.

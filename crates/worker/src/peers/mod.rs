@@ -6,14 +6,18 @@
 //! [`group`] knows the peers.
 
 mod arrival;
+mod connections;
 mod dial;
 mod dialer;
 mod group;
 mod inbox;
+mod kept;
 mod links;
 mod peer;
+mod peer_link;
 pub mod pre_enqueue;
 mod push;
+mod receiving;
 mod sending;
 mod services;
 mod transfer_pool;

@@ -39,36 +39,36 @@ pub struct Push {
 pub type Ended = Box<dyn FnOnce(&Arc<Services>, Status) + Send>;
 
 /// Calls `then` once all of these have ended, with 0 or the first error that was found. `at_once` is as for [`crate::notify::notifier::Notifier::when_ended`].
-pub fn when_all_have_ended(common: &Arc<Services>, mut cells: Cells, status: Status, at_once: bool, then: Ended) {
+pub fn when_all_have_ended(services: &Arc<Services>, mut cells: Cells, status: Status, at_once: bool, then: Ended) {
     let mut worst = status;
     while let Some(cell) = cells.pop() {
         let mut status = cell.status();
         if let Some(event) = cell.native.clone().filter(|_| status > cl::CL_COMPLETE) {
             let turn = cell.turn;
-            let next = move |common: &Arc<Services>, status: Status| {
+            let next = move |services: &Arc<Services>, status: Status| {
                 // An error that the worker has found outweighs what the native event says.
                 let status = if cell.failure() < 0 { cell.failure() } else { status };
                 let worst = if worst == cl::CL_COMPLETE { status.min(cl::CL_COMPLETE) } else { worst };
-                when_all_have_ended(common, cells, worst, at_once, then);
+                when_all_have_ended(services, cells, worst, at_once, then);
             };
-            return common.when_ended(event, turn, at_once, next);
+            return services.when_ended(event, turn, at_once, next);
         }
         status = status.min(cl::CL_COMPLETE);
         worst = if worst == cl::CL_COMPLETE { status } else { worst };
     }
-    then(common, worst);
+    then(services, worst);
 }
 
 /// Signals a peer that one of its events has ended.
-pub fn signal(common: &Arc<Services>, peer: &Arc<Peer>, message: Signal, ticket: Ticket) {
+pub fn signal(services: &Arc<Services>, peer: &Arc<Peer>, message: Signal, ticket: Ticket) {
     let for_later = peer.clone();
     peer.when_connected(
-        common,
-        Box::new(move |common, outlet| {
+        services,
+        Box::new(move |services, outlet| {
             match outlet {
                 Ok(Outlet::Own) => {
-                    if let Err(end) = for_later.take_signal_of(common, &message) {
-                        common.end(end);
+                    if let Err(end) = for_later.take_signal_of(services, None, &message) {
+                        services.end(end);
                     }
                 }
                 // A connection that is gone is noticed where it is read.
@@ -112,100 +112,100 @@ struct Progress {
 
 impl Push {
     /// Sends the push once `after` have ended.
-    pub fn start(self, common: &Arc<Services>, after: Cells) {
+    pub fn start(self, services: &Arc<Services>, after: Cells) {
         let ready = after.iter().all(|cell| cell.status() <= cl::CL_COMPLETE);
         let progress = Progress { push: self, stage: Stage::Behind(after) };
         if ready {
             // Never send on the thread that carries out commands.
-            common.in_the_pool(move |common| progress.go_on(common));
+            services.in_the_pool(move |services| progress.go_on(services));
         } else {
-            progress.go_on(common);
+            progress.go_on(services);
         }
     }
 
     /// Sends the push once `read` has ended, which is enqueued already with its wait list.
-    pub fn start_with(self, common: &Arc<Services>, (read, turn): (StagedRead, Option<Turn>)) {
-        Progress { push: self, stage: Stage::Reading(read, turn) }.go_on(common);
+    pub fn start_with(self, services: &Arc<Services>, (read, turn): (StagedRead, Option<Turn>)) {
+        Progress { push: self, stage: Stage::Reading(read, turn) }.go_on(services);
     }
 }
 
 impl Progress {
     /// Takes the push as far as it goes without waiting. If the push has to wait or needs another thread, whoever ends
     /// the wait calls this again.
-    fn go_on(self, common: &Arc<Services>) {
+    fn go_on(self, services: &Arc<Services>) {
         let Self { mut push, stage } = self;
         match stage {
             Stage::Behind(cells) => {
-                let then = move |common: &Arc<Services>, status: Status| {
+                let then = move |services: &Arc<Services>, status: Status| {
                     let source = match status {
                         cl::CL_COMPLETE => Source::Memory,
                         _ => Source::Failure(cl::CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST),
                     };
-                    Self { push, stage: Stage::Connecting(source) }.go_on(common);
+                    Self { push, stage: Stage::Connecting(source) }.go_on(services);
                 };
-                when_all_have_ended(common, cells, 0, false, Box::new(then));
+                when_all_have_ended(services, cells, 0, false, Box::new(then));
             }
             Stage::Reading(read, turn) => {
                 let event = read.event().clone();
                 // Sending to this session itself makes native calls.
-                let at_once = push.memory.context.maps && push.peer.id != common.own;
+                let at_once = push.memory.context.maps && push.peer.id != services.own;
                 let stage = Stage::Connecting(Source::Read(read));
-                common.when_ended(event, turn, at_once, move |common, _| Self { push, stage }.go_on(common));
+                services.when_ended(event, turn, at_once, move |services, _| Self { push, stage }.go_on(services));
             }
             Stage::Connecting(source) => {
                 let peer = push.peer.clone();
-                let then = move |common: &Arc<Services>, outlet: Result<Outlet, Status>| match outlet {
-                    Ok(outlet) => Self { push, stage: Stage::Sending(source, outlet) }.send(common),
+                let then = move |services: &Arc<Services>, outlet: Result<Outlet, Status>| match outlet {
+                    Ok(outlet) => Self { push, stage: Stage::Sending(source, outlet) }.send(services),
                     Err(status) => {
-                        push.has_read(common, &source);
-                        push.end(common, status);
+                        push.has_read(services, &source);
+                        push.end(services, status);
                     }
                 };
-                peer.when_connected(common, Box::new(then));
+                peer.when_connected(services, Box::new(then));
             }
             Stage::Sending(source, outlet) => {
-                let sent = push.send_from(common, &source, &outlet);
+                let sent = push.send_from(services, &source, &outlet);
                 let takes_events = sent.is_err() || push.event.is_some();
                 let concluding = Self { push, stage: Stage::Concluding(outlet, sent) };
                 match source {
                     // This may be one of the native implementation's own threads, and what follows sets events.
-                    Source::Read(_) if takes_events => common.in_the_pool(move |common| concluding.go_on(common)),
+                    Source::Read(_) if takes_events => services.in_the_pool(move |services| concluding.go_on(services)),
                     Source::Read(_) => {}
-                    Source::Memory | Source::Failure(_) => concluding.go_on(common),
+                    Source::Memory | Source::Failure(_) => concluding.go_on(services),
                 }
             }
-            Stage::Concluding(outlet, sent) => push.conclude(common, &outlet, sent),
+            Stage::Concluding(outlet, sent) => push.conclude(services, &outlet, sent),
         }
     }
 
     /// Continues with sending, on the transfer pool if that may take a while: this thread may have others waiting for
     /// it.
-    fn send(self, common: &Arc<Services>) {
+    fn send(self, services: &Arc<Services>) {
         match &self.stage {
             Stage::Sending(Source::Memory, _) if self.push.part.size() > SMALL => {
-                common.in_the_pool(move |common| self.go_on(common));
+                services.in_the_pool(move |services| self.go_on(services));
             }
-            _ => self.go_on(common),
+            _ => self.go_on(services),
         }
     }
 }
 
 impl Push {
     /// Sends the push. After an error, the peer is still to be told of the failure.
-    fn send_from(&mut self, common: &Arc<Services>, source: &Source, outlet: &Outlet) -> Result<(), Stop> {
-        self.has_read(common, source);
+    fn send_from(&mut self, services: &Arc<Services>, source: &Source, outlet: &Outlet) -> Result<(), Stop> {
+        self.has_read(services, source);
         match source {
             Source::Failure(status) => Err(Stop::Native(*status)),
             Source::Memory => {
                 if let Some(size) = self.limit()? {
-                    self.tell_end(common, outlet, size);
+                    self.tell_end(services, outlet, size);
                     if size == 0 {
                         return Ok(());
                     }
                 }
                 match outlet {
-                    Outlet::Own => self.send(common, &[&*self.peer]),
-                    Outlet::Links(links) => self.send_by(common, links),
+                    Outlet::Own => self.send(services, &[&*self.peer]),
+                    Outlet::Links(links) => self.send_by(services, links),
                 }
             }
             Source::Read(read) => {
@@ -214,43 +214,43 @@ impl Push {
                 let bytes = read.bytes().map_err(|_| cl::CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST)?;
                 let message = PushData { transfer: self.transfer, offset: 0 };
                 match outlet {
-                    Outlet::Own => self.peer.send(common, &message, &[bytes]),
-                    Outlet::Links(links) => links.control().ok_or(PEER_LOST)?.send(common, &message, &[bytes]),
+                    Outlet::Own => self.peer.send(services, &message, &[bytes]),
+                    Outlet::Links(links) => links.control().ok_or(PEER_LOST)?.send(services, &message, &[bytes]),
                 }
             }
         }
     }
 
     /// Gives back the staging bytes that a read has taken.
-    fn has_read(&self, common: &Services, source: &Source) {
+    fn has_read(&self, services: &Services, source: &Source) {
         if let Source::Read(read) = source {
-            common.reporter.staged.give_back(read.size());
+            services.reporter.staged.give_back(read.size());
         }
     }
 
-    fn conclude(&self, common: &Arc<Services>, outlet: &Outlet, sent: Result<(), Stop>) {
+    fn conclude(&self, services: &Arc<Services>, outlet: &Outlet, sent: Result<(), Stop>) {
         let status = match sent {
             Ok(()) => cl::CL_COMPLETE,
             Err(Stop::Native(status)) => {
-                self.tell_failure(common, outlet, status);
+                self.tell_failure(services, outlet, status);
                 status
             }
-            Err(Stop::Link(link, error)) if self.peer.forget(common, &link, &error) => {
-                self.tell_failure(common, outlet, cl::CL_OUT_OF_RESOURCES);
+            Err(Stop::Link(link, error)) if self.peer.forget(services, &link, &error) => {
+                self.tell_failure(services, outlet, cl::CL_OUT_OF_RESOURCES);
                 cl::CL_OUT_OF_RESOURCES
             }
             Err(Stop::Link(link, error)) => {
-                self.peer.lose(common, Some(&link), &format!("the connection to it broke: {error}"));
+                self.peer.lose(services, Some(&link), &format!("the connection to it broke: {error}"));
                 PEER_LOST
             }
             Err(Stop::Over) => return,
         };
-        self.end(common, status);
+        self.end(services, status);
     }
 
-    fn end(&self, common: &Services, status: Status) {
+    fn end(&self, services: &Services, status: Status) {
         if let Some(event) = &self.event {
-            common.settle(event, status);
+            services.settle(event, status);
         }
     }
 
@@ -263,12 +263,12 @@ impl Push {
         Ok(limited)
     }
 
-    fn tell_end(&self, common: &Arc<Services>, outlet: &Outlet, size: u64) {
+    fn tell_end(&self, services: &Arc<Services>, outlet: &Outlet, size: u64) {
         let message = PushEnds { transfer: self.transfer, size };
         match outlet {
             Outlet::Own => {
-                if let Err(end) = self.peer.take_end(common, &message) {
-                    common.end(end);
+                if let Err(end) = self.peer.take_end(services, None, &message) {
+                    services.end(end);
                 }
             }
             // A connection that is gone is noticed where it is read.
@@ -276,10 +276,10 @@ impl Push {
         }
     }
 
-    fn tell_failure(&self, common: &Arc<Services>, outlet: &Outlet, status: Status) {
+    fn tell_failure(&self, services: &Arc<Services>, outlet: &Outlet, status: Status) {
         let message = PushFailed { transfer: self.transfer, status };
         let told = match outlet {
-            Outlet::Own => self.peer.take_failure(common, &message).map_err(drop),
+            Outlet::Own => self.peer.take_failure(services, None, &message).map_err(drop),
             Outlet::Links(links) => links.control().ok_or(()).and_then(|link| link.post(&message, &[]).map_err(drop)),
         };
         // A connection that is gone is noticed where it is read.

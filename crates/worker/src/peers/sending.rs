@@ -12,8 +12,9 @@ use ropeway_protocol::types::Status;
 use ropeway_protocol::{Tail, TailError};
 
 use super::arrival::{Part, SMALL};
-use super::links::{Links, PeerLink};
+use super::links::Links;
 use super::peer::Peer;
+use super::peer_link::PeerLink;
 use super::push::Push;
 use super::services::{PEER_LOST, Services};
 use crate::native::{ImageReader, Part as NativePart, Place, Ranges, Scattered, StagedRead, Waits};
@@ -41,7 +42,7 @@ impl From<Status> for Stop {
 /// Where chunks go.
 pub(super) trait Way: Sync {
     /// Sends a chunk whole.
-    fn send(&self, common: &Arc<Services>, message: &PushData, tail: &[&[u8]]) -> Result<(), Stop>;
+    fn send(&self, services: &Arc<Services>, message: &PushData, tail: &[&[u8]]) -> Result<(), Stop>;
 }
 
 impl Way for Arc<PeerLink> {
@@ -52,10 +53,10 @@ impl Way for Arc<PeerLink> {
 
 /// To this session itself.
 impl Way for Peer {
-    fn send(&self, common: &Arc<Services>, message: &PushData, tail: &[&[u8]]) -> Result<(), Stop> {
-        let outcome = self.take_push(common, message, &mut Chain(tail));
+    fn send(&self, services: &Arc<Services>, message: &PushData, tail: &[&[u8]]) -> Result<(), Stop> {
+        let outcome = self.take_push(services, None, message, &mut Chain(tail));
         outcome.map_err(|end| {
-            common.end(end);
+            services.end(end);
             Stop::Over
         })
     }
@@ -86,23 +87,23 @@ impl Tail for Chain<'_, '_> {
 
 impl Push {
     /// Sends it over connections that suit its size.
-    pub(super) fn send_by(&self, common: &Arc<Services>, links: &Links) -> Result<(), Stop> {
+    pub(super) fn send_by(&self, services: &Arc<Services>, links: &Links) -> Result<(), Stop> {
         let ways = match (&self.part, self.part.size()) {
             (Part::Ranges(_), 0..=SMALL) => links.control().into_iter().cloned().collect(),
             (Part::Ranges(_), LARGE..) => links.bulk(usize::MAX),
             _ => links.bulk(1),
         };
         let ways: Vec<_> = ways.iter().collect();
-        self.send(common, &ways)
+        self.send(services, &ways)
     }
 
     /// Sends it by all of these ways at once.
-    pub(super) fn send<W: Way>(&self, common: &Arc<Services>, ways: &[&W]) -> Result<(), Stop> {
+    pub(super) fn send<W: Way>(&self, services: &Arc<Services>, ways: &[&W]) -> Result<(), Stop> {
         let Some(first) = ways.first() else { return Err(PEER_LOST.into()) };
         let context = &self.memory.context;
         let native = self.memory.native.as_ref().map_err(|status| *status)?;
         match &self.part {
-            Part::Image(part, _) => self.send_image(common, *first, *part),
+            Part::Image(part, _) => self.send_image(services, *first, *part),
             Part::Ranges(ranges) if ranges.size() <= SMALL => {
                 let reads = ranges.list().iter().map(|(offset, size)| {
                     let part = NativePart::Bytes { offset: *offset, size: *size };
@@ -113,7 +114,7 @@ impl Push {
                 // The reads end in order: waiting for the last one first wakes this thread only once.
                 reads.last().map(|last| last.event().end());
                 let bytes = reads.iter().map(StagedRead::bytes).collect::<Result<Vec<_>, _>>()?;
-                first.send(common, &PushData { transfer: self.transfer, offset: 0 }, &bytes)
+                first.send(services, &PushData { transfer: self.transfer, offset: 0 }, &bytes)
             }
             Part::Ranges(ranges) => {
                 let mapped = match context.maps {
@@ -121,10 +122,10 @@ impl Push {
                     false => None,
                 };
                 match mapped {
-                    Some(mapped) => self.send_mapped(common, ways, (ranges, mapped)),
+                    Some(mapped) => self.send_mapped(services, ways, (ranges, mapped)),
                     None => {
                         let next = AtomicU64::new(0);
-                        in_parallel(ways, |way| self.send_pinned(common, way, ranges, &next))
+                        in_parallel(ways, |way| self.send_pinned(services, way, ranges, &next))
                     }
                 }
             }
@@ -134,7 +135,7 @@ impl Push {
     /// Sends all chunks straight from the mapped memory.
     fn send_mapped<W: Way>(
         &self,
-        common: &Arc<Services>,
+        services: &Arc<Services>,
         ways: &[&W],
         (ranges, mapped): (&Ranges, Scattered),
     ) -> Result<(), Stop> {
@@ -147,7 +148,7 @@ impl Push {
                     return Ok(());
                 }
                 let message = PushData { transfer: self.transfer, offset };
-                way.send(common, &message, &mapped.chunk(index as usize))?;
+                way.send(services, &message, &mapped.chunk(index as usize))?;
             }
         });
         let finished = mapped.finish();
@@ -158,7 +159,7 @@ impl Push {
     /// network.
     fn send_pinned<W: Way>(
         &self,
-        common: &Arc<Services>,
+        services: &Arc<Services>,
         way: &W,
         ranges: &Ranges,
         next: &AtomicU64,
@@ -180,7 +181,7 @@ impl Push {
                 }
                 let Some((offset, len, index)) = under_way.pop_front() else { return Ok(()) };
                 let chunk = &ring.copied(index)?[..len as usize];
-                if let Err(why) = way.send(common, &PushData { transfer: self.transfer, offset }, &[chunk]) {
+                if let Err(why) = way.send(services, &PushData { transfer: self.transfer, offset }, &[chunk]) {
                     stop = Some(why);
                     return Ok(());
                 }
@@ -189,12 +190,12 @@ impl Push {
         stop.map_or(Ok(()), Err)
     }
 
-    fn send_image<W: Way>(&self, common: &Arc<Services>, way: &W, part: ImagePart) -> Result<(), Stop> {
+    fn send_image<W: Way>(&self, services: &Arc<Services>, way: &W, part: ImagePart) -> Result<(), Stop> {
         let native = self.memory.native.as_ref().map_err(|status| *status)?;
         let mut reader = ImageReader::new(self.memory.context.push_queue()?, native, part)?;
         let mut offset = 0;
         while let Some(piece) = reader.next()? {
-            way.send(common, &PushData { transfer: self.transfer, offset }, &[piece])?;
+            way.send(services, &PushData { transfer: self.transfer, offset }, &[piece])?;
             offset += piece.len() as u64;
         }
         Ok(())

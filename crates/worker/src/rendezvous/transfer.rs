@@ -16,7 +16,7 @@ use ropeway_protocol::{Tail, TailError};
 
 use crate::base::error::End;
 use crate::base::lock::lock;
-use crate::native::{Event, ImageReader, ImageWriter, Mapping, Part, UserEvent};
+use crate::native::{self, Event, ImageReader, ImageWriter, Mapping, Part, Ring, UserEvent};
 use crate::notify::report::Reporter;
 use crate::objects::contents::Contents;
 use crate::objects::{Cell, Direction, Memory};
@@ -184,18 +184,23 @@ impl Rendezvous {
         }
     }
 
+    /// Does `work` with the memory object and the context's ring of pinned memory for this direction.
+    fn with_ring(
+        &self,
+        work: impl FnOnce(&Arc<native::Memory>, &mut Ring) -> Result<(), Status>,
+    ) -> Result<(), Status> {
+        let memory = self.memory()?;
+        let native = memory.native.as_ref().map_err(|status| *status)?;
+        let ring = match self.direction {
+            Direction::In => &memory.context.ring_in,
+            Direction::Out => &memory.context.ring_out,
+        };
+        memory.context.with_ring(ring, |ring| work(native, ring))
+    }
+
     fn receive_pinned(&self, mut at: u64, tail: &mut dyn Tail) -> Result<Result<(), Status>, TailError> {
-        let memory = match self.memory() {
-            Ok(memory) => memory,
-            Err(status) => return Ok(Err(status)),
-        };
-        let native = match &memory.native {
-            Ok(native) => native,
-            Err(status) => return Ok(Err(*status)),
-        };
-        let context = &memory.context;
         let mut broken = None;
-        let outcome = context.with_ring(&context.ring_in, |ring| {
+        let outcome = self.with_ring(|native, ring| {
             while tail.remaining() > 0 {
                 let len = tail.remaining().min(CHUNK);
                 if let Err(error) = tail.read_exact(&mut ring.chunk()?[..len]) {
@@ -207,10 +212,7 @@ impl Rendezvous {
             }
             Ok(())
         });
-        match broken {
-            Some(error) => Err(error),
-            None => Ok(outcome),
-        }
+        broken.map_or(Ok(outcome), Err)
     }
 
     /// Waits until all bytes, which have come, are in the buffer, and ends the command.
@@ -236,10 +238,7 @@ impl Rendezvous {
         match sink {
             Sink::Mapped(mapping) => mapping.unmap(),
             Sink::Image(mut writer) => writer.settle(),
-            Sink::Ring => {
-                let memory = self.memory()?;
-                memory.context.with_ring(&memory.context.ring_in, |ring| ring.drain())
-            }
+            Sink::Ring => self.with_ring(|_, ring| ring.drain()),
             Sink::Nowhere(status) => Err(status),
             Sink::Closed => Ok(()),
         }
@@ -298,17 +297,8 @@ impl Rendezvous {
     }
 
     fn send_pinned(&self, reporter: &Reporter, size: u64) -> Result<Result<(), Status>, End> {
-        let memory = match self.memory() {
-            Ok(memory) => memory,
-            Err(status) => return Ok(Err(status)),
-        };
-        let native = match &memory.native {
-            Ok(native) => native,
-            Err(status) => return Ok(Err(*status)),
-        };
-        let context = &memory.context;
         let mut over = None;
-        let outcome = context.with_ring(&context.ring_out, |ring| {
+        let outcome = self.with_ring(|native, ring| {
             let len = |offset: u64| (size - offset).min(CHUNK as u64);
             // Copies run ahead of sending by all of the ring but the chunk that is being sent.
             let pre_enqueue = ring.depth() - 1;
@@ -329,10 +319,7 @@ impl Rendezvous {
             }
             Ok(())
         });
-        match over {
-            Some(end) => Err(end),
-            None => Ok(outcome),
-        }
+        over.map_or(Ok(outcome), Err)
     }
 
     fn send_image(&self, reporter: &Reporter, part: ImagePart) -> Result<Result<(), Status>, End> {

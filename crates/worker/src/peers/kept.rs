@@ -1,0 +1,90 @@
+//! The last bytes that were sent by a connection, until the other end confirms that it has handled them: they are sent
+//! again when the connection breaks and is made again.
+
+use std::collections::VecDeque;
+
+/// Most bytes that are kept. If the other end is further behind than that, the connection cannot be made again.
+pub const MOST: usize = 4 << 20;
+
+/// The end of what was sent.
+#[derive(Debug, Default)]
+pub struct Kept {
+    bytes: VecDeque<u8>,
+    /// How many bytes were sent before those that are kept.
+    start: u64,
+}
+
+impl Kept {
+    /// How many bytes were sent in all.
+    pub fn sent(&self) -> u64 {
+        self.start + self.bytes.len() as u64
+    }
+
+    /// Adds what is sent next. The oldest bytes go where there are too many.
+    pub fn add(&mut self, bytes: &[u8]) {
+        self.bytes.extend(bytes);
+        self.drop_first(self.bytes.len().saturating_sub(MOST));
+    }
+
+    /// Drops what the other end says to have handled.
+    pub fn confirm(&mut self, handled: u64) {
+        let first = handled.saturating_sub(self.start).min(self.bytes.len() as u64);
+        self.drop_first(first as usize);
+    }
+
+    /// The bytes behind the first `handled` ones that were sent; `None` if they are not kept any more, or if so many
+    /// were not sent.
+    pub fn behind(&mut self, handled: u64) -> Option<[&[u8]; 2]> {
+        if !(self.start..=self.sent()).contains(&handled) {
+            return None;
+        }
+        self.confirm(handled);
+        let (first, second) = self.bytes.as_slices();
+        Some([first, second])
+    }
+
+    fn drop_first(&mut self, count: usize) {
+        if count == 0 {
+            return;
+        }
+        self.bytes.drain(..count);
+        self.start += count as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn behind(kept: &mut Kept, handled: u64) -> Option<Vec<u8>> {
+        kept.behind(handled).map(|bytes| bytes.concat())
+    }
+
+    #[test]
+    fn what_was_not_handled_is_there() {
+        let mut kept = Kept::default();
+        kept.add(&[1, 2, 3]);
+        kept.add(&[4]);
+        assert_eq!(behind(&mut kept, 0), Some(vec![1, 2, 3, 4]));
+        kept.confirm(1);
+        assert_eq!(behind(&mut kept, 0), None, "it was confirmed");
+        assert_eq!(behind(&mut kept, 5), None, "it was not sent");
+        assert_eq!(behind(&mut kept, 3), Some(vec![4]));
+        assert_eq!(behind(&mut kept, 4), Some(vec![]));
+        // More than was sent does no harm.
+        kept.confirm(u64::MAX);
+        kept.add(&[5]);
+        assert_eq!((kept.sent(), behind(&mut kept, 4)), (5, Some(vec![5])));
+    }
+
+    #[test]
+    fn it_has_a_bound() {
+        let mut kept = Kept::default();
+        for _ in 0..MOST {
+            kept.add(&[1, 2]);
+        }
+        assert_eq!((kept.bytes.len(), kept.sent()), (MOST, 2 * MOST as u64));
+        assert_eq!(behind(&mut kept, MOST as u64 - 1), None);
+        assert_eq!(behind(&mut kept, MOST as u64).map(|bytes| bytes.len()), Some(MOST));
+    }
+}
