@@ -59,7 +59,7 @@ e2e: packages build
 # The tests that run on each native implementation, on all that can be installed.
 natives: packages build
 	scripts/natives.sh intel rusticl
-	ROPEWAY_NATIVES=pocl,intel,rusticl scripts/e2e.sh natives random errors pyopencl
+	ROPEWAY_NATIVES=pocl,intel,rusticl scripts/e2e.sh natives random errors pyopencl pyopencl_algorithm pyopencl_array
 
 SEEDS ?= 1000
 random: packages build

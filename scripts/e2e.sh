@@ -31,8 +31,8 @@ one() {
 export -f one
 export out
 
-# The one that takes longest begins first, and all others fit beside it.
-mapfile -t programs < <(printf '%s\n' "${programs[@]}" | awk '{ print (/\/pyopencl-/ ? 0 : 1), $0 }' | sort -s -k1,1 | cut -d' ' -f2-)
+# Those that take longest begin first, and all others fit beside them.
+mapfile -t programs < <(printf '%s\n' "${programs[@]}" | awk '{ print (/\/pyopencl(_[a-z]+)?-/ ? 0 : 1), $0 }' | sort -s -k1,1 | cut -d' ' -f2-)
 printf '%s\0' "${programs[@]}" | xargs -0 -n 1 -P "$(nproc)" bash -c 'one "$1"' one
 
 printf '\nThe longest tests, in seconds:\n'

@@ -12,9 +12,7 @@ def pytest_runtest_logreport(report):
         _outcomes[report.nodeid] = outcome
 
 
-def pytest_sessionfinish(session):
-    # With xdist only the controller writes; it hears of all tests.
-    if not hasattr(session.config, "workerinput"):
-        with open(os.environ["OUTCOMES"], "w", encoding="utf-8") as file:
-            for name, outcome in sorted(_outcomes.items()):
-                file.write(f"{name}\t{outcome}\n")
+def pytest_sessionfinish():
+    with open(os.environ["OUTCOMES"], "w", encoding="utf-8") as file:
+        for name, outcome in sorted(_outcomes.items()):
+            file.write(f"{name}\t{outcome}\n")

@@ -15,6 +15,7 @@ pub mod places;
 pub mod process;
 pub mod program;
 pub mod proxy;
+pub mod pyopencl;
 pub mod python;
 pub mod raw;
 pub mod server;

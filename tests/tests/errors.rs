@@ -1,7 +1,7 @@
 //! Error codes: tables of calls that are wrong in one way each (`tests/c/errors`).
 //!
-//! Through Ropeway every row has a code that the specification allows. Where PoCL departs from the specification,
-//! `tests/c/errors/pocl.departures` says so, and has no line too many.
+//! Each row has a code that the specification allows. Where a native implementation departs from that, `tests/c/errors/<name>.departures` says
+//! so, and whether its code comes through Ropeway as well; no list has a line too many.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -38,19 +38,20 @@ impl Row {
 
 /// The output of a program.
 struct Table {
-    platform: String,
     rows: Vec<Row>,
     skipped: BTreeSet<String>,
+    /// Lines that are no rows: the last words of a program that cannot go on.
+    others: Vec<String>,
     ended: bool,
 }
 
 impl Table {
     fn of(outcome: &Outcome) -> Self {
-        let mut table = Self { platform: String::new(), rows: Vec::new(), skipped: BTreeSet::new(), ended: false };
+        let mut table = Self { rows: Vec::new(), skipped: BTreeSet::new(), others: Vec::new(), ended: false };
         for line in outcome.stdout.lines() {
             match *line.split(" | ").collect::<Vec<_>>() {
                 ["end"] => table.ended = true,
-                ["platform", name] => table.platform = name.to_owned(),
+                ["platform", _] => {}
                 ["skipped", what, why] => {
                     table.skipped.insert(format!("{what} | {why}"));
                 }
@@ -60,7 +61,7 @@ impl Table {
                     // A program that ends in the middle leaves nothing here, or its last words.
                     came: came.starts_with(['C', '-']).then(|| came.to_owned()),
                 }),
-                _ => panic!("not a row: '{line}'\n{}{}", outcome.stdout, outcome.stderr),
+                _ => table.others.push(line.to_owned()),
             }
         }
         table
@@ -74,63 +75,85 @@ fn unsupported() -> BTreeSet<String> {
     names.map(str::to_owned).collect()
 }
 
-/// Every row through Ropeway; returns what it skipped.
-fn remote(server: &Server, family: &str) -> BTreeSet<String> {
-    let outcome = Program::remote(c_program(&format!("errors/{family}")), server.url()).run();
-    let table = Table::of(&outcome);
-    let refused = unsupported();
-    let judged = table.rows.iter().filter(|row| !refused.contains(row.function()));
-    let wrong: Vec<_> = judged
-        .filter(|row| !row.is_right())
-        .map(|row| format!("{}: expected {}, found {}", row.call, row.allowed.join(" or "), row.came()))
-        .collect();
-    assert!(wrong.is_empty() && table.ended, "{}\n{}", wrong.join("\n"), outcome.stderr);
-    let mut calls: Vec<_> = table.rows.iter().map(|row| &row.call).collect();
-    calls.sort_unstable();
-    let twice = calls.windows(2).find(|pair| pair[0] == pair[1]);
-    assert!(twice.is_none(), "there twice: {twice:?}");
-    table.skipped
+/// Whether rows run natively or through Ropeway: what the program is told, and how the list marks what departs there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Natively,
+    Remotely,
 }
 
-/// The rows natively, against the list of departures. A program that crashes goes on behind the row where it did.
-fn native(family: &str) -> BTreeSet<String> {
-    let (mut departures, mut skipped) = (BTreeSet::new(), BTreeSet::new());
+/// The departures of one implementation that a list has, or that a run found.
+type Departures = BTreeSet<String>;
+
+/// The lines of `tests/c/errors/<implementation>.departures` for a family, natively and through Ropeway. A line is a family, a function, what is
+/// wrong about the call, the code that comes, and, if that comes through Ropeway as well, or there only, "also remotely" or "only remotely".
+fn listed(native: &Native, family: &str, way: Way) -> Departures {
+    let path = root().join(format!("tests/c/errors/{}.departures", native.name));
+    let list = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let rows = list.lines().filter(|line| !line.starts_with('#')).map(|line| line.split(" | ").collect::<Vec<_>>());
+    let here = rows.filter(|row| match row[..] {
+        [_, _, _, _] => way == Way::Natively,
+        [_, _, _, _, "also remotely"] => true,
+        [_, _, _, _, "only remotely"] => way == Way::Remotely,
+        _ => panic!("{}: not a row: '{}'", path.display(), row.join(" | ")),
+    });
+    here.filter(|row| row[0] == family).map(|row| row[..4].join(" | ")).collect()
+}
+
+/// The rows of a family against the list of departures; returns what was left out, and what is wrong with the list. A program that crashes, or whose session ends because the
+/// implementation crashed in the server's worker, is run again and passes over the rows up to that one.
+fn judged(native: &Native, family: &str, way: Way, program: impl Fn() -> Program) -> (BTreeSet<String>, Vec<String>) {
+    let (mut departures, mut skipped, mut calls) = (Departures::new(), BTreeSet::new(), BTreeSet::new());
+    let refused = if way == Way::Remotely { unsupported() } else { BTreeSet::new() };
+    let mode = if way == Way::Remotely { "remote" } else { "native" };
     let mut passed_over = 0;
     loop {
-        let program = Program::native(c_program(&format!("errors/{family}")));
-        let outcome = program.args(["native".to_owned(), passed_over.to_string()]).may_crash().run();
-        let table = Table::of(&outcome);
-        if table.platform != "Portable Computing Language" {
-            return table.skipped;
-        }
-        skipped.extend(table.skipped);
-        for row in table.rows.iter().filter(|row| !row.is_right()) {
-            departures.insert(format!("{family} | {} | {}", row.call, row.came()));
+        let outcome = program().args([mode.to_owned(), passed_over.to_string()]).may_crash().run();
+        let mut table = Table::of(&outcome);
+        let broken_off = table.rows.iter().position(|row| match way {
+            Way::Natively => row.came.is_none(),
+            // No row makes this status.
+            Way::Remotely => row.came() == "CL_DEVICE_NOT_AVAILABLE",
+        });
+        let is_whole = table.ended && table.others.is_empty();
+        assert!(is_whole || broken_off.is_some(), "{family}, {mode}: {}{}", outcome.stdout, outcome.stderr);
+        if let Some(last) = broken_off {
+            table.rows.truncate(last + 1);
+            table.rows[last].came = None;
         }
         passed_over += table.rows.len();
-        if table.ended {
+        skipped.extend(table.skipped);
+        for row in table.rows.into_iter().filter(|row| !refused.contains(row.function())) {
+            if !row.is_right() {
+                departures.insert(format!("{family} | {} | {}", row.call, row.came()));
+            }
+            assert!(!calls.contains(&row.call), "there twice: {}", row.call);
+            calls.insert(row.call);
+        }
+        if broken_off.is_none() {
             break;
         }
-        let crashed = !outcome.status.success() && table.rows.last().is_some_and(|row| row.came.is_none());
-        assert!(crashed, "{}{}", outcome.stdout, outcome.stderr);
     }
-    let list = fs::read_to_string(root().join("tests/c/errors/pocl.departures")).unwrap();
-    let of_family = |line: &&str| line.split(" | ").next() == Some(family);
-    let listed: BTreeSet<_> = list.lines().filter(of_family).map(str::to_owned).collect();
-    let missing: Vec<_> = departures.difference(&listed).map(|line| format!("+{line}")).collect();
-    let needless: Vec<_> = listed.difference(&departures).map(|line| format!("-{line}")).collect();
-    let change = [missing, needless].concat();
-    assert!(change.is_empty(), "tests/c/errors/pocl.departures should have:\n{}", change.join("\n"));
-    skipped
+    let listed = listed(native, family, way);
+    let missing = departures.difference(&listed).map(|line| format!("+{line} ({mode})"));
+    let needless = listed.difference(&departures).map(|line| format!("-{line} ({mode})"));
+    (skipped, missing.chain(needless).collect())
 }
 
 fn check(family: &str) {
-    let natively = native(family);
-    let through_ropeway = remote(&Server::start(), family);
-    let refused = unsupported();
-    let offered = |what: &&String| !refused.iter().any(|function| what.starts_with(function));
-    let more: Vec<_> = through_ropeway.difference(&natively).filter(offered).collect();
-    assert!(more.is_empty(), "left out through Ropeway, but not natively: {more:#?}");
+    for native in Native::chosen() {
+        let program = c_program(&format!("errors/{family}"));
+        let (natively, mut change) = judged(&native, family, Way::Natively, || Program::on_native(&native, &program));
+        let server = Server::start_on_native(&native);
+        let (remotely, also) = judged(&native, family, Way::Remotely, || Program::remote(&program, server.url()));
+        change.extend(also);
+        let name = &native.name;
+        assert!(change.is_empty(), "tests/c/errors/{name}.departures should have:\n{}", change.join("\n"));
+        let refused = unsupported();
+        let offered = |what: &&String| !refused.iter().any(|function| what.starts_with(function));
+        let more: Vec<_> = remotely.difference(&natively).filter(offered).collect();
+        assert!(more.is_empty(), "on {name}, left out through Ropeway, but not natively: {more:#?}");
+    }
 }
 
 macro_rules! families {
@@ -143,14 +166,6 @@ macro_rules! families {
 }
 
 families! { buffer context device_queue event image kernel platform program queue rectangles sampler svm transfers }
-
-/// PoCL has no queues on the device; what others have is held to the specification through Ropeway, whatever they say natively.
-#[test]
-fn device_queues_where_there_are_some() {
-    for native in Native::others() {
-        remote(&Server::start_on_native(&native), "device_queue");
-    }
-}
 
 /// Whether this machine's own compiler withstands binaries that are none. What it makes of them is its own affair.
 fn withstands_nonsense() -> bool {

@@ -140,6 +140,11 @@ impl Device {
             .unwrap_or_default()
     }
 
+    /// Whether it has a built-in kernel of this name.
+    pub fn has_built_in_kernel(self, name: &str) -> bool {
+        self.text(cl::CL_DEVICE_BUILT_IN_KERNELS).split(';').any(|has| has == name)
+    }
+
     /// Whether it has pipes.
     pub fn has_pipes(self) -> bool {
         // SAFETY: `value` passes memory of the size it announces.

@@ -105,8 +105,12 @@ impl Program {
     /// clCreateProgramWithBuiltInKernels.
     ///
     /// # Errors
-    /// The status of the native call.
+    /// CL_INVALID_VALUE for a name that no device has; else the status of the native call.
     pub fn from_built_in_kernels(context: &Context, devices: &[Device], names: &str) -> Result<Self, Status> {
+        // Without any such kernel a native function may be missing or take every name.
+        if !names.split(';').all(|name| devices.iter().any(|device| device.has_built_in_kernel(name))) {
+            return Err(cl::CL_INVALID_VALUE);
+        }
         let devices: Vec<_> = devices.iter().map(|d| d.0).collect();
         let names = CString::new(names).map_err(|_| cl::CL_INVALID_VALUE)?;
         let mut status = 0;
