@@ -27,6 +27,8 @@ pub enum Fault {
     /// Each connection 0 between peers ends after so many bytes in one direction; what comes behind them is lost. All
     /// other connections are left alone.
     CutSignals(u64),
+    /// The same of all other connections between peers.
+    CutBulk(u64),
 }
 
 /// A listening proxy.
@@ -66,15 +68,16 @@ impl Proxy {
                 let mut frames = Frames::new(Arc::clone(&counts));
                 let (up, fault) = match fault {
                     Fault::Delay(_) => (fault, fault),
-                    Fault::CutSignals(limit) => match pass_hello(&mut client, &mut server) {
-                        Some(purpose) => {
-                            frames.is_opened = true;
-                            let is_cut = matches!(purpose, Purpose::Peer { link: 0, .. });
-                            [(Fault::None, Fault::None), (Fault::CutAfter(limit), Fault::CutAfter(limit))]
-                                [usize::from(is_cut)]
-                        }
-                        None => continue,
-                    },
+                    Fault::CutSignals(limit) | Fault::CutBulk(limit) => {
+                        let Some(purpose) = pass_hello(&mut client, &mut server) else { continue };
+                        frames.is_opened = true;
+                        let is_cut = match purpose {
+                            Purpose::Peer { link, .. } => (link == 0) == matches!(fault, Fault::CutSignals(_)),
+                            Purpose::Commands => false,
+                        };
+                        let fault = if is_cut { Fault::CutAfter(limit) } else { Fault::None };
+                        (fault, fault)
+                    }
                     Fault::RateUp(_) => (fault, Fault::None),
                     _ => (Fault::None, fault),
                 };
@@ -177,7 +180,7 @@ fn pump(mut from: TcpStream, mut to: TcpStream, fault: Fault, frozen: &AtomicBoo
         let mut bytes = &mut piece[..n];
         seen(bytes);
         match fault {
-            Fault::None | Fault::CutSignals(_) => {}
+            Fault::None | Fault::CutSignals(_) | Fault::CutBulk(_) => {}
             Fault::Delay(time) => thread::sleep(time),
             Fault::RateUp(rate) => thread::sleep(Duration::from_nanos(1_000_000_000 * n as u64 / rate)),
             Fault::CutAfter(limit) => {

@@ -102,6 +102,47 @@ fn a_connection_that_lets_no_message_through_is_given_up() {
 }
 
 #[test]
+fn each_large_push_arrives_or_fails() {
+    const SIZE: usize = 300_000;
+    let (mut pair, _proxy) = apart(Fault::CutBulk(1_000_000));
+    let Pair { a, b, servers } = &mut pair;
+    let contents = [fake::noise(SIZE, 1), fake::noise(SIZE, 2)];
+    for id in 10..30 {
+        a.buffer(id, &contents[0]).buffer(id + 100, &[0; SIZE]);
+        b.buffer(id + 100, &contents[1]).buffer(id, &[0; SIZE]);
+    }
+    // Both ways at the same time.
+    for id in 10..30 {
+        push(a, b, id, &whole(SIZE), &[], 1000 + id, 2000 + id);
+        push(b, a, id + 100, &whole(SIZE), &[], 3000 + id, 4000 + id);
+    }
+    let mut failed = 0;
+    for id in 10..30 {
+        for (to, name, id) in [(&mut *b, 2000 + id, id), (&mut *a, 4000 + id, id + 100)] {
+            match to.end_of(name) {
+                0 => assert!(to.read(id, SIZE, &[]) == contents[usize::from(id >= 100)]),
+                status => {
+                    // CL_OUT_OF_RESOURCES.
+                    assert_eq!(status, -5);
+                    failed += 1;
+                }
+            }
+        }
+    }
+    assert!(failed > 0, "the connection is cut");
+    for client in [&*a, &*b] {
+        assert!(client.notes.peers.iter().all(|state| state.connected), "{:?}", client.notes.peers);
+    }
+    servers[0].expect_log("is made again\n");
+    // What is large goes on arriving: at least one of two goes over a connection before that is cut.
+    let mut arrives = |name| {
+        push(a, b, 10, &whole(SIZE), &[], name, name);
+        b.end_of(name) == 0 && b.read(10, SIZE, &[]) == contents[0]
+    };
+    assert!(arrives(5000) || arrives(5001));
+}
+
+#[test]
 fn random_programs_are_right_whatever_is_cut() {
     let proxies = [(); 2].map(|()| Proxy::new(Fault::CutSignals(200_000)));
     let servers = [0, 1].map(|number: usize| {

@@ -405,6 +405,9 @@ macro_rules! peer_messages {
     /// on, however often it was made again. These messages themselves do not count. One is the first message on a
     /// connection that is made again.
     post 5 received: Received { bytes: u64 };
+    /// The sender reads no more of a connection for bulk data, the one that the session called `stream` which made it:
+    /// the receiver of this message, if `yours`. It has handled so many bytes of whole messages that came by it.
+    post 6 ended: Ended { stream: u64, yours: bool, bytes: u64 };
     } };
 }
 

@@ -5,11 +5,11 @@ use std::sync::{Arc, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ropeway_protocol::messages::PeerState;
+use ropeway_abi as cl;
+use ropeway_protocol::messages::{Ended, PeerState, PushFailed};
 use ropeway_transport::Link;
 
 use super::dialer::Again;
-use super::links::Links;
 use super::peer::{Condition, Outlet, Peer, State};
 use super::peer_link::{CONTROL, PeerLink, RENEWAL, Stream, is_local, is_unreachable};
 use super::receiving::Receiver;
@@ -23,6 +23,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How often to look whether the other connections have ended, too, while connection 0 is broken.
 const LOOK: Duration = Duration::from_millis(500);
+
+/// Most connections for bulk data that have ended and that the peer has still to speak of. It does when it has read
+/// each to its end.
+const MAX_ENDED: usize = 16;
 
 /// Most connections to one peer: both sides may make some.
 const MAX_LINKS: usize = 8;
@@ -74,10 +78,8 @@ impl Peer {
         let end = loop {
             let before = input.passed();
             match input.dispatch_peer(&mut receiver) {
-                Ok(true) if is_control && !std::mem::take(&mut receiver.uncounted) => {
-                    link.count_handled(input.passed() - before);
-                }
-                Ok(true) => {}
+                Ok(true) if std::mem::take(&mut receiver.uncounted) => {}
+                Ok(true) => link.count_handled(input.passed() - before),
                 Ok(false) => {
                     if let Err(end) = input.fill() {
                         break end;
@@ -89,17 +91,70 @@ impl Peer {
         match end {
             End::Refused(what) => services.end(End::Peer(self.id, what)),
             End::Peer(..) | End::Ended(_) => services.end(end),
-            End::Broken(error) if is_unreachable(&error) || !is_control => {
+            End::Broken(error) if is_unreachable(&error) => {
                 self.lose(services, Some(link), &format!("the connection to it broke: {error}"));
             }
             End::Broken(error) => self.ended(services, link, &format!("the connection to it broke: {error}")),
             End::Goodbye | End::Gone => self.ended(services, link, "it closed the connection"),
+        }
+        if !is_control {
+            self.tell_end(link);
         }
         // Who waits for this looks with the lock held.
         let state = lock(&self.state);
         link.is_left();
         drop(state);
         self.changed.notify_all();
+    }
+
+    /// Tells the peer how much of a connection for bulk data was handled here, which nobody reads any more.
+    fn tell_end(&self, link: &PeerLink) {
+        let control = lock(&self.state).links.control().cloned();
+        let Stream { name: stream, ours } = link.stream;
+        let message = Ended { stream, yours: !ours, bytes: link.handled() };
+        // A connection that is gone is noticed where it is read.
+        drop(control.map(|control| control.post(&message, &[])));
+    }
+
+    /// Has those pushes fail that have lost bytes on a connection for bulk data which has ended.
+    pub(super) fn fail_lost(&self, services: &Arc<Services>, message: &Ended) {
+        let stream = Stream { name: message.stream, ours: message.yours };
+        let is_it = |link: &&Arc<PeerLink>| link.number != CONTROL && link.stream == stream;
+        let mut state = lock(&self.state);
+        let in_use = state.links.all().find(is_it).cloned();
+        if let Some(link) = in_use {
+            self.retire(services, &mut state, &link, false);
+        }
+        let Some(at) = state.ended.iter().position(|(link, _)| is_it(&link)) else { return };
+        let (link, is_told) = state.ended.swap_remove(at);
+        let control = state.links.control().cloned();
+        drop(state);
+        services.stir();
+        let Some(lost) = link.lost(message.bytes) else {
+            return self.lose(services, None, "a connection to it broke, and what was on it is not known");
+        };
+        if lost.is_empty() {
+            return;
+        }
+        for transfer in &lost {
+            let message = PushFailed { transfer: *transfer, status: cl::CL_OUT_OF_RESOURCES };
+            drop(control.as_ref().map(|control| control.post(&message, &[])));
+        }
+        if !is_told {
+            let text =
+                "a connection to another server broke: what was being sent over it failed; it will be made again";
+            services.tell_of_break(self.id, text.to_owned());
+        }
+    }
+
+    /// Takes a connection for bulk data, which has ended, out of use, and has it made again. `is_told` says whether the
+    /// client is told of it.
+    fn retire(&self, services: &Services, state: &mut State, link: &Arc<PeerLink>, is_told: bool) {
+        state.links.remove(link);
+        state.again.want_bulk(link.number, link.was_of_use());
+        state.ended.push((link.clone(), is_told));
+        link.close();
+        services.count_closed(&link.socket());
     }
 
     /// Notes that a connection has ended, although the peer's machine answers as far as is known.
@@ -121,10 +176,10 @@ impl Peer {
             return false;
         }
         if link.number != CONTROL {
-            state.links.remove(link);
-            state.again.wanted.push(link.number);
-            link.close();
-            services.count_closed(&link.socket());
+            if state.ended.len() >= MAX_ENDED {
+                return false;
+            }
+            self.retire(services, &mut state, link, false);
         } else if !link.breaks() {
             return false;
         } else if link.stream.ours {
@@ -215,7 +270,7 @@ impl Peer {
             link.close();
             services.count_closed(&link.socket());
         }
-        state.links = Links::default();
+        (state.links, state.ended) = Default::default();
         state.again = Again::default();
         let waiting = std::mem::take(&mut state.waiting);
         let (arrivals, signals) = state.inbox.clear();
@@ -255,29 +310,30 @@ impl Peer {
         Some(if broken.is_some() { deadline.min(now + LOOK) } else { deadline })
     }
 
-    /// Forgets a bulk connection that broke here while the peer is still there; returns true if nothing else is wrong.
-    /// Bytes already sent over the connection still arrive. The side that made the connection makes it again.
+    /// Takes a bulk connection out of use by which sending has failed; returns true if the peer is still there as far as
+    /// is known. The side that made the connection makes it again.
     pub fn forget(&self, services: &Services, link: &Arc<PeerLink>, error: &io::Error) -> bool {
         let mut state = lock(&self.state);
         if state.links.control().is_none_or(|control| Arc::ptr_eq(control, link)) {
             return false;
         }
-        // A thread that finds the connection broken after another did sees it as closed.
+        // Another thread may have found it broken before.
         if !state.links.contains(link) {
             return true;
         }
-        if !is_local(error) {
+        if is_unreachable(error) || state.ended.len() >= MAX_ENDED {
             return false;
         }
-        state.links.remove(link);
-        state.again.wanted.push(link.number);
+        // Otherwise the peer has closed it, and is perhaps gone.
+        let is_local = is_local(error);
+        self.retire(services, &mut state, link, is_local);
         drop(state);
-        link.close();
-        services.count_closed(&link.socket());
-        services.tell_of_break(
-            self.id,
-            format!("a connection to another server broke ({error}): what was being sent over it failed; it will be made again"),
-        );
+        if is_local {
+            services.tell_of_break(
+                self.id,
+                format!("a connection to another server broke ({error}): what was being sent over it failed; it will be made again"),
+            );
+        }
         services.stir();
         true
     }

@@ -64,9 +64,19 @@ pub struct Again {
     pub asked: Vec<u8>,
     /// The number of failed attempts in a row.
     pub failures: u8,
+    /// The number of connections for bulk data in a row that have ended without having been of any use.
+    useless: u8,
 }
 
 impl Again {
+    /// Wants a connection for bulk data that has ended, unless several in a row were of no use.
+    pub fn want_bulk(&mut self, number: u8, was_of_use: bool) {
+        self.useless = if was_of_use { 0 } else { self.useless.saturating_add(1) };
+        if self.useless < MOST_FAILURES {
+            self.wanted.push(number);
+        }
+    }
+
     /// Returns the connections to be asked for now. Until one is made, the others carry its data; what is for connection
     /// 0 waits.
     pub fn ask(&mut self) -> Vec<u8> {

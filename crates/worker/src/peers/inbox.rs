@@ -150,11 +150,14 @@ impl<A: Clone, S> Inbox<A, S> {
         Ok(taker)
     }
 
-    /// Notes that a push has failed; returns its taker, if it is expected.
+    /// Notes that a push has failed; returns its taker, if it is expected. That may be said twice.
     ///
     /// # Errors
     /// There is no room to keep that.
     pub fn fail(&mut self, transfer: TransferId, status: Status) -> Result<Option<A>, Full> {
+        if self.failed.contains(&transfer) {
+            return Ok(None);
+        }
         let taker = self.expected.remove(&transfer);
         if taker.is_none() {
             if !self.has_room(transfer) {
@@ -162,9 +165,8 @@ impl<A: Clone, S> Inbox<A, S> {
             }
             self.early.entry(transfer).or_default().failed = Some(status);
         }
-        if self.failed.insert(transfer) {
-            self.failed_in_order.push_back(transfer);
-        }
+        self.failed.insert(transfer);
+        self.failed_in_order.push_back(transfer);
         if self.failed_in_order.len() > MAX_FAILED
             && let Some(oldest) = self.failed_in_order.pop_front()
         {
@@ -318,6 +320,7 @@ mod tests {
         assert_eq!(inbox.fail(T, -5), Ok(Some("taker")));
         assert_eq!(inbox.place(T, 1), Place::Nowhere);
         assert_eq!(inbox.fail(TransferId(2), -5), Ok(None));
+        assert_eq!(inbox.fail(TransferId(2), -6), Ok(None), "twice");
         assert_eq!(inbox.expect(TransferId(2), "late").unwrap().failed, Some(-5));
         for transfer in 10..10 + MAX_FAILED as u64 {
             inbox.expect(TransferId(transfer), "taker");

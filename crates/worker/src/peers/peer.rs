@@ -10,6 +10,7 @@ use super::arrival::Arrival;
 use super::dialer::{Again, Attempt};
 use super::inbox::Inbox;
 use super::links::Links;
+use super::peer_link::PeerLink;
 use super::services::{PEER_LOST, Services};
 use crate::base::error::End;
 use crate::base::lock::lock;
@@ -51,6 +52,9 @@ pub struct Peer {
 pub(super) struct State {
     pub(super) condition: Condition,
     pub(super) links: Links,
+    /// Connections for bulk data that have ended, of which the peer has not yet said what it has handled, and whether
+    /// the client was told.
+    pub(super) ended: Vec<(Arc<PeerLink>, bool)>,
     /// To be sent as soon as the peer is connected.
     pub(super) waiting: Vec<Sending>,
     pub(super) inbox: Inbox<Arc<Arrival>, UserEvent>,
@@ -64,8 +68,8 @@ impl Peer {
     /// One that is not connected yet, unless it is the session itself.
     pub fn new(id: SessionId, own: bool) -> Self {
         let condition = if own { Condition::Connected } else { Condition::Awaited(Instant::now()) };
-        let (links, waiting, again) = Default::default();
-        let state = State { condition, links, waiting, inbox: Inbox::default(), dialling: None, again };
+        let (links, ended, waiting, again) = Default::default();
+        let state = State { condition, links, ended, waiting, inbox: Inbox::default(), dialling: None, again };
         Self { id, state: Mutex::new(state), changed: Condvar::new() }
     }
 

@@ -8,6 +8,9 @@
 //! byte behind it. If it does not have that byte any more, the peer is lost, as it is when the connection cannot be made
 //! again.
 //!
+//! A connection for bulk data is counted in the same way, but its bytes are not kept. When it has ended, connection 0
+//! says how many were handled, and the pushes fail that had more.
+//!
 //! [`Input::of_whole_frames`]: crate::link::input::Input::of_whole_frames
 
 use std::io::{self, IoSlice};
@@ -15,12 +18,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use ropeway_protocol::messages::Received;
+use ropeway_protocol::ids::TransferId;
+use ropeway_protocol::messages::{PushData, Received};
 use ropeway_protocol::{Post, encode_post};
 use ropeway_transport::{Link, Sender};
 use smallvec::SmallVec;
 
-use super::kept::Kept;
+use super::kept::{Kept, Pushes};
 use crate::base::lock::lock;
 
 /// The number of the connection for signals and small pushes; bulk data, which could hold these up, goes by the others.
@@ -51,6 +55,7 @@ pub struct PeerLink {
     pub number: u8,
     /// Its name.
     pub stream: Stream,
+    made: Instant,
     /// Held by the thread that sends.
     sending: Mutex<Sending>,
     reading: Mutex<Reading>,
@@ -60,8 +65,6 @@ pub struct PeerLink {
     reported: AtomicU64,
     /// How many bytes the other end has handled, as far as it has said.
     confirmed: AtomicU64,
-    /// Whether sending has failed since the connection was made, or made again.
-    failed: AtomicBool,
     /// Whether the peer is lost: the connection is not made again.
     closed: AtomicBool,
 }
@@ -74,6 +77,8 @@ struct Sending {
     socket: Option<Arc<Link>>,
     /// What may have to be sent again; of connection 0 only.
     kept: Option<Kept>,
+    /// Whose bytes may be lost; of the other connections only.
+    pushes: Pushes,
 }
 
 #[derive(Debug)]
@@ -82,6 +87,8 @@ struct Reading {
     socket: Arc<Link>,
     /// Whether a thread reads it.
     is_read: bool,
+    /// Whether the socket has come to its end, sending by it has failed, or it is to be replaced.
+    is_over: bool,
     /// Since when the connection has been broken.
     broken: Option<Instant>,
     /// Whether the first message on the socket is still to come, which says what is to be sent again.
@@ -99,12 +106,13 @@ impl PeerLink {
     pub fn new(number: u8, stream: Stream, link: Link) -> Self {
         let socket = Arc::new(link);
         let kept = (number == CONTROL).then(Kept::default);
-        let sending = Sending { head: Vec::new(), socket: Some(socket.clone()), kept };
+        let sending = Sending { head: Vec::new(), socket: Some(socket.clone()), kept, pushes: Pushes::default() };
         let (broken, last) = (None, None);
-        let reading = Reading { socket, is_read: true, broken, resumes: false, expected: 0, last, fruitless: 0 };
-        let (handled, reported, confirmed, failed, closed) = Default::default();
+        let reading =
+            Reading { socket, is_read: true, is_over: false, broken, resumes: false, expected: 0, last, fruitless: 0 };
+        let (handled, reported, confirmed, closed) = Default::default();
         let (sending, reading) = (Mutex::new(sending), Mutex::new(reading));
-        Self { number, stream, sending, reading, handled, reported, confirmed, failed, closed }
+        Self { number, stream, made: Instant::now(), sending, reading, handled, reported, confirmed, closed }
     }
 
     /// Sends a message with its tail. By connection 0, a message counts as sent when it is kept: if the connection
@@ -113,17 +121,32 @@ impl PeerLink {
     /// # Errors
     /// The socket's error, if the connection is not made again.
     pub fn post<P: Post>(&self, message: &P, tail: &[&[u8]]) -> io::Result<()> {
+        self.send(message, tail, None)
+    }
+
+    /// Sends bytes of a push.
+    ///
+    /// # Errors
+    /// As [`PeerLink::post`].
+    pub fn push(&self, message: &PushData, bytes: &[&[u8]]) -> io::Result<()> {
+        self.send(message, bytes, Some(message.transfer))
+    }
+
+    fn send<P: Post>(&self, message: &P, tail: &[&[u8]], push: Option<TransferId>) -> io::Result<()> {
         let mut sending = lock(&self.sending);
-        let Sending { head, socket, kept } = &mut *sending;
+        let Sending { head, socket, kept, pushes } = &mut *sending;
         if kept.is_some() && socket.is_some() {
             self.report(head);
         }
         let begin = head.len();
-        encode_post(head, message, tail.iter().map(|piece| piece.len()).sum());
+        let len = tail.iter().map(|piece| piece.len()).sum();
+        encode_post(head, message, len);
         if let Some(kept) = kept {
             kept.confirm(self.confirmed.load(Ordering::Acquire));
             kept.add(&head[begin..]);
             tail.iter().for_each(|piece| kept.add(piece));
+        } else if let Some(transfer) = push {
+            pushes.add((head.len() + len) as u64, transfer);
         }
         let mut parts: SmallVec<[IoSlice<'_>; 4]> = SmallVec::new();
         parts.push(IoSlice::new(head));
@@ -147,26 +170,46 @@ impl PeerLink {
     /// Gives up a socket by which sending has failed: the thread that reads it notices, and has the connection made
     /// again.
     fn fail(&self, socket: &mut Option<Arc<Link>>) {
-        self.failed.store(true, Ordering::Release);
-        if let Some(socket) = socket.take() {
-            socket.shutdown();
+        let Some(socket) = socket.take() else { return };
+        socket.shutdown();
+        let mut reading = lock(&self.reading);
+        if Arc::ptr_eq(&reading.socket, &socket) {
+            reading.is_over = true;
         }
     }
 
     /// Adds a report of what was handled, if one is due.
     fn report(&self, head: &mut Vec<u8>) {
-        let bytes = self.handled.load(Ordering::Acquire);
+        let bytes = self.handled();
         if bytes - self.reported.load(Ordering::Relaxed) >= REPORT_EVERY {
             self.reported.store(bytes, Ordering::Relaxed);
             encode_post(head, &Received { bytes }, 0);
         }
     }
 
-    /// Counts a message of `len` bytes that came by connection 0 and has been handled. Never waits: where a report is
-    /// due and another thread is sending, the next message reports instead.
+    /// The pushes of whose bytes the other end has not handled all, having read the connection to its end and handled
+    /// `bytes`; `None` if that is not known.
+    pub fn lost(&self, bytes: u64) -> Option<Vec<TransferId>> {
+        lock(&self.sending).pushes.behind(bytes)
+    }
+
+    /// Whether a connection for bulk data is known to have carried anything, or has lasted for a while. Does not wait.
+    pub fn was_of_use(&self) -> bool {
+        // A thread that holds the lock is sending.
+        let is_unused = self.sending.try_lock().is_ok_and(|sending| sending.pushes.is_empty());
+        !is_unused || self.handled() > 0 || self.made.elapsed() >= RENEWAL
+    }
+
+    /// How many bytes of whole messages were handled.
+    pub fn handled(&self) -> u64 {
+        self.handled.load(Ordering::Acquire)
+    }
+
+    /// Counts a message of `len` bytes that has been handled. Never waits: where a report is due and another thread is
+    /// sending, the next message reports instead.
     pub fn count_handled(&self, len: u64) {
         let handled = self.handled.fetch_add(len, Ordering::AcqRel) + len;
-        if handled - self.reported.load(Ordering::Relaxed) < REPORT_EVERY {
+        if self.number != CONTROL || handled - self.reported.load(Ordering::Relaxed) < REPORT_EVERY {
             return;
         }
         let Ok(mut sending) = self.sending.try_lock() else { return };
@@ -196,19 +239,17 @@ impl PeerLink {
     /// They are not kept, in words for a person.
     pub fn send_again(&self, socket: &Arc<Link>, handled: u64) -> Result<(), String> {
         let mut sending = lock(&self.sending);
-        let Sending { head, socket: place, kept } = &mut *sending;
-        let missing = || "a connection to it broke, and messages on it are lost".to_owned();
-        let kept = kept.as_mut().ok_or_else(missing)?;
-        let bytes = kept.behind(handled).ok_or_else(missing)?;
-        self.confirmed.fetch_max(handled, Ordering::AcqRel);
+        let Sending { head, socket: place, kept, .. } = &mut *sending;
         let mut reading = lock(&self.reading);
-        if !Arc::ptr_eq(&reading.socket, socket) || !reading.is_read {
-            // It has broken again.
+        if !Arc::ptr_eq(&reading.socket, socket) || reading.is_over {
+            // It has broken again, and another thread may have come first with what was said on the next socket.
             return Ok(());
         }
+        let bytes = kept.as_mut().and_then(|kept| kept.behind(handled));
+        let bytes = bytes.ok_or_else(|| "a connection to it broke, and messages on it are lost".to_owned())?;
+        self.confirmed.fetch_max(handled, Ordering::AcqRel);
         reading.broken = None;
         drop(reading);
-        self.failed.store(false, Ordering::Release);
         head.clear();
         *place = Some(socket.clone());
         if socket.send_all(&mut bytes.map(IoSlice::new)).is_err() {
@@ -222,6 +263,7 @@ impl PeerLink {
     pub fn expect_socket(&self) -> u64 {
         let mut reading = lock(&self.reading);
         reading.broken.get_or_insert_with(Instant::now);
+        reading.is_over = true;
         reading.socket.shutdown();
         reading.expected += 1;
         reading.expected
@@ -235,13 +277,13 @@ impl PeerLink {
     /// Puts a new socket in the place of one that nobody reads any more, which it returns.
     pub fn replace(&self, socket: &Arc<Link>) -> Arc<Link> {
         let mut reading = lock(&self.reading);
-        (reading.is_read, reading.resumes) = (true, true);
+        (reading.is_read, reading.is_over, reading.resumes) = (true, false, true);
         std::mem::replace(&mut reading.socket, socket.clone())
     }
 
     /// Sends the first message on a new socket, by the thread that is going to read it: so the number in it is final.
     pub fn begin_again(&self, socket: &Link) {
-        let bytes = self.handled.load(Ordering::Acquire);
+        let bytes = self.handled();
         self.reported.store(bytes, Ordering::Relaxed);
         let mut first = Vec::new();
         encode_post(&mut first, &Received { bytes }, 0);
@@ -253,10 +295,11 @@ impl PeerLink {
     /// often without any use in between.
     pub fn breaks(&self) -> bool {
         let mut reading = lock(&self.reading);
+        reading.is_over = true;
         reading.socket.shutdown();
         let now = Instant::now();
         reading.broken.get_or_insert(now);
-        let passed = self.handled.load(Ordering::Acquire) + self.confirmed.load(Ordering::Acquire);
+        let passed = self.handled() + self.confirmed.load(Ordering::Acquire);
         let is_fruitless = reading
             .last
             .replace((now, passed))
@@ -288,7 +331,7 @@ impl PeerLink {
 
     /// Whether the thread that reads the socket should end: it may be waiting for something else.
     pub fn is_over(&self) -> bool {
-        self.failed.load(Ordering::Acquire) || self.broken().is_some()
+        lock(&self.reading).is_over
     }
 
     /// The socket; the last one, while the connection is broken.

@@ -3,7 +3,7 @@
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ropeway_protocol::messages::{PushData, PushEnds, PushFailed, Received, Signal};
+use ropeway_protocol::messages::{Ended, PushData, PushEnds, PushFailed, Received, Signal};
 use ropeway_protocol::{ServePeer, Tail};
 use ropeway_transport::Link;
 
@@ -237,6 +237,13 @@ impl ServePeer for Receiver<'_> {
         if self.link.confirm(message.bytes) {
             self.peer.send_again(self.services, self.link, self.socket, message.bytes);
         }
+        Ok(())
+    }
+
+    fn ended(&mut self, message: Ended) -> Result<(), End> {
+        // What follows takes locks that are held while something is sent.
+        let peer = self.peer.clone();
+        self.services.in_the_pool(move |services| peer.fail_lost(services, &message));
         Ok(())
     }
 }

@@ -47,7 +47,7 @@ pub(super) trait Way: Sync {
 
 impl Way for Arc<PeerLink> {
     fn send(&self, _: &Arc<Services>, message: &PushData, tail: &[&[u8]]) -> Result<(), Stop> {
-        self.post(message, tail).map_err(|error| Stop::Link(self.clone(), error))
+        self.push(message, tail).map_err(|error| Stop::Link(self.clone(), error))
     }
 }
 
