@@ -9,7 +9,7 @@ DEMO_PACKAGES := gcc libc6-dev ocl-icd-libopencl1 pocl-opencl-icd clinfo python3
 # Headers for the C test programs; programs of others that must run unmodified.
 TEST_PACKAGES := $(DEMO_PACKAGES) iproute2 ocl-icd-opencl-dev opencl-c-headers clpeak hashcat ffmpeg clblast-tests clfft-client openmpi-bin libopenmpi-dev
 
-.PHONY: help demo test build check unit e2e natives random fuzz bench golden deb packages conformance
+.PHONY: help demo test build check unit model miri e2e natives random fuzz bench golden deb packages conformance
 
 help:
 	@echo 'make demo     install what is missing, build, and run OpenCL programs through a server on this machine'
@@ -17,6 +17,8 @@ help:
 	@echo 'make build    the program and the client library, in $(OUT)/release'
 	@echo 'make check    format, lints, imports between layers, licences (part of test)'
 	@echo 'make unit     unit tests (part of test)'
+	@echo 'make model    locks and atomics in many interleavings of threads, RUNS=300 for each test (part of test)'
+	@echo 'make miri     what Miri can run of the unit tests; needs a nightly compiler'
 	@echo 'make e2e      end-to-end tests with real servers and programs (part of test)'
 	@echo 'make natives  the tests that run on each native OpenCL, on PoCL, Intel'\''s runtime and rusticl (e2e: the first two)'
 	@echo 'make random SEEDS=1000   commands at random over several servers, for so many seeds (a few are part of e2e)'
@@ -52,6 +54,16 @@ check:
 
 unit:
 	$(CARGO) test --workspace --exclude ropeway-tests --locked --no-fail-fast
+
+# In other interleavings with another SEED=1.
+MODELS := -p ropeway-client -p ropeway-worker -p ropeway-icd --features ropeway-client/model,ropeway-worker/model,ropeway-icd/model
+model:
+	$(CARGO) clippy $(MODELS) --tests --locked -- -D warnings
+	$(if $(RUNS),ROPEWAY_MODEL_RUNS='$(RUNS)') $(if $(SEED),ROPEWAY_MODEL_SEED='$(SEED)') \
+		$(CARGO) test $(MODELS) --lib --locked --no-fail-fast -- model::
+
+miri:
+	scripts/miri.sh
 
 e2e: packages build
 	scripts/e2e.sh

@@ -21,6 +21,7 @@ step "packages" make --no-print-directory packages
 step "format, lints, layers, licences" make --no-print-directory check
 step "build" make --no-print-directory build
 step "unit tests" make --no-print-directory unit
+step "models of threads" make --no-print-directory model
 step "end-to-end tests" scripts/e2e.sh
 step "fuzzing, briefly" make --no-print-directory fuzz
 

@@ -3,34 +3,28 @@
 //! A handle is the address of a [`Slot`] in one arena that is reserved once and never given back. Whatever bits an
 //! application passes as a handle, looking them up is sound: they are a slot of the arena or they are not, a slot's tag is
 //! that of a living object of the right type or it is not. A released handle is therefore told apart from a living one, also
-//! while another thread releases it; only when its slot is in use again, [`REST`] releases later, does it mean another object.
+//! while another thread releases it; only when its slot is in use again, [`arena::REST`] releases later, does it mean another object.
 //!
 //! A slot counts two things. *References* keep the object alive: each [`Handle`] is one, so is each of the application's.
 //! *The application's references* alone are what clRetain and clRelease change and what queries report; objects that need
 //! one another (a queue its context) stay alive without being counted there.
 
-use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::ops::Deref;
-use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::ptr;
 
-use ropeway_abi::icd::DispatchTable;
 use ropeway_abi::{CL_OUT_OF_HOST_MEMORY, cl_int, cl_uint};
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
 
+use self::arena::{Arena, Slot};
 use crate::dispatch;
+use crate::sync::atomic::Ordering;
 
-#[cfg(test)]
+mod arena;
+#[cfg(all(test, feature = "model"))]
+mod model;
+#[cfg(all(test, not(feature = "model")))]
 mod tests;
-
-/// Most objects that are alive at a time, if there is address space for their slots.
-const MOST_SLOTS: usize = 4 << 20;
-
-/// Slots that must have come free before one of them is used again.
-const REST: usize = 1024;
 
 /// A type of OpenCL object.
 pub trait Object: Send + Sync + 'static {
@@ -38,136 +32,6 @@ pub trait Object: Send + Sync + 'static {
     const TAG: u32;
     /// The error for what is not one of its handles.
     const INVALID: cl_int;
-}
-
-/// The target of a handle. cl_khr_icd lays down the first two words.
-#[repr(C, align(64))]
-struct Slot {
-    /// For the loader: where the functions are.
-    dispatch: AtomicPtr<DispatchTable>,
-    /// The loader's own, since cl_khr_icd 2.0.
-    dispatch_data: AtomicPtr<c_void>,
-    /// [`Object::TAG`]; 0 while nothing lives here.
-    tag: AtomicU32,
-    /// References, the application's included; 0 while nothing lives here.
-    references: AtomicU32,
-    /// The application's references.
-    application: AtomicU32,
-    /// A `Box<T>` of the type with the tag.
-    object: AtomicPtr<c_void>,
-    /// `drop_object::<T>`.
-    drop: AtomicPtr<c_void>,
-}
-
-/// The memory of all slots.
-struct Arena {
-    base: NonNull<Slot>,
-    slots: usize,
-    /// Slots that have been used at least once are those below.
-    used: AtomicUsize,
-    /// Those of them that are free, the longest free first.
-    free: Mutex<VecDeque<u32>>,
-}
-
-// SAFETY: `base` points to memory that is never unmapped and holds nothing but atomics.
-unsafe impl Send for Arena {}
-// SAFETY: as above.
-unsafe impl Sync for Arena {}
-
-static ARENA: OnceLock<Option<Arena>> = OnceLock::new();
-
-impl Arena {
-    fn get() -> Option<&'static Self> {
-        ARENA.get_or_init(Self::reserve).as_ref()
-    }
-
-    /// Reserves address space; memory is taken as slots are used. Takes less where the process may not have as much.
-    fn reserve() -> Option<Self> {
-        let mut slots = MOST_SLOTS;
-        while slots >= 1024 {
-            let bytes = slots * size_of::<Slot>();
-            let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-            // SAFETY: a new mapping, at an address of the kernel's choice.
-            let mapped = unsafe { mmap_anonymous(ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, flags) };
-            if let Some(base) = mapped.ok().and_then(NonNull::new) {
-                // Huge pages would make the first object cost 2 MiB; only advice, so a refusal does not matter.
-                // SAFETY: exactly the mapping made above, and advice that leaves its contents alone.
-                let _ = unsafe { madvise(base.as_ptr(), bytes, Advice::LinuxNoHugepage) };
-                return Some(Self { base: base.cast(), slots, used: AtomicUsize::new(0), free: Mutex::default() });
-            }
-            slots /= 2;
-        }
-        None
-    }
-
-    /// The slot of this index, which is below `slots`.
-    fn slot(&self, index: usize) -> &'static Slot {
-        debug_assert!(index < self.slots);
-        // SAFETY: inside the mapping, which is aligned, stays for ever, and is zero or written as a Slot: valid either way,
-        // since a slot's fields are atomics without a niche.
-        unsafe { self.base.add(index).as_ref() }
-    }
-
-    /// The slot at this address, if it is one.
-    fn find(&self, address: *mut c_void) -> Option<&'static Slot> {
-        let offset = address.addr().wrapping_sub(self.base.as_ptr().addr());
-        let index = offset / size_of::<Slot>();
-        (index < self.slots && offset.is_multiple_of(size_of::<Slot>())).then(|| self.slot(index))
-    }
-
-    fn take(&self) -> Option<&'static Slot> {
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        if free.len() <= REST {
-            // Under the lock, so a plain load and store do.
-            let used = self.used.load(Ordering::Relaxed);
-            if used < self.slots {
-                self.used.store(used + 1, Ordering::Relaxed);
-                return Some(self.slot(used));
-            }
-        }
-        free.pop_front().map(|index| self.slot(index as usize))
-    }
-
-    fn put_back(&self, slot: &'static Slot) {
-        let index = (ptr::from_ref(slot).addr() - self.base.as_ptr().addr()) / size_of::<Slot>();
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        free.push_back(u32::try_from(index).expect("there are fewer than 2^32 slots"));
-    }
-}
-
-impl Slot {
-    fn address(&'static self) -> *mut c_void {
-        ptr::from_ref(self).cast_mut().cast()
-    }
-
-    /// One more reference, unless there is none.
-    fn acquire(&self) -> bool {
-        let mut count = self.references.load(Ordering::Relaxed);
-        while count != 0 {
-            match self.references.compare_exchange_weak(count, count + 1, Ordering::Acquire, Ordering::Relaxed) {
-                Ok(_) => return true,
-                Err(now) => count = now,
-            }
-        }
-        false
-    }
-
-    /// One reference less; with the last one the object goes.
-    fn release(&'static self) {
-        if self.references.fetch_sub(1, Ordering::AcqRel) != 1 {
-            return;
-        }
-        let object = self.object.swap(ptr::null_mut(), Ordering::Relaxed);
-        let drop = self.drop.load(Ordering::Relaxed);
-        self.tag.store(0, Ordering::Relaxed);
-        // SAFETY: `Handle::new` stored a function of exactly this type.
-        let drop = unsafe { std::mem::transmute::<*mut c_void, unsafe fn(*mut c_void)>(drop) };
-        // SAFETY: the pair was stored together by `Handle::new`; no reference to the object is left, and none can be made.
-        unsafe { drop(object) };
-        if let Some(arena) = Arena::get() {
-            arena.put_back(self);
-        }
-    }
 }
 
 /// # Safety

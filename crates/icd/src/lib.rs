@@ -6,6 +6,7 @@
 //! | `api` | the functions, grouped by object; above each check, the specification's condition |
 //! | `dispatch`, `exports` | how a loader finds them |
 //! | `handle` | what `cl_context`, `cl_mem` and so on point to |
+//! | `sync` | locks and atomics of `handle`, which tests replace |
 //! | `objects` | what a handle stands for |
 //! | `registry` | the platforms and servers of the process |
 //! | `info` | answers to queries |
@@ -30,3 +31,4 @@ mod host;
 mod info;
 mod objects;
 mod registry;
+mod sync;

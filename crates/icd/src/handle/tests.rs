@@ -1,6 +1,7 @@
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::arena::REST;
 use super::*;
 
 /// Knows when it is dropped.
