@@ -5,4 +5,5 @@ pub mod drivers;
 pub mod error;
 pub mod lock;
 pub mod log;
+pub mod modelled;
 pub mod order;

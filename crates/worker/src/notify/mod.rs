@@ -1,5 +1,7 @@
 //! The ends of native commands: who waits for them, and how the client is notified.
 
+#[cfg(all(test, feature = "model"))]
+mod model;
 pub mod notification;
 pub mod notifier;
 pub mod report;

@@ -6,67 +6,72 @@
 //! other: with several threads, each further one slows all of them down (20 us a kernel with twelve).
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread;
+use std::sync::{Arc, PoisonError};
 
 use rustc_hash::FxHashMap;
 
 use super::notification::{Notification, Post};
-use super::watched::Watched;
-use crate::base::lock::lock;
+use super::watched::{Awaited, Watched};
+use crate::base::modelled::{Condvar, Mutex, lock, start};
 use crate::base::order::Turn;
 use crate::native::Event;
 
-/// Most threads that wait.
-const MOST: usize = 12;
+/// Most threads that wait. In a model, fewer are soon all busy.
+const MOST: usize = if cfg!(all(test, feature = "model")) { 2 } else { 12 };
 
 /// The number of watched events left to callbacks from which finished ones are dropped.
-const LEFT: usize = 64;
+const LEFT: usize = if cfg!(all(test, feature = "model")) { 1 } else { 64 };
 
 /// The next wait of a thread.
-enum Next {
-    Asked(Asked),
-    Left(Arc<Watched>),
+enum Next<E> {
+    Asked(Asked<E>),
+    Left(Arc<Watched<E>>),
 }
 
 /// An event, its notification, and the queue that the thread then goes on to follow.
-struct Asked {
-    event: Event,
+struct Asked<E> {
+    event: E,
     notification: Notification,
     line: Option<u64>,
 }
 
 /// A queue whose events one thread waits for, one after the other.
-struct Followed {
+struct Followed<E> {
     /// The number of the last event. An earlier event must not be put behind it, as the last one may depend on it.
     last: u64,
-    more: VecDeque<(Event, Notification)>,
+    more: VecDeque<(E, Notification)>,
 }
 
 /// The events that are waited for, and the threads that wait.
-pub struct Waiters {
-    state: Mutex<State>,
+pub struct Waiters<E = Event> {
+    state: Mutex<State<E>>,
     more: Condvar,
     /// Where the end of the session is reported.
     post: Post,
 }
 
-#[derive(Default)]
-struct State {
+struct State<E> {
     /// Events that no thread has taken yet; never more than there are idle threads.
-    queue: VecDeque<Asked>,
+    queue: VecDeque<Asked<E>>,
     /// The queues that threads follow.
-    lines: FxHashMap<u64, Followed>,
+    lines: FxHashMap<u64, Followed<E>>,
     /// Events left to callbacks, in order: a thread that becomes free waits for the next of them all the same, as it is
     /// likely to notice the end sooner.
-    left: VecDeque<Arc<Watched>>,
+    left: VecDeque<Arc<Watched<E>>>,
     /// The length of `left` at which finished events are dropped from it.
     look_at: usize,
     idle: usize,
     threads: usize,
 }
 
-impl Waiters {
+impl<E> Default for State<E> {
+    fn default() -> Self {
+        let (queue, lines, left) = (VecDeque::new(), FxHashMap::default(), VecDeque::new());
+        Self { queue, lines, left, look_at: 0, idle: 0, threads: 0 }
+    }
+}
+
+impl<E: Awaited> Waiters<E> {
     /// Makes waiters without threads yet, which report the end of the session to `post`.
     pub fn new(post: Post) -> Arc<Self> {
         Arc::new(Self { state: Mutex::default(), more: Condvar::new(), post })
@@ -76,10 +81,10 @@ impl Waiters {
     /// the place of its command.
     pub fn wait_in_a_thread(
         self: &Arc<Self>,
-        event: Event,
+        event: E,
         turn: Option<Turn>,
         notification: Notification,
-    ) -> Result<(), (Event, Notification)> {
+    ) -> Result<(), (E, Notification)> {
         let mut state = lock(&self.state);
         let mut line = None;
         if let Some(turn) = turn {
@@ -108,8 +113,8 @@ impl Waiters {
             return Ok(());
         }
         let waiters = self.clone();
-        match thread::Builder::new().name("waiter".into()).spawn(move || waiters.wait_for_ever()) {
-            Ok(_) => {
+        match start("waiter", move || waiters.wait_for_ever()) {
+            Ok(()) => {
                 state.threads += 1;
                 // The new thread counts as idle at once, so that no other event is assigned to it.
                 state.idle += 1;
@@ -123,7 +128,7 @@ impl Waiters {
     }
 
     /// Lets the next thread that is free wait for something that was left to a callback.
-    pub fn leave(&self, watched: Arc<Watched>) {
+    pub fn leave(&self, watched: Arc<Watched<E>>) {
         let mut state = lock(&self.state);
         state.left.push_back(watched);
         if state.left.len() > state.look_at {
@@ -150,7 +155,6 @@ impl Waiters {
             };
             state.idle -= 1;
             drop(state);
-            // The notification itself looks up how the event ended.
             match next {
                 Next::Asked(asked) => self.follow(asked),
                 Next::Left(watched) => {
@@ -164,10 +168,10 @@ impl Waiters {
     }
 
     /// Waits for an event, and then for the later events of its queue.
-    fn follow(&self, asked: Asked) {
+    fn follow(&self, asked: Asked<E>) {
         let Asked { mut event, mut notification, line } = asked;
         loop {
-            event.end();
+            event.await_end();
             self.deliver(notification);
             let Some(line) = line else { return };
             let mut state = lock(&self.state);

@@ -1,25 +1,36 @@
 //! Events that a native callback was asked for.
 
-use std::sync::Mutex;
-
 use super::notification::Notification;
-use crate::base::lock::lock;
+use crate::base::modelled::{Mutex, lock};
 use crate::native::Event;
 
+/// What a thread can wait for: a native event.
+pub trait Awaited: Send + Sync + 'static {
+    /// Blocks until it has ended.
+    fn await_end(&self);
+}
+
+impl Awaited for Event {
+    fn await_end(&self) {
+        // The notification itself looks up how the event ended.
+        self.end();
+    }
+}
+
 /// An event, and the notification of its end, which whoever notices the end first sends.
-pub struct Watched {
-    event: Event,
+pub struct Watched<E = Event> {
+    event: E,
     notification: Mutex<Option<Notification>>,
 }
 
-impl Watched {
+impl<E: Awaited> Watched<E> {
     /// Makes a watched event: `notification` is to be sent once `event` has ended.
-    pub fn new(event: Event, notification: Notification) -> Self {
+    pub fn new(event: E, notification: Notification) -> Self {
         Self { event, notification: Mutex::new(Some(notification)) }
     }
 
     /// The event.
-    pub fn event(&self) -> &Event {
+    pub fn event(&self) -> &E {
         &self.event
     }
 
@@ -36,7 +47,7 @@ impl Watched {
     /// Waits for the event, unless the notification has been taken; returns the notification.
     pub fn wait(&self) -> Option<Notification> {
         if !self.is_over() {
-            self.event.end();
+            self.event.await_end();
         }
         self.take()
     }
