@@ -4,6 +4,7 @@ pub(crate) mod callbacks;
 pub mod host;
 pub(crate) mod ids;
 pub mod log;
+pub(crate) mod modelled;
 pub mod region;
 pub mod stats;
 pub(crate) mod status;

@@ -14,6 +14,7 @@ use crate::base::ids::new_id;
 use crate::base::status::Result;
 use crate::commands::command::{Enqueued, Order, Ordered};
 use crate::link::completion::Completion;
+use crate::link::ordering::EarlyEvent;
 use crate::link::transfers::{Incoming, Outgoing, Ticket};
 use crate::objects::access::{Access, Use};
 pub use crate::objects::part::Part;
@@ -47,7 +48,8 @@ impl Queue {
         let Ordered { mut wire, event, guard: _guard, prepared } = self.order(order, command, false, &uses)?;
         let early = if blocking { connection.early_event(self.live()) } else { None };
         let own = wire.event;
-        wire.event = own.or(early);
+        let early_id = early.as_ref().map(EarlyEvent::id);
+        wire.event = own.or(early_id);
         let sent = |prepared, own: Option<_>, early: Option<_>| -> Result<()> {
             if let (Some(own), Some(early)) = (own, early) {
                 // Its event may be released at any time; this one stands for it.
@@ -68,19 +70,19 @@ impl Queue {
             connection.has_unset_user_events() || !elsewhere.is_empty() || connection.transfers().fill(&*source);
         if size <= MAX_EAGER && !may_change {
             part.post_write(self.home(), wire, &gather(&*source, 0, size))?;
-            sent(prepared, own, early)?;
+            sent(prepared, own, early_id)?;
         } else {
             let transfer = TransferId(new_id());
             let ticket = Ticket::new(None, Some(Arc::clone(self.open_transfers())));
             connection.offer_outgoing(transfer, Outgoing::new(source, Arc::clone(&ticket), elsewhere));
             part.post_write_transfer(self.home(), wire, size, transfer)?;
-            sent(prepared, own, early)?;
+            sent(prepared, own, early_id)?;
             if blocking {
                 self.await_end(&ticket)?;
             }
         }
         if let Some(early) = early {
-            connection.note_early(self.live(), early)?;
+            early.note()?;
         }
         Ok(event)
     }

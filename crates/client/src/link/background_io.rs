@@ -2,10 +2,11 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread::{self, ThreadId};
 
 use rustix::event::{EventfdFlags, eventfd};
+
+use crate::base::modelled::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::base::modelled::thread::{self, ThreadId};
 
 /// State shared between the background I/O thread and the other threads.
 #[derive(Debug)]

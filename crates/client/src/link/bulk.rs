@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ropeway_protocol::Tail;
 use ropeway_protocol::ids::TransferId;
-use ropeway_protocol::limits::CHUNK;
+use ropeway_protocol::limits;
 use ropeway_protocol::messages::TransferData;
 
 use super::connection::Connection;
@@ -12,6 +12,10 @@ use super::outbox::Pushed;
 use super::transfers::{Incoming, Outgoing, Ticket, Transfers};
 use crate::base::host::{HostSource, gather, scatter};
 use crate::base::status::{Result, SERVER_LOST, Status};
+
+/// Bytes of a write that are sent at once. In a model a few are as good as many, and leave room for what happens between
+/// two chunks.
+const CHUNK: usize = if cfg!(all(test, feature = "model")) { 4 } else { limits::CHUNK };
 
 impl Connection {
     /// Expects the bytes of a read.
@@ -39,24 +43,28 @@ impl Connection {
     /// Sends one chunk of the bytes that the server asked for. Returns false if there was nothing to send or, for the
     /// background I/O thread, if another thread is sending.
     pub(crate) fn send_chunk(&self) -> bool {
-        let Some((id, mut outgoing, using)) = self.transfers.take_ready() else { return false };
-        let chunk = gather(&*outgoing.source, outgoing.sent, CHUNK);
-        let message = TransferData { transfer: id, offset: outgoing.sent as u64 };
+        let Some((id, mut sending)) = self.transfers.take_ready() else { return false };
+        let chunk = gather(&*sending.source, sending.sent, CHUNK);
+        let message = TransferData { transfer: id, offset: sending.sent as u64 };
         let posted = self.post_bytes(&message, &chunk);
-        let sent = outgoing.sent + chunk.len();
-        // The memory must be released before anything that may lose the server.
-        drop((chunk, using));
         if matches!(posted, Ok(Pushed::Busy)) {
-            self.transfers.put_ready(id, outgoing);
+            drop(chunk);
+            self.transfers.put_ready(id, sending);
             return false;
         }
-        outgoing.sent = sent;
-        let is_last = sent == outgoing.source.size();
-        match self.was_posted(posted).and_then(|()| if is_last { self.flush() } else { Ok(()) }) {
-            Err(status) => self.end_outgoing(outgoing, status),
-            Ok(()) if is_last => self.end_outgoing(outgoing, 0),
-            Ok(()) => self.transfers.put_ready(id, outgoing),
+        let sent = sending.sent + chunk.len();
+        drop(chunk);
+        sending.sent = sent;
+        // The memory must be put back or given up before anything that may lose the server, which waits for that.
+        if posted.is_ok() && sent < sending.source.size() {
+            self.transfers.put_ready(id, sending);
+            // If this fails, all transfers have ended with the loss of the server.
+            let _ = self.was_posted(posted);
+            return true;
         }
+        let ticket = sending.give_back();
+        let result = self.was_posted(posted).and_then(|()| self.flush());
+        self.end_outgoing(&ticket, result.err().unwrap_or(0));
         true
     }
 
@@ -94,10 +102,8 @@ impl Connection {
 
     /// Ends a read that brings fewer bytes than it has room for: `size` in all.
     pub(super) fn transfer_ends(&self, id: TransferId, size: u64) {
-        let Some(incoming) = self.transfers.take_incoming(id) else { return };
-        let may_end = size == incoming.received as u64 && incoming.received < incoming.size;
-        let ticket = incoming.give_back();
-        if may_end {
+        let Some((ticket, received, room)) = self.transfers.withdraw(id) else { return };
+        if size == received as u64 && received < room {
             return self.end_transfer(&ticket, 0);
         }
         self.lose("it ended a read where it does not end".to_owned());
@@ -106,22 +112,19 @@ impl Connection {
 
     /// Ends a transfer that has failed.
     pub(crate) fn transfer_failed(&self, id: TransferId, status: Status) {
-        let incoming = self.transfers.take_incoming(id);
-        let outgoing = self.transfers.take_offered(id);
-        if let Some(incoming) = incoming {
-            self.end_transfer(&incoming.give_back(), status.min(-1));
+        if let Some((ticket, ..)) = self.transfers.withdraw(id) {
+            self.end_transfer(&ticket, status.min(-1));
         }
-        if let Some(outgoing) = outgoing {
-            self.end_outgoing(outgoing, status.min(-1));
+        if let Some(outgoing) = self.transfers.take_offered(id) {
+            self.end_outgoing(&outgoing.give_back(), status.min(-1));
         }
     }
 
-    fn end_outgoing(&self, outgoing: Outgoing, status: Status) {
-        let ticket = Arc::clone(&outgoing.ticket);
-        // The memory is given back before anybody learns that it is.
-        drop(outgoing);
+    /// Ends a write whose memory has been given back.
+    fn end_outgoing(&self, ticket: &Ticket, status: Status) {
+        self.end_transfer(ticket, status);
+        // Only now: where nothing is unsent, a thread that reads waits for nothing but bytes.
         self.transfers.note_sent();
-        self.end_transfer(&ticket, status);
     }
 
     pub(super) fn end_transfer(&self, ticket: &Ticket, status: Status) {

@@ -2,12 +2,11 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustc_hash::FxBuildHasher;
 
-use crate::base::sync::lock;
+use crate::base::modelled::atomic::{AtomicU32, Ordering};
+use crate::base::modelled::{Mutex, lock};
 
 /// The calls of a link whose answers are still to come, by their numbers.
 #[derive(Debug)]

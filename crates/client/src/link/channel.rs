@@ -9,11 +9,11 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use ropeway_protocol::{Call, Post, encode_call, encode_post};
-use ropeway_transport::Link;
 
 use super::inbox::{Deliver, Inbox, ReadError, Role};
 use super::liveness::Traffic;
 use super::outbox::{GoesOn, Outbox, Pushed};
+use super::stream::Link;
 
 /// One server's link, with what waits to be sent over it and what has arrived of a frame.
 #[derive(Debug)]
@@ -25,8 +25,8 @@ pub(super) struct Channel {
 
 impl Channel {
     /// Over a link whose handshake is done.
-    pub(super) fn new(link: Link) -> Self {
-        Self { link, outbox: Outbox::default(), inbox: Inbox::default() }
+    pub(super) fn new(link: impl Into<Link>) -> Self {
+        Self { link: link.into(), outbox: Outbox::default(), inbox: Inbox::default() }
     }
 
     /// Appends a message without an answer to the pending batch. If `waits` and a long tail makes it necessary to send,

@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 
 use ropeway_protocol::ids::EventId;
 use rustc_hash::FxBuildHasher;
 
 use super::completion::Completion;
-use crate::base::sync::lock;
+use crate::base::modelled::{Mutex, lock};
 
 /// The events that the program holds, by their names.
 #[derive(Default)]

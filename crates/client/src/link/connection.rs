@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ropeway_protocol::handshake::Welcome;
@@ -26,6 +25,7 @@ use super::liveness::{Liveness, Verdict};
 use super::outbox::Pushed;
 use super::sessions::Sessions;
 use super::transfers::Transfers;
+use crate::base::modelled::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use crate::base::status::{Result, SERVER_LOST, Status};
 use crate::base::sync::lock;
 

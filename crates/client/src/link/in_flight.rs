@@ -5,18 +5,16 @@
 //! could overtake the write, though, which no program expects after a *blocking* call has returned: such a command is
 //! made to wait for the write.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use ropeway_protocol::ids::{ContextId, EventId, QueueId};
 use ropeway_protocol::types::EventList;
 
 use crate::base::ids::new_id;
-use crate::base::sync::lock;
+use crate::base::modelled::atomic::{AtomicUsize, Ordering};
+use crate::base::modelled::{Mutex, lock};
 
 /// The most in-flight writes of a context, of which each in-order queue has one at most; with more, the client waits
-/// for them.
-const MOST: usize = 64;
+/// for them. Fewer in a model, where so many commands would take long.
+const MOST: usize = if cfg!(all(test, feature = "model")) { 2 } else { 64 };
 
 /// A write that may not have ended.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +30,8 @@ struct Early {
 #[derive(Default, Debug)]
 struct Writes {
     writes: Vec<Early>,
+    /// Events whose ends came while some writes' calls had not returned: theirs may be among them.
+    over: Vec<EventId>,
     /// How many commands are being composed that may name the event of an in-flight write.
     composing: usize,
     /// Events to be released once no such command is being composed: until then one may still name them.
@@ -59,7 +59,7 @@ pub(crate) struct LiveQueue {
 pub(super) struct InFlight {
     queues: Mutex<Vec<LiveQueue>>,
     writes: Mutex<Writes>,
-    /// How many writes there are.
+    /// How many writes there are, and how many more have an event and will be noted, or abandoned.
     count: AtomicUsize,
 }
 
@@ -85,26 +85,54 @@ impl InFlight {
         lock(&self.queues).retain(|live| live.queue != queue);
     }
 
-    /// Returns the event to give to a blocking write so that commands on other queues can wait for it; `None` where no
-    /// command can overtake the write.
+    /// Returns the event to give to a blocking write so that commands on other queues can wait for it, as
+    /// [`Self::new_event`]; `None` where no command can overtake the write.
     pub(super) fn event_for(&self, on: LiveQueue) -> Option<EventId> {
         let others = || lock(&self.queues).iter().any(|other| other.context == on.context && other.queue != on.queue);
-        (!on.in_order || others()).then(|| EventId(new_id()))
+        (!on.in_order || others()).then(|| self.new_event())
+    }
+
+    /// Returns an event for a write, which must be passed to [`Self::note`] or [`Self::abandon`].
+    pub(super) fn new_event(&self) -> EventId {
+        self.count.fetch_add(1, Ordering::AcqRel);
+        EventId(new_id())
+    }
+
+    /// A write is over, or will not be noted.
+    fn count_down(&self, writes: &mut Writes) {
+        if self.count.fetch_sub(1, Ordering::AcqRel) - 1 == writes.writes.len() {
+            // Nobody will ask for them.
+            writes.over.clear();
+        }
+    }
+
+    /// The write with this event has failed. Gives the events that can be released now.
+    pub(super) fn abandon(&self, event: EventId) -> Vec<EventId> {
+        let mut writes = lock(&self.writes);
+        writes.over.retain(|over| *over != event);
+        self.count_down(&mut writes);
+        writes.retire(event)
     }
 
     /// The call of the write with this event is about to return.
     pub(super) fn note(&self, on: LiveQueue, event: EventId) -> Noted {
         let LiveQueue { context, queue, in_order } = on;
         let mut writes = lock(&self.writes);
+        if let Some(at) = writes.over.iter().position(|over| *over == event) {
+            // Another thread has read of its end already.
+            writes.over.swap_remove(at);
+            self.count_down(&mut writes);
+            return Noted::Release(writes.retire(event));
+        }
         if in_order && let Some(before) = writes.writes.iter_mut().find(|e| e.queue == queue) {
             // The later write ends later, so its event replaces the earlier one's.
             let replaced = std::mem::replace(&mut before.event, event);
+            self.count_down(&mut writes);
             return Noted::Release(writes.retire(replaced));
         }
         writes.writes.push(Early { context, queue, event });
         let of_context = || writes.writes.iter().filter(|e| e.context == context).map(|e| e.event);
         let too_many: Option<EventList> = (of_context().count() > MOST).then(|| of_context().collect());
-        self.count.store(writes.writes.len(), Ordering::Release);
         writes.composing += usize::from(too_many.is_some());
         too_many.map_or(Noted::Release(Vec::new()), Noted::Await)
     }
@@ -135,9 +163,14 @@ impl InFlight {
             return Vec::new();
         }
         let mut writes = lock(&self.writes);
-        let Some(at) = writes.writes.iter().position(|e| e.event == event) else { return Vec::new() };
-        writes.writes.swap_remove(at);
-        self.count.store(writes.writes.len(), Ordering::Release);
-        writes.retire(event)
+        if let Some(at) = writes.writes.iter().position(|e| e.event == event) {
+            writes.writes.swap_remove(at);
+            self.count_down(&mut writes);
+            return writes.retire(event);
+        }
+        if self.count.load(Ordering::Acquire) > writes.writes.len() {
+            writes.over.push(event);
+        }
+        Vec::new()
     }
 }

@@ -1,9 +1,9 @@
 //! Which threads are using memory of the application's at this moment.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::PoisonError;
 
-use crate::base::sync::lock;
+use crate::base::modelled::atomic::{AtomicUsize, Ordering};
+use crate::base::modelled::{Condvar, Mutex, lock};
 
 /// Counts the threads that are copying to or from memory that the application lends until it is told that a transfer is over.
 #[derive(Default, Debug)]

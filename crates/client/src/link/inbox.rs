@@ -7,15 +7,16 @@
 use std::cell::Cell;
 use std::fmt;
 use std::io::{self, ErrorKind};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use ropeway_protocol::frame::{FRAME_HEADER_LEN, FrameHeader};
 use ropeway_protocol::limits::MAX_BODY_TO_CLIENT;
 use ropeway_protocol::{DecodeError, Tail, TailError};
-use ropeway_transport::Link;
 
+use super::stream::Link;
+use crate::base::modelled::atomic::{AtomicUsize, Ordering};
+use crate::base::modelled::{Condvar, Mutex, MutexGuard, TryLockError, thread_local};
 use crate::base::stats::{STATS, count};
 
 /// Bytes asked of the socket at once, while frames are small.
@@ -46,7 +47,7 @@ thread_local! {
 
 /// Whether the calling thread is handling frames of a link that it reads.
 pub(super) fn is_reader() -> bool {
-    IS_READER.get()
+    IS_READER.with(Cell::get)
 }
 
 /// Why reading stopped.
@@ -160,9 +161,9 @@ impl Role<'_> {
     pub(super) fn read(&mut self, link: &Link, wait: bool, to: &dyn Deliver) -> Result<bool, ReadError> {
         let Some(reader) = self.reader.as_deref_mut() else { return Ok(false) };
         let any = reader.fill(link, wait)? && {
-            let outer = IS_READER.replace(true);
+            let outer = IS_READER.with(|is_reader| is_reader.replace(true));
             let any = reader.hand_out(link, to);
-            IS_READER.set(outer);
+            IS_READER.with(|is_reader| is_reader.set(outer));
             any?
         };
         if any {

@@ -2,7 +2,7 @@
 //!
 //! From the lowest on:
 //!
-//! - [`channel`]: messages become bytes and bytes become frames, with [`outbox`] and [`inbox`];
+//! - [`channel`]: messages become bytes of the [`stream`] and bytes become frames, with [`outbox`] and [`inbox`];
 //! - what a connection keeps: [`completions`] for those who are notified ([`completion`]), [`transfers`] and who is
 //!   [using](in_use) their memory, pending [`calls`], writes [`in_flight`], the server's [`liveness`], other
 //!   [`sessions`], the state of its [`background_io`] and of the [`deferred_flush`];
@@ -26,6 +26,8 @@ pub(crate) mod in_flight;
 mod in_use;
 mod inbox;
 mod liveness;
+#[cfg(all(test, feature = "model"))]
+mod model;
 mod open;
 pub(crate) mod ordering;
 mod outbox;
@@ -33,6 +35,7 @@ pub(crate) mod peers;
 mod receive;
 pub(crate) mod replies;
 mod sessions;
+mod stream;
 pub(crate) mod transfers;
 mod waiting;
 

@@ -6,7 +6,6 @@ use ropeway_protocol::types::{Command, EventList};
 
 use super::connection::Connection;
 use super::in_flight::{LiveQueue, Noted};
-use crate::base::ids::new_id;
 use crate::base::status::Result;
 
 /// A guard: while it lives, no event is released that a command about to be sent may name.
@@ -20,6 +19,44 @@ impl Drop for OrderingGuard<'_> {
     }
 }
 
+/// The event of a blocking write whose call has not returned.
+pub(crate) struct EarlyEvent<'a> {
+    connection: &'a Connection,
+    on: LiveQueue,
+    event: EventId,
+}
+
+impl EarlyEvent<'_> {
+    /// Its name, for the write's command.
+    pub(crate) fn id(&self) -> EventId {
+        self.event
+    }
+
+    /// The call of the write is about to return: from here on, commands that could overtake it wait for it.
+    ///
+    /// # Errors
+    /// [`crate::SERVER_LOST`].
+    pub(crate) fn note(self) -> Result<()> {
+        let Self { connection, on, event } = self;
+        std::mem::forget(self);
+        match connection.in_flight.note(on, event) {
+            Noted::Release(events) => connection.release_all(events),
+            Noted::Await(events) => {
+                let _heeded = OrderingGuard(Some(connection));
+                connection.call(&WaitForEvents { events })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for EarlyEvent<'_> {
+    /// The write has failed.
+    fn drop(&mut self) {
+        self.connection.release_all(self.connection.in_flight.abandon(self.event));
+    }
+}
+
 impl Connection {
     /// Registers a new queue. If its context had only one other queue, the writes on that one were not recorded, as
     /// nothing could overtake them until now.
@@ -30,10 +67,10 @@ impl Connection {
         let only = self.in_flight.add_queue(LiveQueue { context, queue, in_order });
         let Some(only) = only.filter(|only| only.in_order) else { return Ok(()) };
         // A marker stands for all writes before it.
-        let event = EventId(new_id());
-        let command = Command { queue: only.queue, event: Some(event), waits: EventList::default() };
+        let early = EarlyEvent { connection: self, on: only, event: self.in_flight.new_event() };
+        let command = Command { queue: only.queue, event: Some(early.id()), waits: EventList::default() };
         self.post(&Marker { command })?;
-        self.note_early(only, event)
+        early.note()
     }
 
     /// Removes a queue that no longer exists.
@@ -43,23 +80,8 @@ impl Connection {
 
     /// Returns the event to give to a blocking write so that commands on other queues can wait for it; `None` where no
     /// command can overtake the write.
-    pub(crate) fn early_event(&self, on: LiveQueue) -> Option<EventId> {
-        self.in_flight.event_for(on)
-    }
-
-    /// The call of the write with this event is about to return.
-    ///
-    /// # Errors
-    /// [`crate::SERVER_LOST`].
-    pub(crate) fn note_early(&self, on: LiveQueue, event: EventId) -> Result<()> {
-        match self.in_flight.note(on, event) {
-            Noted::Release(events) => self.release_all(events),
-            Noted::Await(events) => {
-                let _heeded = OrderingGuard(Some(self));
-                self.call(&WaitForEvents { events })?;
-            }
-        }
-        Ok(())
+    pub(crate) fn early_event(&self, on: LiveQueue) -> Option<EarlyEvent<'_>> {
+        self.in_flight.event_for(on).map(|event| EarlyEvent { connection: self, on, event })
     }
 
     /// Adds to `waits` the events that a command on this queue must not overtake. The caller must keep the returned

@@ -7,19 +7,18 @@
 //! - at the background I/O thread's next tick at the latest.
 
 use std::io::{self, IoSlice};
-use std::sync::atomic::{AtomicBool, Ordering, fence};
-use std::sync::{Mutex, MutexGuard, TryLockError};
 
-use ropeway_transport::Link;
-
+use super::stream::Link;
+use crate::base::modelled::atomic::{AtomicBool, Ordering, fence};
+use crate::base::modelled::{Mutex, MutexGuard, TryLockError, lock};
 use crate::base::stats::{STATS, count};
-use crate::base::sync::lock;
 
 /// A batch of this many bytes goes out without waiting for more.
 const BATCH: usize = 16 << 10;
 
-/// Tails of at most this many bytes are copied into the batch; longer ones are sent from where they are.
-const COPY: usize = 16 << 10;
+/// Tails of at most this many bytes are copied into the batch; longer ones are sent from where they are, as a model's few
+/// bytes are, too.
+const COPY: usize = if cfg!(all(test, feature = "model")) { 2 } else { 16 << 10 };
 
 /// When this many bytes are pending while another thread sends, a thread that posts waits for the sender before it adds
 /// more.
@@ -247,7 +246,7 @@ impl Outbox {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "model")))]
 mod tests {
     use std::io::Read;
     use std::os::unix::net::UnixStream;

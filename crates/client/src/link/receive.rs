@@ -2,7 +2,6 @@
 
 use std::io::Write as _;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use ropeway_protocol::frame::{FrameHeader, REPLY};
 use ropeway_protocol::messages::{
@@ -15,6 +14,7 @@ use ropeway_protocol::{DecodeError, Tail, decode, encode_body, receive};
 use super::connection::{Connection, ContextListener};
 use super::inbox::{Deliver, ReadError};
 use crate::base::callbacks::run_later;
+use crate::base::modelled::atomic::Ordering;
 use crate::base::sync::lock;
 
 /// Maximum total bytes of context errors that wait to be reported to the application.

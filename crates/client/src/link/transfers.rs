@@ -4,8 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::ops::Range;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use ropeway_protocol::ids::TransferId;
 use rustc_hash::FxBuildHasher;
@@ -13,8 +12,9 @@ use rustc_hash::FxBuildHasher;
 use super::completion::Completion;
 use super::in_use::{InUse, Using};
 use crate::base::host::{HostSource, HostTarget};
+use crate::base::modelled::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
+use crate::base::modelled::{Mutex, lock};
 use crate::base::status::{SERVER_LOST, Status};
-use crate::base::sync::lock;
 
 /// A transfer that is not over.
 const UNDER_WAY: i32 = 1;
@@ -113,7 +113,19 @@ impl fmt::Debug for Outgoing {
 #[derive(Debug)]
 pub(super) struct Receiving<'a> {
     incoming: Incoming,
+    // After the memory: as long as this lives, no write is sent from it.
+    _mark: Mark<'a>,
     _using: Using<'a>,
+}
+
+/// Marks a read as being received, while it lives.
+#[derive(Debug)]
+struct Mark<'a>(&'a AtomicBool);
+
+impl Drop for Mark<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
 }
 
 impl Receiving<'_> {
@@ -137,14 +149,45 @@ impl DerefMut for Receiving<'_> {
     }
 }
 
+/// A write that one thread has taken out of its table: the application gets the write's memory back only when this is
+/// dropped.
+#[derive(Debug)]
+pub(super) struct Sending<'a> {
+    outgoing: Outgoing,
+    _using: Using<'a>,
+}
+
+impl Sending<'_> {
+    /// Gives the memory back and returns the ticket, which the caller has to end.
+    pub(super) fn give_back(self) -> Arc<Ticket> {
+        Arc::clone(&self.outgoing.ticket)
+    }
+}
+
+impl Deref for Sending<'_> {
+    type Target = Outgoing;
+
+    fn deref(&self) -> &Outgoing {
+        &self.outgoing
+    }
+}
+
+impl DerefMut for Sending<'_> {
+    fn deref_mut(&mut self) -> &mut Outgoing {
+        &mut self.outgoing
+    }
+}
+
 /// A connection's transfers that are not over.
 ///
 /// A transfer's memory returns to the application, and its ticket ends, exactly once. The thread that ends a transfer
 /// has taken it out of its table, so nobody else can use the memory any more; the thread that loses the server waits
-/// for any other thread that has taken a transfer out to receive or send.
+/// for any other thread that has taken a transfer out, until it has put the transfer back or given up its memory.
 #[derive(Default, Debug)]
 pub(crate) struct Transfers {
-    incoming: Mutex<HashMap<TransferId, Incoming, FxBuildHasher>>,
+    incoming: Mutex<Reads>,
+    /// Whether the last read that was taken out is still being received.
+    is_receiving: AtomicBool,
     /// Writes that the server has not asked for yet.
     outgoing: Mutex<HashMap<TransferId, Outgoing, FxBuildHasher>>,
     /// Writes that the server has asked for; any thread that is free sends the next chunk of the first.
@@ -161,34 +204,70 @@ pub(crate) struct Transfers {
     is_closed: AtomicBool,
 }
 
+/// The reads that are not over.
+#[derive(Default, Debug)]
+struct Reads {
+    expected: HashMap<TransferId, Incoming, FxBuildHasher>,
+    /// The last one that was taken out to be received, and the addresses of its memory.
+    taken: Option<(TransferId, Range<usize>)>,
+}
+
 impl Transfers {
     /// Expects the bytes of a read.
     pub(super) fn expect(&self, id: TransferId, incoming: Incoming) {
-        lock(&self.incoming).insert(id, incoming);
-        self.end_if_closed();
+        let mut reads = lock(&self.incoming);
+        if !self.is_closed() {
+            reads.expected.insert(id, incoming);
+            return;
+        }
+        drop(reads);
+        let ticket = Arc::clone(&incoming.ticket);
+        drop(incoming);
+        ticket.end(SERVER_LOST);
     }
 
     /// Takes out a read for which bytes have come: nobody else writes into its memory until it is put back.
+    ///
+    /// Only the thread that reads the link may call this, so that no other is receiving a read.
     pub(super) fn take_incoming(&self, id: TransferId) -> Option<Receiving<'_>> {
-        let mut expected = lock(&self.incoming);
-        let incoming = expected.remove(&id)?;
+        let mut reads = lock(&self.incoming);
+        let incoming = reads.expected.remove(&id)?;
+        reads.taken = Some((id, incoming.span.clone()));
+        self.is_receiving.store(true, Ordering::Relaxed);
         // Under the lock: a thread that finds the read missing here waits for this one.
-        Some(Receiving { incoming, _using: self.in_use.begin() })
+        Some(Receiving { incoming, _mark: Mark(&self.is_receiving), _using: self.in_use.begin() })
+    }
+
+    /// Takes back the memory of a read that ends before all bytes have come. Returns the ticket, which the caller has to
+    /// end, the number of bytes that have come, and that of those for which there is room.
+    pub(super) fn withdraw(&self, id: TransferId) -> Option<(Arc<Ticket>, usize, usize)> {
+        // The memory is given back under the lock: a thread that finds the read missing here may tell the application.
+        lock(&self.incoming).expected.remove(&id).map(|i| (i.ticket, i.received, i.size))
     }
 
     /// Puts back a read of which more is to come.
     pub(super) fn put_back(&self, id: TransferId, receiving: Receiving<'_>) {
-        let Receiving { incoming, _using } = receiving;
-        lock(&self.incoming).insert(id, incoming);
-        drop(_using);
-        self.end_if_closed();
+        let mut reads = lock(&self.incoming);
+        if !self.is_closed() {
+            let Receiving { incoming, _mark, _using } = receiving;
+            reads.expected.insert(id, incoming);
+            return;
+        }
+        drop(reads);
+        receiving.give_back().end(SERVER_LOST);
     }
 
     /// Leaves a read whose link broke in the middle of its bytes to end with the loss of the server, which is about to
     /// be noticed.
     pub(super) fn end_with_loss(&self, receiving: Receiving<'_>) {
-        lock(&self.cut_short).push(receiving.give_back());
-        self.end_if_closed();
+        let ticket = receiving.give_back();
+        let mut cut_short = lock(&self.cut_short);
+        if !self.is_closed() {
+            cut_short.push(ticket);
+            return;
+        }
+        drop(cut_short);
+        ticket.end(SERVER_LOST);
     }
 
     /// Takes back the memory of a command's reads: nothing is received into it from here on. The caller has to end the
@@ -196,37 +275,64 @@ impl Transfers {
     ///
     /// Only the thread that reads the link may call this, so that no other is receiving into the memory.
     pub(super) fn revoke_reads_of(&self, event: &Arc<dyn Completion>) -> Vec<Arc<Ticket>> {
-        let mut expected = lock(&self.incoming);
-        let revoked: Vec<_> = expected.extract_if(|_, incoming| incoming.ticket.is_of(event)).collect();
-        drop(expected);
-        revoked.into_iter().map(|(_, incoming)| Arc::clone(&incoming.ticket)).collect()
+        // Under the lock, as in [`Self::withdraw`].
+        lock(&self.incoming).expected.extract_if(|_, i| i.ticket.is_of(event)).map(|(_, i)| i.ticket).collect()
     }
 
     /// Whether a read that is under way fills part of this memory.
     pub(crate) fn fill(&self, source: &dyn HostSource) -> bool {
-        let span = source.span();
-        lock(&self.incoming).values().any(|i| overlap(&i.span, &span))
+        self.fills(&source.span(), |_| true)
+    }
+
+    /// Whether one of these reads, which is under way, fills part of this memory.
+    fn fills(&self, span: &Range<usize>, which: impl Fn(TransferId) -> bool) -> bool {
+        let reads = lock(&self.incoming);
+        let taken = reads.taken.as_ref().filter(|_| self.is_receiving.load(Ordering::Acquire));
+        let taken = taken.map(|(id, span)| (id, span));
+        let mut all = reads.expected.iter().map(|(id, incoming)| (id, &incoming.span)).chain(taken);
+        all.any(|(id, filled)| which(*id) && overlap(filled, span))
     }
 
     /// Keeps the bytes of a write until the server asks for them.
     pub(super) fn offer(&self, id: TransferId, outgoing: Outgoing) {
         self.unsent.fetch_add(1, Ordering::AcqRel);
-        lock(&self.outgoing).insert(id, outgoing);
-        self.end_if_closed();
+        let mut offered = lock(&self.outgoing);
+        if !self.is_closed() {
+            offered.insert(id, outgoing);
+            return;
+        }
+        drop(offered);
+        let ticket = Arc::clone(&outgoing.ticket);
+        drop(outgoing);
+        ticket.end(SERVER_LOST);
     }
 
-    /// Takes back a write that the server has not asked for.
-    pub(super) fn take_offered(&self, id: TransferId) -> Option<Outgoing> {
-        lock(&self.outgoing).remove(&id)
+    /// Takes out a write that the server has not asked for.
+    pub(super) fn take_offered(&self, id: TransferId) -> Option<Sending<'_>> {
+        let mut offered = lock(&self.outgoing);
+        let outgoing = offered.remove(&id)?;
+        // Under the lock: a thread that finds the write missing here waits for this one.
+        Some(Sending { outgoing, _using: self.in_use.begin() })
     }
 
     /// The server asks for a write's bytes.
     pub(super) fn asked_for(&self, id: TransferId) {
-        if let Some(outgoing) = self.take_offered(id) {
-            lock(&self.ready).push_back((id, outgoing));
-            self.ready_count.fetch_add(1, Ordering::AcqRel);
-            self.end_if_closed();
+        if let Some(offered) = self.take_offered(id) {
+            self.put(offered, |ready, outgoing| ready.push_back((id, outgoing)));
         }
+    }
+
+    /// Puts what was taken out where it is sent from.
+    fn put(&self, sending: Sending<'_>, put: impl FnOnce(&mut VecDeque<(TransferId, Outgoing)>, Outgoing)) {
+        let mut ready = lock(&self.ready);
+        if !self.is_closed() {
+            let Sending { outgoing, _using } = sending;
+            put(&mut ready, outgoing);
+            self.ready_count.store(ready.len(), Ordering::Release);
+            return;
+        }
+        drop(ready);
+        sending.give_back().end(SERVER_LOST);
     }
 
     /// A write is over, whatever came of it.
@@ -245,32 +351,27 @@ impl Transfers {
             && lock(&self.ready).iter().any(|(id, outgoing)| !self.waits_for_incoming(*id, outgoing))
     }
 
-    /// Takes out a transfer whose next chunk can be sent now. No other thread sends from it until it is put back; its
-    /// memory may be used while the third value lives.
-    pub(super) fn take_ready(&self) -> Option<(TransferId, Outgoing, Using<'_>)> {
+    /// Takes out a transfer whose next chunk can be sent now. No other thread sends from it until it is put back.
+    pub(super) fn take_ready(&self) -> Option<(TransferId, Sending<'_>)> {
         if self.ready_count.load(Ordering::Acquire) == 0 {
             return None;
         }
         let mut ready = lock(&self.ready);
         let at = ready.iter().position(|(id, outgoing)| !self.waits_for_incoming(*id, outgoing))?;
-        self.ready_count.fetch_sub(1, Ordering::AcqRel);
         let (id, outgoing) = ready.remove(at)?;
-        Some((id, outgoing, self.in_use.begin()))
+        self.ready_count.store(ready.len(), Ordering::Release);
+        Some((id, Sending { outgoing, _using: self.in_use.begin() }))
     }
 
     /// Puts back what [`Self::take_ready`] gave, for its next chunk.
-    pub(super) fn put_ready(&self, id: TransferId, outgoing: Outgoing) {
-        lock(&self.ready).push_front((id, outgoing));
-        self.ready_count.fetch_add(1, Ordering::AcqRel);
-        self.end_if_closed();
+    pub(super) fn put_ready(&self, id: TransferId, sending: Sending<'_>) {
+        self.put(sending, |ready, outgoing| ready.push_front((id, outgoing)));
     }
 
     /// Whether a read enqueued earlier may still be filling the memory from which this write takes its bytes.
     fn waits_for_incoming(&self, id: TransferId, outgoing: &Outgoing) -> bool {
         let span = outgoing.source.span();
-        let fills = |transfers: &Self| {
-            lock(&transfers.incoming).iter().any(|(other, i)| *other < id && overlap(&i.span, &span))
-        };
+        let fills = |transfers: &Self| transfers.fills(&span, |other| other < id);
         fills(self) || outgoing.behind.iter().any(|other| fills(other))
     }
 
@@ -285,9 +386,10 @@ impl Transfers {
     /// Waits for threads that are receiving or sending; the link does not block them, as the caller has shut it down.
     #[must_use]
     pub(super) fn close(&self) -> Vec<Arc<Ticket>> {
-        // A thread that adds a transfer checks this afterwards, so that either that thread or this one takes it back.
+        // A thread that adds a transfer checks this under its table's lock: either it finds it set, or this one finds the
+        // transfer in the table.
         self.is_closed.store(true, Ordering::SeqCst);
-        let mut tickets: Vec<_> = lock(&self.incoming).drain().map(|(_, i)| i.ticket).collect();
+        let mut tickets: Vec<_> = lock(&self.incoming).expected.drain().map(|(_, i)| i.ticket).collect();
         tickets.extend(lock(&self.outgoing).drain().map(|(_, o)| o.ticket));
         let mut ready = lock(&self.ready);
         self.ready_count.store(0, Ordering::Release);
@@ -298,11 +400,9 @@ impl Transfers {
         tickets
     }
 
-    /// A transfer that was added while the server was being lost must not wait for ever.
-    fn end_if_closed(&self) {
-        if self.is_closed.load(Ordering::SeqCst) {
-            self.close().iter().for_each(|ticket| ticket.end(SERVER_LOST));
-        }
+    /// Whether the server is lost: nothing is added to a table any more.
+    fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::SeqCst)
     }
 }
 

@@ -1,7 +1,6 @@
 //! Waiting for the server, by whichever thread has to; and whether it is still there.
 
 use std::io;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ropeway_protocol::messages::Ping;
@@ -12,6 +11,7 @@ use super::connection::Connection;
 use super::deferred_flush;
 use super::inbox::{ReadError, Role};
 use super::liveness::Verdict;
+use crate::base::modelled::atomic::Ordering;
 use crate::base::stats::{STATS, count};
 use crate::base::status::{Result, SERVER_LOST};
 
@@ -75,19 +75,29 @@ impl Connection {
             };
             if let Some(mut role) = self.channel.read_or_sleep(&mut look) {
                 // Whoever had the role before may have read what this thread waits for.
-                while !look() && !self.transfers.any_ready() {
-                    if let Err(error) = self.read_patiently(&mut role) {
+                loop {
+                    // Asked first: another thread may send the last chunk that this one waits for between the two looks.
+                    let any_unsent = self.transfers.any_unsent();
+                    if look() || self.transfers.any_ready() {
+                        break;
+                    }
+                    if let Err(error) = self.read_patiently(&mut role, any_unsent) {
+                        drop(role);
                         self.lose(error.to_string());
+                        // Another thread may have found the loss first, and be about to make it known.
+                        self.channel.sleep_until(&mut look);
+                        break;
                     }
                 }
             }
         }
     }
 
-    /// Reads once; returns without bytes after a moment if the wait may end without any.
-    fn read_patiently(&self, role: &mut Role<'_>) -> std::result::Result<(), ReadError> {
-        // Another thread may send the last chunk that this one waits for, and no answer comes of that.
-        if self.transfers.any_unsent() && !self.channel.wait_readable(Some(LOOK_AROUND))? {
+    /// Reads once; returns without bytes after a moment if the wait may end without any: where something was unsent when
+    /// the wait was found not to be over, another thread may send the last chunk that this one waits for, and no answer
+    /// comes of that.
+    fn read_patiently(&self, role: &mut Role<'_>, any_unsent: bool) -> std::result::Result<(), ReadError> {
+        if any_unsent && !self.channel.wait_readable(Some(LOOK_AROUND))? {
             let looks = self.looks.fetch_add(1, Ordering::Relaxed) + 1;
             if u128::from(looks) * LOOK_AROUND.as_nanos() < GLANCE.as_nanos() {
                 return Ok(());

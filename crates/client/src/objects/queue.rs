@@ -1,13 +1,13 @@
 //! Command queues.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ropeway_abi::{CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, CL_QUEUE_PROFILING_ENABLE};
 use ropeway_protocol::ids::QueueId;
 use ropeway_protocol::messages::{CreateQueue, Finish, Flush, ReleaseQueue};
 
 use crate::base::ids::new_id;
+use crate::base::modelled::atomic::{AtomicUsize, Ordering};
 use crate::base::status::Result;
 use crate::link::connection::Connection;
 use crate::link::in_flight::LiveQueue;
