@@ -3,6 +3,7 @@
 //! The client puts its own memory at the same addresses, in whole pages. So no allocation here shares a page with
 //! anything else, from the first page that it touches to the last.
 
+use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::sync::{Arc, OnceLock};
 
@@ -178,7 +179,8 @@ pub(super) unsafe fn fill(
 }
 
 /// Reserves addresses of this process for as long as it lives, because the client has something else there. Whatever
-/// this process already has there stays.
+/// this process already has there stays. All ranges are tried whole before any is split: the search within a large one of which this process
+/// has much may take all calls that there are.
 pub fn avoid(ranges: &[(u64, u64)]) {
     /// Smaller stretches of memory are left alone where only part of them is free (bytes).
     const FINEST: usize = 64 << 10;
@@ -186,12 +188,12 @@ pub fn avoid(ranges: &[(u64, u64)]) {
     const MOST_CALLS: usize = 4096;
     let sized = |&(address, len): &(u64, u64)| Some((usize::try_from(address).ok()?, usize::try_from(len).ok()?));
     let sound = |(address, len): &(usize, usize)| *len <= LARGEST && address.checked_add(*len).is_some();
-    let mut ranges: Vec<_> = ranges.iter().filter_map(sized).filter(sound).collect();
+    let mut ranges: VecDeque<_> = ranges.iter().filter_map(sized).filter(sound).collect();
     for _ in 0..MOST_CALLS {
-        let Some((address, len)) = ranges.pop() else { return };
+        let Some((address, len)) = ranges.pop_front() else { return };
         let half = (len / 2).next_multiple_of(FINEST);
         if !reserve(address, len) && half < len {
-            ranges.extend([(address + half, len - half), (address, half)]);
+            ranges.extend([(address, half), (address + half, len - half)]);
         }
     }
 }
@@ -208,4 +210,34 @@ fn reserve(address: usize, len: usize) -> bool {
         let _ = unsafe { rustix::mm::munmap(elsewhere, len) };
     }
     mapped.is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A new mapping of this process that nothing can be read from or written to.
+    fn mapped(len: usize) -> usize {
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a new mapping at an address that the system chooses.
+        unsafe { mmap_anonymous(std::ptr::null_mut(), len, ProtFlags::empty(), flags) }.expect("there is room").addr()
+    }
+
+    fn unmapped(address: usize, len: usize) {
+        // SAFETY: mapped by the test, which keeps no reference into it.
+        unsafe { rustix::mm::munmap(std::ptr::without_provenance_mut(address), len) }.expect("it is mapped");
+    }
+
+    #[test]
+    fn a_free_range_is_reserved_whatever_else_this_process_has() {
+        const LARGE: usize = 1 << 30;
+        const SMALL: usize = 1 << 20;
+        let occupied = mapped(LARGE);
+        let free = mapped(SMALL);
+        unmapped(free, SMALL);
+        avoid(&[(free as u64, SMALL as u64), (occupied as u64, LARGE as u64)]);
+        assert!(!reserve(free, SMALL), "the range is still free");
+        unmapped(free, SMALL);
+        unmapped(occupied, LARGE);
+    }
 }
