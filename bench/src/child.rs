@@ -32,7 +32,8 @@ pub fn run(args: &[String]) -> Result<(), Error> {
     }
 }
 
-/// Tells how many milliseconds after `started` (the parent's clock just before it made this process) the first queue is there.
+/// Tells how many milliseconds after `started` (the parent's clock just before it made this process) the first queue is
+/// there.
 fn start(filter: &str, started: &str) -> Result<(), Error> {
     let (_, context, queue) = work::first_queue(filter)?;
     let now = monotonic();

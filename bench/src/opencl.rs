@@ -83,7 +83,8 @@ functions! {
     clEnqueueSVMUnmap: clEnqueueSVMUnmap_t,
 }
 
-/// Calls a function of the library and gives what it returned. The caller's `unsafe` block says why the arguments are right.
+/// Calls a function of the library and gives what it returned. The caller's `unsafe` block says why the arguments are
+/// right.
 macro_rules! call {
     ($api:expr, $name:ident($($arg:expr),* $(,)?)) => {
         match $api.$name {
@@ -343,7 +344,8 @@ impl Queue {
             None => (0, ptr::null()),
         };
         let (none, local) = (ptr::null(), ptr::null());
-        // SAFETY: one dimension, as announced; the wait list is as long as announced; `event` is null or a place for one.
+        // SAFETY: one dimension, as announced; the wait list is as long as announced; `event` is null or a place for
+        // one.
         let status = unsafe {
             call!(self.api, clEnqueueNDRangeKernel(self.id, kernel.id, 1, none, &items, local, count, list, event))
         };

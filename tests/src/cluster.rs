@@ -1,7 +1,8 @@
-//! Servers, each on a machine of its own with an address of its own, and a client on another: what goes over each machine's link
-//! is counted.
+//! Servers, each on a machine of its own with an address of its own, and a client on another: what goes over each
+//! machine's link is counted.
 //!
-//! A program that wants parts of its work measured includes `stages.h`: it says where each begins and ends, and waits meanwhile.
+//! A program that wants parts of its work measured includes `stages.h`: it says where each begins and ends, and waits
+//! meanwhile.
 
 use std::time::{Duration, Instant};
 
@@ -57,14 +58,15 @@ impl Stage {
         self.links[number + 1]
     }
 
-    /// Bytes that went from servers to servers, each counted once: the bytes that came to all of them, less those that the client has sent.
+    /// Bytes that went from servers to servers, each counted once: the bytes that came to all of them, less those that
+    /// the client has sent.
     pub fn between(&self) -> u64 {
         let came: u64 = self.links[1..=self.servers].iter().map(|link| link.bytes_in).sum();
         came.saturating_sub(self.links[0].bytes_out)
     }
 
-    /// Exactly `bytes` of the program's went from server to server, but for what packets and messages take themselves: `framing` at most, beside
-    /// a fiftieth of the bytes and what was sent again.
+    /// Exactly `bytes` of the program's went from server to server, but for what packets and messages take themselves:
+    /// `framing` at most, beside a fiftieth of the bytes and what was sent again.
     ///
     /// # Panics
     /// When it is more or less.

@@ -1,5 +1,5 @@
-//! Machines of a network, as network namespaces: each with an address of its own, on a bridge in a namespace of its own.
-//! Nothing of them touches the network of this machine.
+//! Machines of a network, as network namespaces: each with an address of its own, on a bridge in a namespace of its
+//! own. Nothing of them touches the network of this machine.
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -42,7 +42,8 @@ pub struct Traffic {
     pub packets_in: u64,
     /// Packets sent.
     pub packets_out: u64,
-    /// Segments of TCP that the machine has sent again over any link. Nothing gets lost here, but what comes late may seem to be.
+    /// Segments of TCP that the machine has sent again over any link. Nothing gets lost here, but what comes late may
+    /// seem to be.
     pub resent: u64,
 }
 
@@ -125,7 +126,8 @@ impl Net {
         shell(&script).map(|_| net)
     }
 
-    /// Gives some machines, from the second on, a further network between them, which the first one is not on: 10.0.1.2, 10.0.1.3 and so on.
+    /// Gives some machines, from the second on, a further network between them, which the first one is not on:
+    /// 10.0.1.2, 10.0.1.3 and so on.
     pub fn add_inner(&self) {
         let switch = &self.switch;
         let mut script = format!("ip -n {switch} link add inner type bridge\nip -n {switch} link set inner up\n");
@@ -199,7 +201,8 @@ impl Host {
         command
     }
 
-    /// Does something as a process of that machine: sockets that it makes are there, and stay there. Threads that it starts are, too.
+    /// Does something as a process of that machine: sockets that it makes are there, and stay there. Threads that it
+    /// starts are, too.
     ///
     /// # Panics
     /// When `what` does.

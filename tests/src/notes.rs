@@ -1,4 +1,5 @@
-//! Notes that tests leave for the summary of `make test`: which of them were skipped, and which native programs crashed.
+//! Notes that tests leave for the summary of `make test`: which of them were skipped, and which native programs
+//! crashed.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -6,8 +7,8 @@ use std::path::PathBuf;
 
 use crate::places;
 
-/// The file with a note on each line: its kind, the test, and what happened, with tabs between them. `scripts/test.sh` removes it
-/// before the tests and reads it after them.
+/// The file with a note on each line: its kind, the test, and what happened, with tabs between them. `scripts/test.sh`
+/// removes it before the tests and reads it after them.
 fn file() -> PathBuf {
     places::kept("notes").join("notes")
 }

@@ -186,8 +186,8 @@ impl Program {
         self
     }
 
-    /// Runs it to its end. A crash without Ropeway is the native implementation's doing: it is noted for the summary, and the program is run
-    /// again.
+    /// Runs it to its end. A crash without Ropeway is the native implementation's doing: it is noted for the summary,
+    /// and the program is run again.
     ///
     /// # Panics
     /// When it takes longer than it may, or crashes natively each time.

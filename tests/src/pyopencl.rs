@@ -1,6 +1,7 @@
 //! PyOpenCL's own test-suite, a file of it at a time, natively and through Ropeway, test by test.
 //!
-//! The larger files are in files of tests of their own, which `scripts/e2e.sh` runs side by side, one process for each processor.
+//! The larger files are in files of tests of their own, which `scripts/e2e.sh` runs side by side, one process for each
+//! processor.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -29,7 +30,8 @@ fn outcomes(program: Program, file: &str) -> BTreeMap<String, String> {
     lines.map(|(name, outcome)| (without_platform(name), outcome.to_owned())).collect()
 }
 
-/// A test's name without the platform's, which is in its parameters: `<pyopencl.Device '...' on '...'>`, `<pyopencl.Platform '...'>`.
+/// A test's name without the platform's, which is in its parameters: `<pyopencl.Device '...' on '...'>`,
+/// `<pyopencl.Platform '...'>`.
 fn without_platform(name: &str) -> String {
     let begins = ["' on '", "<pyopencl.Platform '"];
     let Some(before) = begins.iter().find_map(|begin| Some(name.find(begin)? + begin.len())) else {
@@ -51,8 +53,8 @@ fn expected(native: &Native, file: &str) -> BTreeSet<String> {
 /// A file of the suite on each implementation that `ROPEWAY_NATIVES` names, or on PoCL.
 ///
 /// # Panics
-/// With the tests that differ and are not listed in `tests/python/*.differences`, and with those that are listed and do not differ; when fewer
-/// than `least` tests run.
+/// With the tests that differ and are not listed in `tests/python/*.differences`, and with those that are listed and do
+/// not differ; when fewer than `least` tests run.
 pub fn same(file: &str, least: usize) {
     for native in Native::chosen_or("pocl") {
         same_on(&native, file, least);

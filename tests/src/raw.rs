@@ -167,7 +167,8 @@ pub fn knock(address: &str, purpose: Purpose) -> Result<(TcpStream, Joined), Han
     Ok((stream, decode_joined(preamble, &body)?))
 }
 
-/// Connects for this purpose, and sends these bytes without waiting for an answer. Gives all that comes back until the connection ends.
+/// Connects for this purpose, and sends these bytes without waiting for an answer. Gives all that comes back until the
+/// connection ends.
 pub fn blurt(address: &str, purpose: Purpose, bytes: &[u8]) -> Vec<u8> {
     let mut answer = Vec::new();
     let mut talk = || {

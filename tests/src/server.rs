@@ -95,7 +95,8 @@ impl Server {
         })
     }
 
-    /// Waits until its workers are warm: clients are served before, but only from then on do all tests find the same server.
+    /// Waits until its workers are warm: clients are served before, but only from then on do all tests find the same
+    /// server.
     fn until_ready(mut self) -> Self {
         self.until_it_says(|log| log.lines().any(|line| line == "ready").then_some(()));
         self

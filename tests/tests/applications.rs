@@ -1,5 +1,5 @@
-//! Applications and libraries of others on top of OpenCL, unmodified: OpenCV, ffmpeg, CLBlast, clFFT. All of them run on
-//! PoCL, and through Ropeway they compute the same, bit for bit.
+//! Applications and libraries of others on top of OpenCL, unmodified: OpenCV, ffmpeg, CLBlast, clFFT. All of them run
+//! on PoCL, and through Ropeway they compute the same, bit for bit.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! Many clients at once: each waits until a worker is made for it, in the order in which they came, and none is turned away.
+//! Many clients at once: each waits until a worker is made for it, in the order in which they came, and none is turned
+//! away.
 
 use std::thread;
 use std::time::Duration;

@@ -94,7 +94,8 @@ fn wrong_calls_are_refused() {
     assert_eq!(outcome.stdout, "all right\n", "{}", outcome.stderr);
 }
 
-/// Adds up `count` numbers on each of `ranks` ranks, so often. What the program counted, and the bytes that went between servers.
+/// Adds up `count` numbers on each of `ranks` ranks, so often. What the program counted, and the bytes that went
+/// between servers.
 fn turns(urls: &str, ranks: u64, turns: u64, count: u64) -> (Stats, u64) {
     let args = [ranks.to_string(), "turns".into(), turns.to_string(), count.to_string()];
     let program = Program::remote(c_program("collectives"), urls).args(args).env("ROPEWAY_STATS", "1");
@@ -152,7 +153,8 @@ impl Moved {
     }
 }
 
-/// The bytes that go along rings and chains of `ranks` ranks, the second of which is the root, where each has, or each block is of, `size` bytes.
+/// The bytes that go along rings and chains of `ranks` ranks, the second of which is the root, where each has, or each
+/// block is of, `size` bytes.
 fn much(operation: &str, ranks: usize, size: u64) -> Moved {
     let (root, others) = (1, ranks as u64 - 1);
     // All ranks in the order of a chain that begins with this one.
@@ -190,8 +192,8 @@ fn little(operation: &str, ranks: u64, size: u64) -> u64 {
     }
 }
 
-/// Every operation with so many numbers, on as many servers as there are ranks: the same as natively by ordinary calls, and what its algorithm
-/// moves, between the servers alone.
+/// Every operation with so many numbers, on as many servers as there are ranks: the same as natively by ordinary calls,
+/// and what its algorithm moves, between the servers alone.
 fn each_moves(servers: u8, count: u64, look: impl Fn(&Stage, usize, u64)) {
     let Some(cluster) = Cluster::of(servers) else { return };
     let (ranks, count_text) = (servers.to_string(), count.to_string());

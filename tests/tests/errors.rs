@@ -1,7 +1,8 @@
 //! Error codes: tables of calls that are wrong in one way each (`tests/c/errors`).
 //!
-//! Each row has a code that the specification allows. Where a native implementation departs from that, `tests/c/errors/<name>.departures` says
-//! so, and whether its code comes through Ropeway as well; no list has a line too many.
+//! Each row has a code that the specification allows. Where a native implementation departs from that,
+//! `tests/c/errors/<name>.departures` says so, and whether its code comes through Ropeway as well; no list has a line
+//! too many.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -85,8 +86,9 @@ enum Way {
 /// The departures of one implementation that a list has, or that a run found.
 type Departures = BTreeSet<String>;
 
-/// The lines of `tests/c/errors/<implementation>.departures` for a family, natively and through Ropeway. A line is a family, a function, what is
-/// wrong about the call, the code that comes, and, if that comes through Ropeway as well, or there only, "also remotely" or "only remotely".
+/// The lines of `tests/c/errors/<implementation>.departures` for a family, natively and through Ropeway. A line is a
+/// family, a function, what is wrong about the call, the code that comes, and, if that comes through Ropeway as well,
+/// or there only, "also remotely" or "only remotely".
 fn listed(native: &Native, family: &str, way: Way) -> Departures {
     let path = root().join(format!("tests/c/errors/{}.departures", native.name));
     let list = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -100,8 +102,9 @@ fn listed(native: &Native, family: &str, way: Way) -> Departures {
     here.filter(|row| row[0] == family).map(|row| row[..4].join(" | ")).collect()
 }
 
-/// The rows of a family against the list of departures; returns what was left out, and what is wrong with the list. A program that crashes, or whose session ends because the
-/// implementation crashed in the server's worker, is run again and passes over the rows up to that one.
+/// The rows of a family against the list of departures; returns what was left out, and what is wrong with the list. A
+/// program that crashes, or whose session ends because the implementation crashed in the server's worker, is run again
+/// and passes over the rows up to that one.
 fn judged(native: &Native, family: &str, way: Way, program: impl Fn() -> Program) -> (BTreeSet<String>, Vec<String>) {
     let (mut departures, mut skipped, mut calls) = (Departures::new(), BTreeSet::new(), BTreeSet::new());
     let refused = if way == Way::Remotely { unsupported() } else { BTreeSet::new() };

@@ -6,8 +6,8 @@ use ropeway_tests::places::{c_program, root};
 use ropeway_tests::program::Program;
 use ropeway_tests::server::Server;
 
-/// Not compared with PoCL 3.1, which calls nobody back for a command that fails, and hangs where an event is waited for that has
-/// failed already.
+/// Not compared with PoCL 3.1, which calls nobody back for a command that fails, and hangs where an event is waited for
+/// that has failed already.
 #[test]
 fn events_are_as_the_specification_says() {
     let expected = fs::read_to_string(root().join("tests/c/exactness.expected")).unwrap();

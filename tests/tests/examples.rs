@@ -22,8 +22,8 @@ fn built() -> &'static Path {
     })
 }
 
-/// Runs an example natively on three devices and on the devices of three servers, with these arguments behind the picture's
-/// name; gives what both have printed.
+/// Runs an example natively on three devices and on the devices of three servers, with these arguments behind the
+/// picture's name; gives what both have printed.
 fn same(name: &str, sizes: &[&str]) -> String {
     let (program, script) = match name.strip_suffix(".py") {
         Some(_) => (python::interpreter(), Some(places::root().join("examples").join(name))),

@@ -19,8 +19,8 @@ fn run(name: &str, servers: &[Server]) -> Outcome {
     outcome
 }
 
-/// The output of `many_homes` for so many devices, as the specification has it. (PoCL's own context of two devices waits for ever for a command that
-/// has failed before, and has a log for the first device only.)
+/// The output of `many_homes` for so many devices, as the specification has it. (PoCL's own context of two devices
+/// waits for ever for a command that has failed before, and has a log for the first device only.)
 fn expected(devices: usize) -> String {
     let each = |line: &dyn Fn(usize) -> String| (0..devices).map(|i| line(i) + "\n").collect::<String>();
     [

@@ -1,4 +1,5 @@
-//! Moves between servers, each on a machine of its own, counted on their links: everything that must move, and nothing else.
+//! Moves between servers, each on a machine of its own, counted on their links: everything that must move, and nothing
+//! else.
 
 use ropeway_tests::cluster::Cluster;
 

@@ -1,6 +1,7 @@
 //! The C programs on native implementations other than PoCL: the same output natively and through Ropeway.
 //!
-//! `tests/c/natives.departures` lists the programs that do not get as far as that, with the reason, and has no line too many.
+//! `tests/c/natives.departures` lists the programs that do not get as far as that, with the reason, and has no line too
+//! many.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,4 +1,5 @@
-//! Servers that do not reach each other, or no more: the client passes on what goes from one to the other, which is counted on its link.
+//! Servers that do not reach each other, or no more: the client passes on what goes from one to the other, which is
+//! counted on its link.
 
 use ropeway_tests::cluster::{Cluster, MIB, Stage, expect};
 use ropeway_tests::places::c_program;

@@ -1,4 +1,5 @@
-//! Sessions of one client that share memory and events, each on a server of its own: with a client that speaks the protocol itself.
+//! Sessions of one client that share memory and events, each on a server of its own: with a client that speaks the
+//! protocol itself.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -432,7 +433,8 @@ fn what_nobody_expects_is_not_read_beyond_its_bound_and_harms_nobody() {
     let mut peer = intruder(&client, &SECRET).unwrap();
     expect_bytes(&mut client);
     client.call(&Traffic {}).unwrap();
-    // The second is for something that is not expected any more; the third is more than is kept, and what is behind it is not read.
+    // The second is for something that is not expected any more; the third is more than is kept, and what is behind it
+    // is not read.
     for bytes in [data(9, 0, 1000), data(9, 0, 1000), data(77, 0, CHUNK), data(78, 0, 100)] {
         peer.write_all(&bytes).unwrap();
     }

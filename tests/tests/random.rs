@@ -1,7 +1,8 @@
-//! Commands at random over all devices of one context, ordered by events alone (`tests/c/random.c`): natively, and over servers.
+//! Commands at random over all devices of one context, ordered by events alone (`tests/c/random.c`): natively, and over
+//! servers.
 //!
-//! `make random SEEDS=1000` runs so many seeds instead of the few of `make test`. `tests/c/random.departures` lists the operations that native
-//! implementations get wrong, and has no line too many.
+//! `make random SEEDS=1000` runs so many seeds instead of the few of `make test`. `tests/c/random.departures` lists the
+//! operations that native implementations get wrong, and has no line too many.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -128,7 +129,8 @@ fn on_three_servers_through_the_client() {
     run(5, &departures(&Native::pocl(), true), || over(&servers).env("ROPEWAY_PEERS", "off"));
 }
 
-/// One server with three devices, and then beside another server. What the implementation gets wrong with devices of its own, it does here.
+/// One server with three devices, and then beside another server. What the implementation gets wrong with devices of
+/// its own, it does here.
 #[test]
 fn on_several_devices_of_a_server() {
     let env = [("POCL_DEVICES", "pthread pthread pthread")];

@@ -85,7 +85,8 @@ fn each_server_has_one_queue_more() {
     assert_eq!(proxies.iter().map(|proxy| proxy.sent::<CreateUserEvent>()).sum::<u64>(), 0);
     let each = (many.messages_sent - few.messages_sent) as f64 / 100.0;
     eprintln!("{each} messages for each turn");
-    // A launch with its arguments and events takes 7 or 8 of them: the rest asks for what it waits for, reads, writes and signals.
+    // A launch with its arguments and events takes 7 or 8 of them: the rest asks for what it waits for, reads, writes
+    // and signals.
     assert!(each < 14.0, "{each} messages for each turn");
 }
 

@@ -67,9 +67,11 @@ fn a_small_image_made_written_copied_filled_and_read_takes_one() {
     let server = Server::start();
     let (few, many) = (count(&server, "counted", &["images", "10"]), count(&server, "counted", &["images", "110"]));
     assert_eq!(many.messages_received - few.messages_received, 100);
-    // An answer that is there before anybody waits for it is not counted, which happens to some of either on a busy machine.
+    // An answer that is there before anybody waits for it is not counted, which happens to some of either on a busy
+    // machine.
     assert!(many.round_trips - few.round_trips <= 110, "{few:?}\n{many:?}");
-    // All six calls are messages; the first may go out by itself, the others go with the one that waits. The last of all may come too late to be sent.
+    // All six calls are messages; the first may go out by itself, the others go with the one that waits. The last of
+    // all may come too late to be sent.
     assert!((599..=601).contains(&(many.messages_sent - few.messages_sent)), "{few:?}\n{many:?}");
     assert!(many.batches - few.batches <= 200, "{few:?}\n{many:?}");
 }

@@ -1,4 +1,5 @@
-//! Drivers that keep their caller waiting, for long or for ever: the server serves all the same, or says at which call it stands.
+//! Drivers that keep their caller waiting, for long or for ever: the server serves all the same, or says at which call
+//! it stands.
 
 use ropeway_tests::places::{c_program, stub_vendors};
 use ropeway_tests::program::Program;

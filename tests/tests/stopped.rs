@@ -1,4 +1,5 @@
-//! A process that is stopped for a while goes on where it was; a server that is stopped for good is noticed, on every kind of link.
+//! A process that is stopped for a while goes on where it was; a server that is stopped for good is noticed, on every
+//! kind of link.
 
 use std::path::Path;
 use std::thread;
@@ -20,7 +21,8 @@ const NOTICED: Duration = Duration::from_secs(25);
 /// A machine that answers nothing is gone after 14 s.
 const VANISHED: Duration = Duration::from_secs(19);
 
-/// The variable by which whoever runs a test by hand says for how many seconds programs are stopped. Servers are not, which would be lost.
+/// The variable by which whoever runs a test by hand says for how many seconds programs are stopped. Servers are not,
+/// which would be lost.
 const SECONDS: &str = "STOPPED_SECONDS";
 
 fn a_while() -> Duration {

@@ -1,5 +1,5 @@
-//! A stranger, or a peer that misbehaves, on a machine of its own beside three servers: its messages have no effect, or end the
-//! one session that it concerns.
+//! A stranger, or a peer that misbehaves, on a machine of its own beside three servers: its messages have no effect, or
+//! end the one session that it concerns.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -153,7 +153,8 @@ fn peers_push_by_the_links_between_them() {
     assert!(c.read(1, size, &[]) == contents);
 }
 
-/// One session has a peer from outside that knows the secret, and sends this. Gives why the session ends. The others, one of which waits for it, go on.
+/// One session has a peer from outside that knows the secret, and sends this. Gives why the session ends. The others,
+/// one of which waits for it, go on.
 fn ends_over(cluster: &Cluster, send: &[Vec<u8>]) -> String {
     let [mut a, mut b, mut c] = sessions(cluster);
     connect(&mut a, &b);

@@ -1,8 +1,8 @@
 //! The interface between an ICD loader and a driver (cl_khr_icd 2.0.0).
 //!
-//! Every handle that a driver hands out points to an object whose first word is the address of the driver's dispatch table
-//! and whose second word belongs to the loader ("dispatch data"). A driver of version 2 says so by [`ICD2_TAG`] in two
-//! slots of the table that no loader has ever called, and offers two more functions by name.
+//! Every handle that a driver hands out points to an object whose first word is the address of the driver's dispatch
+//! table and whose second word belongs to the loader ("dispatch data"). A driver of version 2 says so by [`ICD2_TAG`]
+//! in two slots of the table that no loader has ever called, and offers two more functions by name.
 
 use std::ffi::{c_char, c_void};
 

@@ -1,7 +1,7 @@
 //! Ropeway's own numbers: queries, and the extension cl_ropeway_servers (`include/CL/cl_ext_ropeway.h`).
 //!
-//! Systems of this kind have each taken numbers that the Khronos headers later gave to something else. Khronos assigns query
-//! numbers below 0x10000 and vendor ids just above; Ropeway's are 0x5257_xxxx ("RW" in ASCII), far from both.
+//! Systems of this kind have each taken numbers that the Khronos headers later gave to something else. Khronos assigns
+//! query numbers below 0x10000 and vendor ids just above; Ropeway's are 0x5257_xxxx ("RW" in ASCII), far from both.
 
 pub mod collectives;
 
@@ -31,8 +31,8 @@ pub const CL_DEVICE_SERVER_BYTES_RECEIVED_ROPEWAY: cl_device_info = 0x5257_0105;
 /// clGetDeviceInfo → `cl_server_ropeway`: the device's server.
 pub const CL_DEVICE_SERVER_ROPEWAY: cl_device_info = 0x5257_0106;
 
-/// PoCL's own name for the traffic with a remote device's server → six 64-bit numbers: seconds and nanoseconds of the host's clock,
-/// bytes asked for and received, bytes handed over and sent.
+/// PoCL's own name for the traffic with a remote device's server → six 64-bit numbers: seconds and nanoseconds of the
+/// host's clock, bytes asked for and received, bytes handed over and sent.
 pub const CL_DEVICE_REMOTE_TRAFFIC_STATS_POCL: cl_device_info = 0x4501;
 
 /// PoCL's own name for the address of a remote device's server → `char[]`.

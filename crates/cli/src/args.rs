@@ -77,8 +77,8 @@ pub struct ServeArgs {
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub max_sessions: u32,
 
-    /// Most bytes of this machine's main memory that one session may take; K, M and G are understood; a session that takes
-    /// more ends [default: three quarters of the memory]
+    /// Most bytes of this machine's main memory that one session may take; K, M and G are understood; a session that
+    /// takes more ends [default: three quarters of the memory]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub session_host_memory: Option<u64>,
 
@@ -128,7 +128,8 @@ pub struct LocalArgs {
 
 #[derive(Args, Debug)]
 pub struct RunArgs {
-    /// Server to use: tcp://host[:port], unix:/path, host[:port] or local:; may be given several times [default: as configured]
+    /// Server to use: tcp://host[:port], unix:/path, host[:port] or local:; may be given several times [default: as
+    /// configured]
     #[arg(long = "server", value_name = "URL", value_parser = parse_servers)]
     pub servers: Vec<Servers>,
 

@@ -78,7 +78,8 @@ pub fn start_log() -> Result<(), Failure> {
     log::start().map_err(|error| Failure::new(format!("cannot write a log: {error}")))
 }
 
-/// The program cache's folder: as told, within what systemd made for the service, or within the user's; none without a home.
+/// The program cache's folder: as told, within what systemd made for the service, or within the user's; none without a
+/// home.
 fn cache_folder(args: &WorkerArgs) -> Option<PathBuf> {
     let env = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let user = || Some(env("XDG_CACHE_HOME").or_else(|| Some(env("HOME")?.join(".cache")))?.join("ropeway"));

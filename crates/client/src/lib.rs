@@ -1,7 +1,7 @@
 //! Ropeway's client: connections to servers, and the mirror of the OpenCL objects that live there.
 //!
-//! Safe Rust without C pointers: what belongs to the application's memory comes in through the traits of [`host`], in the shape of a [`region`].
-//! The C boundary is the crate `ropeway-icd`.
+//! Safe Rust without C pointers: what belongs to the application's memory comes in through the traits of [`host`], in
+//! the shape of a [`region`]. The C boundary is the crate `ropeway-icd`.
 //!
 //! Its folders are layers: each knows those above it in this list, and none below.
 //!
@@ -15,7 +15,8 @@
 //! | `commands` | what is enqueued: [`command`], [`transfer`], [`command_buffer`], [`semaphore`] |
 //! | [`collectives`] | operations over the devices of a context |
 //!
-//! [`servers`] stands beside `commands`: which servers there are ([`config`], [`discover`], [`local`]), and how they come and go ([`watch`]).
+//! [`servers`] stands beside `commands`: which servers there are ([`config`], [`discover`], [`local`]), and how they
+//! come and go ([`watch`]).
 #![forbid(unsafe_code)]
 
 mod base;

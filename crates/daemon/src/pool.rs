@@ -13,8 +13,8 @@ use crate::memory;
 use crate::options::WorkerCommand;
 use crate::process::{Session, State, Word, Worker};
 
-/// A burst of clients makes the pool keep up to this many times the usual number of warm workers. Not more: on a GPU each
-/// holds some hundred MB.
+/// A burst of clients makes the pool keep up to this many times the usual number of warm workers. Not more: on a GPU
+/// each holds some hundred MB.
 const BURST: usize = 2;
 
 /// The pool returns to its usual size this long after the last client that found no warm worker.
@@ -27,7 +27,8 @@ const SETTLE: Duration = Duration::from_secs(1);
 /// ... and if less is.
 const SETTLE_IN_HASTE: Duration = Duration::from_millis(10);
 
-/// Most workers to start at the same time, however many cores there are: they contend for the driver's locks and the disk.
+/// Most workers to start at the same time, however many cores there are: they contend for the driver's locks and the
+/// disk.
 const MAX_AT_ONCE: usize = 8;
 
 /// A step of a worker's start that takes this long is named to waiting clients, ...

@@ -1,7 +1,7 @@
 //! Capabilities: the part of a native device that Ropeway offers.
 //!
-//! Most properties are passed on as they are. This is the one place that says which are not: what needs functions of the host
-//! API that Ropeway does not have yet is reported as absent, in every query that could name it.
+//! Most properties are passed on as they are. This is the one place that says which are not: what needs functions of
+//! the host API that Ropeway does not have yet is reported as absent, in every query that could name it.
 
 use ropeway_abi::*;
 
@@ -57,8 +57,8 @@ pub fn device_info(name: cl_device_info) -> Option<Answer> {
     })
 }
 
-/// Extensions that are offered where the device has them: those of the language, and those of queries that are passed on.
-/// Extensions that are not listed may need host functions that Ropeway lacks.
+/// Extensions that are offered where the device has them: those of the language, and those of queries that are passed
+/// on. Extensions that are not listed may need host functions that Ropeway lacks.
 pub const EXTENSIONS: &[&str] = &[
     "cl_amd_device_attribute_query",
     "cl_amd_fp64",

@@ -6,8 +6,8 @@ use ropeway_abi::icd::{DispatchTable, ICD2_TAG};
 
 use crate::api::*;
 
-/// Declares the table and the search by name from one list: where each function is, and its name. A slot that is missing
-/// from the list does not compile.
+/// Declares the table and the search by name from one list: where each function is, and its name. A slot that is
+/// missing from the list does not compile.
 macro_rules! functions {
     ($($module:ident::$name:ident,)*) => {
         static TABLE: DispatchTable = DispatchTable {

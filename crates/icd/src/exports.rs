@@ -1,7 +1,7 @@
 //! Exports of the shared object: the functions that a loader looks for by name.
 //!
-//! They only pass on. The dispatch table must not name them: the program's own `clGetPlatformInfo`, from the loader, would
-//! take their place, and call itself for ever.
+//! They only pass on. The dispatch table must not name them: the program's own `clGetPlatformInfo`, from the loader,
+//! would take their place, and call itself for ever.
 
 use std::ffi::{c_char, c_void};
 

@@ -1,11 +1,12 @@
 //! Descriptors that a forked child inherits and must not keep.
 //!
-//! A child has copies of this process's connections. The server would go on, and hold all that the session has, for as long as the child lives,
-//! although the program is gone. So every child of `fork` begins by replacing them; it needs to call nothing for that, and the parent's own are
-//! untouched.
+//! A child has copies of this process's connections. The server would go on, and hold all that the session has, for as
+//! long as the child lives, although the program is gone. So every child of `fork` begins by replacing them; it needs
+//! to call nothing for that, and the parent's own are untouched.
 //!
-//! Processes started with `vfork`, `posix_spawn` or `fork` and `exec` have none to begin with: all are closed by `exec`. Only a child that is made
-//! with the bare system call `clone`, past the C library, and does not `exec`, keeps them.
+//! Processes started with `vfork`, `posix_spawn` or `fork` and `exec` have none to begin with: all are closed by
+//! `exec`. Only a child that is made with the bare system call `clone`, past the C library, and does not `exec`, keeps
+//! them.
 
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
@@ -15,8 +16,8 @@ use ropeway_client::inherited;
 use rustix::io::{DupFlags, dup3};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
-/// A socket that was never connected, to be put in the place of those that were: their numbers stay taken, so that whatever in the child still names one
-/// finds nothing of the child's own there.
+/// A socket that was never connected, to be put in the place of those that were: their numbers stay taken, so that
+/// whatever in the child still names one finds nothing of the child's own there.
 static NOWHERE: OnceLock<Option<OwnedFd>> = OnceLock::new();
 
 /// From now on children begin with that.
@@ -24,8 +25,8 @@ pub fn prepare() {
     NOWHERE.get_or_init(|| {
         let nowhere = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
             .inspect_err(|error| ropeway_client::error!("children of this process may keep its connections: {error}"));
-        // SAFETY: the handler is a function without arguments that stays where it is, as the library's threads keep it from being unloaded, and
-        // that does only what is allowed in the child of a process with several threads.
+        // SAFETY: the handler is a function without arguments that stays where it is, as the library's threads keep it
+        // from being unloaded, and that does only what is allowed in the child of a process with several threads.
         let registered = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
         if registered != 0 {
             ropeway_client::error!("children of this process may keep its connections: no memory");
@@ -34,12 +35,12 @@ pub fn prepare() {
     });
 }
 
-/// Runs in the child before `fork` returns there. Any lock may be held by a thread that the child does not have: this takes none, allocates nothing, and
-/// makes no calls but `dup3` and `close`.
+/// Runs in the child before `fork` returns there. Any lock may be held by a thread that the child does not have: this
+/// takes none, allocates nothing, and makes no calls but `dup3` and `close`.
 extern "C" fn in_child() {
     for fd in inherited::all() {
-        // SAFETY: the child's copy of a descriptor that its parent owns, and that nobody in the child reads or closes: of the threads only this one is
-        // there, and the library turns it away.
+        // SAFETY: the child's copy of a descriptor that its parent owns, and that nobody in the child reads or closes:
+        // of the threads only this one is there, and the library turns it away.
         let copy = unsafe { OwnedFd::from_raw_fd(fd) };
         match NOWHERE.get() {
             Some(Some(nowhere)) => {

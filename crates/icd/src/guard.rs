@@ -45,7 +45,8 @@ fn run<T>(name: &'static str, body: impl FnOnce() -> Result<T, cl_int>) -> Resul
     if forked() {
         return Err(refuse_child());
     }
-    // State that a panic leaves half done is either dropped with the closure or behind a lock of the client's, which ignores poisoning.
+    // State that a panic leaves half done is either dropped with the closure or behind a lock of the client's, which
+    // ignores poisoning.
     let outcome = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(outcome) => outcome,
         Err(panic) => Err(report_panic(name, panic.as_ref())),

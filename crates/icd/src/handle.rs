@@ -1,13 +1,14 @@
 //! Handles: what the application holds as `cl_context`, `cl_mem` and so on.
 //!
 //! A handle is the address of a [`Slot`] in one arena that is reserved once and never given back. Whatever bits an
-//! application passes as a handle, looking them up is sound: they are a slot of the arena or they are not, a slot's tag is
-//! that of a living object of the right type or it is not. A released handle is therefore told apart from a living one, also
-//! while another thread releases it; only when its slot is in use again, [`arena::REST`] releases later, does it mean another object.
+//! application passes as a handle, looking them up is sound: they are a slot of the arena or they are not, a slot's tag
+//! is that of a living object of the right type or it is not. A released handle is therefore told apart from a living
+//! one, also while another thread releases it; only when its slot is in use again, [`arena::REST`] releases later, does
+//! it mean another object.
 //!
-//! A slot counts two things. *References* keep the object alive: each [`Handle`] is one, so is each of the application's.
-//! *The application's references* alone are what clRetain and clRelease change and what queries report; objects that need
-//! one another (a queue its context) stay alive without being counted there.
+//! A slot counts two things. *References* keep the object alive: each [`Handle`] is one, so is each of the
+//! application's. *The application's references* alone are what clRetain and clRelease change and what queries report;
+//! objects that need one another (a queue its context) stay alive without being counted there.
 
 use std::ffi::c_void;
 use std::marker::PhantomData;

@@ -1,7 +1,7 @@
 //! The application's memory, as the client takes it.
 //!
-//! The specification lets the application hand over pointers that stay valid until a command has ended; nothing can check
-//! that they do. Here they become the client's traits.
+//! The specification lets the application hand over pointers that stay valid until a command has ended; nothing can
+//! check that they do. Here they become the client's traits.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ffi::c_void;
@@ -52,8 +52,9 @@ impl HostSource for Stretch {
 
     fn run(&self, at: usize) -> &[u8] {
         let run = self.region.run(at);
-        // SAFETY: not null, and all bytes of the region valid until this is dropped, by the promise of its maker. The application
-        // must not write them meanwhile; if it does, the bytes sent are some mixture, as with any implementation.
+        // SAFETY: not null, and all bytes of the region valid until this is dropped, by the promise of its maker. The
+        // application must not write them meanwhile; if it does, the bytes sent are some mixture, as with any
+        // implementation.
         unsafe { std::slice::from_raw_parts(self.address.wrapping_add(run.start), run.len()) }
     }
 }
@@ -77,7 +78,8 @@ impl HostTarget for Stretch {
 /// Memory to read from.
 ///
 /// # Safety
-/// `address` is not null, and the bytes of the region that begins there are valid for reads until the source is dropped.
+/// `address` is not null, and the bytes of the region that begins there are valid for reads until the source is
+/// dropped.
 pub unsafe fn source(address: *const c_void, region: Region) -> Box<dyn HostSource> {
     Box::new(Stretch { address: address.cast_mut().cast(), region, _owner: Owner::Application })
 }
@@ -85,15 +87,16 @@ pub unsafe fn source(address: *const c_void, region: Region) -> Box<dyn HostSour
 /// Memory to write into.
 ///
 /// # Safety
-/// `address` is not null, and the bytes of the region that begins there are valid for writes until the target is dropped.
+/// `address` is not null, and the bytes of the region that begins there are valid for writes until the target is
+/// dropped.
 pub unsafe fn target(address: *mut c_void, region: Region) -> Box<dyn HostTarget> {
     Box::new(Stretch { address: address.cast(), region, _owner: Owner::Application })
 }
 
 /// The memory of a CL_MEM_USE_HOST_PTR buffer.
 ///
-/// The application may free it once the buffer's destructor callbacks were called. What is still to be sent from it or received
-/// into it, such as the bytes of a region unmapped just before the release, therefore keeps the buffer.
+/// The application may free it once the buffer's destructor callbacks were called. What is still to be sent from it or
+/// received into it, such as the bytes of a region unmapped just before the release, therefore keeps the buffer.
 pub struct Borrowed {
     address: *mut u8,
     memory: OnceLock<Weak<Memory>>,
@@ -106,7 +109,8 @@ unsafe impl Sync for Borrowed {}
 
 impl Borrowed {
     /// # Safety
-    /// `address` is not null and valid for reads and writes of as many bytes as the buffer has, until the buffer is destroyed.
+    /// `address` is not null and valid for reads and writes of as many bytes as the buffer has, until the buffer is
+    /// destroyed.
     pub unsafe fn new(address: *mut c_void) -> Arc<Self> {
         Arc::new(Self { address: address.cast(), memory: OnceLock::new() })
     }

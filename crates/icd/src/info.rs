@@ -1,7 +1,7 @@
 //! Answers to queries (clGet…Info).
 //!
-//! A query ends with one of the writers of [`Info`], which alone make an [`Answered`]: it cannot forget to check the size or
-//! to report it.
+//! A query ends with one of the writers of [`Info`], which alone make an [`Answered`]: it cannot forget to check the
+//! size or to report it.
 
 use std::ffi::c_void;
 
@@ -83,8 +83,8 @@ impl Info {
         self.bytes(&bytes)
     }
 
-    /// The array of pointers that the application has laid out for CL_PROGRAM_BINARIES: `count` of them, to be filled by the
-    /// caller where they are not null. `None` if only the size was asked for.
+    /// The array of pointers that the application has laid out for CL_PROGRAM_BINARIES: `count` of them, to be filled
+    /// by the caller where they are not null. `None` if only the size was asked for.
     ///
     /// # Errors
     /// As [`Self::bytes`].

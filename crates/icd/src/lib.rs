@@ -1,5 +1,5 @@
-//! `libropeway.so`: the OpenCL driver that an ICD loader finds. The C boundary and nothing else: handles, argument checks as
-//! the OpenCL 3.0 API specification words them, info queries. What the calls mean is in `ropeway-client`.
+//! `libropeway.so`: the OpenCL driver that an ICD loader finds. The C boundary and nothing else: handles, argument
+//! checks as the OpenCL 3.0 API specification words them, info queries. What the calls mean is in `ropeway-client`.
 //!
 //! | where | what |
 //! |---|---|

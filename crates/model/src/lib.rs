@@ -1,9 +1,9 @@
 //! Runs tests of threads in many interleavings, which shuttle draws: `make model`.
 //!
 //! A crate that is tested so takes its locks, atomics and threads from a module of its own (`base/modelled.rs`), which
-//! gives the standard library's or, in tests with the feature `model`, shuttle's. Atomics are sequentially consistent in
-//! these models, and time stands still: a thread that waits with a timeout waits for ever, so that a wake-up which is
-//! lost leaves threads that cannot go on, and fails the test.
+//! gives the standard library's or, in tests with the feature `model`, shuttle's. Atomics are sequentially consistent
+//! in these models, and time stands still: a thread that waits with a timeout waits for ever, so that a wake-up which
+//! is lost leaves threads that cannot go on, and fails the test.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;

@@ -34,7 +34,8 @@ pub enum Opening {
     Waiting = 4,
 }
 
-/// The first bytes of each direction: [`MAGIC`], then version (u16), opening (u16) and length of the body (u32), little-endian.
+/// The first bytes of each direction: [`MAGIC`], then version (u16), opening (u16) and length of the body (u32),
+/// little-endian.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Preamble {
     /// The sender's protocol version.
@@ -216,8 +217,8 @@ pub struct Joined {
     pub proof: [u8; 32],
 }
 
-/// The proof by which session `from` shows session `to` that it knows the secret of their group: a keyed hash (BLAKE3) of who speaks to whom
-/// by which connection. Compare with [`proofs_equal`].
+/// The proof by which session `from` shows session `to` that it knows the secret of their group: a keyed hash (BLAKE3)
+/// of who speaks to whom by which connection. Compare with [`proofs_equal`].
 pub fn peer_proof(secret: &[u8; 32], from: SessionId, to: SessionId, link: u8) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new_keyed(secret);
     hasher.update(b"ropeway peer");

@@ -162,8 +162,8 @@ pub struct ImagePart {
 }
 
 impl ImagePart {
-    /// Cuts the part into pieces of at most `most` bytes, in the order of their packed bytes: whole slices, or else whole rows,
-    /// or else parts of rows; at least one element each. `element` is the element's size.
+    /// Cuts the part into pieces of at most `most` bytes, in the order of their packed bytes: whole slices, or else
+    /// whole rows, or else parts of rows; at least one element each. `element` is the element's size.
     pub fn pieces(self, element: u64, most: u64) -> impl Iterator<Item = Self> {
         let Self { origin, region } = self;
         let [width, height, depth] = region;

@@ -223,7 +223,8 @@ macro_rules! client_messages {
         memory: MemoryId, context: ContextId, flags: u64, size: u64, alignment: u32, page: u32, attempt: u32,
         taken: Vec<(u64, u64)>,
     } -> u64;
-    /// Makes a buffer whose storage is `size` bytes of shared virtual memory at `offset` (clCreateBuffer with CL_MEM_USE_HOST_PTR).
+    /// Makes a buffer whose storage is `size` bytes of shared virtual memory at `offset` (clCreateBuffer with
+    /// CL_MEM_USE_HOST_PTR).
     post 131 create_svm_buffer: CreateSvmBuffer {
         memory: MemoryId, svm: MemoryId, flags: u64, offset: u64, size: u64,
     };
@@ -249,7 +250,8 @@ macro_rules! client_messages {
     } + tail;
     /// Whether a memory object could be made.
     call 104 memory_status: MemoryStatus { memory: MemoryId } -> ();
-    /// Writes the tail, the packed bytes of all elements, into part of an image (eager: at most `limits::MAX_EAGER` bytes).
+    /// Writes the tail, the packed bytes of all elements, into part of an image (eager: at most `limits::MAX_EAGER`
+    /// bytes).
     command 105 write_image: WriteImage { image: MemoryId, part: ImagePart } + tail;
     /// Writes part of an image; the client sends its bytes once the server asks with `TransferReady`.
     command 106 write_image_transfer: WriteImageTransfer {
@@ -366,7 +368,8 @@ macro_rules! server_notes {
     note 1 completed: Completed { completions: Completions };
     /// The server has space for this transfer's bytes: send them.
     note 2 transfer_ready: TransferReady { transfer: TransferId };
-    /// Bytes of a transfer to the client, from `offset` in it. They come in order; the transfer is over with its last byte.
+    /// Bytes of a transfer to the client, from `offset` in it. They come in order; the transfer is over with its last
+    /// byte.
     note 3 read_data: ReadData { transfer: TransferId, offset: u64 } + tail;
     /// A transfer, in either direction, failed: its command ended with this status.
     note 4 transfer_failed: TransferFailed { transfer: TransferId, status: Status };

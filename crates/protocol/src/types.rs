@@ -109,7 +109,8 @@ pub enum InitialContents {
     Transfer(crate::ids::TransferId),
 }
 
-/// A rectangular region of a buffer (OpenCL 3.0 API, section 5.2.3). Its bytes travel packed: row after row, slice after slice.
+/// A rectangular region of a buffer (OpenCL 3.0 API, section 5.2.3). Its bytes travel packed: row after row, slice
+/// after slice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct BufferRect {
     /// Where it begins: in bytes, rows and slices.

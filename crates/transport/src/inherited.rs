@@ -4,7 +4,8 @@
 //! gone. Code that opens a socket therefore lists it here with [`Kept`], and the C boundary replaces each listed one in
 //! a new child.
 //!
-//! The list is read in a child of a process that may have had any number of threads in any state: reading takes no lock and allocates nothing.
+//! The list is read in a child of a process that may have had any number of threads in any state: reading takes no lock
+//! and allocates nothing.
 
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::OnceLock;

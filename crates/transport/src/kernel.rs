@@ -25,7 +25,8 @@ pub struct TcpState {
 pub fn tcp_state(socket: BorrowedFd<'_>) -> io::Result<TcpState> {
     let mut info = MaybeUninit::<libc::tcp_info>::zeroed();
     let mut len = size_of::<libc::tcp_info>() as libc::socklen_t;
-    // SAFETY: the descriptor is open while it is borrowed; the kernel writes at most `len` bytes to `info`, which has as many.
+    // SAFETY: the descriptor is open while it is borrowed; the kernel writes at most `len` bytes to `info`, which has
+    // as many.
     let outcome = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),

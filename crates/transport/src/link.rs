@@ -232,8 +232,8 @@ impl Link {
     /// Fills `into`, however long the peer takes.
     ///
     /// # Errors
-    /// The socket's error; [`ErrorKind::UnexpectedEof`] when the peer closed before it was full; [`ErrorKind::TimedOut`] when the other
-    /// machine is gone.
+    /// The socket's error; [`ErrorKind::UnexpectedEof`] when the peer closed before it was full;
+    /// [`ErrorKind::TimedOut`] when the other machine is gone.
     pub fn recv_exact(&self, into: &mut [u8]) -> io::Result<()> {
         self.recv_exact_while(into, || self.check_machine())
     }

@@ -9,7 +9,8 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::{Endpoint, Link};
 
-/// Connections that may wait to be accepted, for bursts of clients; the system's own limit (net.core.somaxconn) may be lower.
+/// Connections that may wait to be accepted, for bursts of clients; the system's own limit (net.core.somaxconn) may be
+/// lower.
 const BACKLOG: i32 = 4096;
 
 /// A socket that servers accept links on.
@@ -22,7 +23,8 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens on `endpoint`; port 0 takes any free one. A Unix socket's file that nobody listens on any more is replaced.
+    /// Listens on `endpoint`; port 0 takes any free one. A Unix socket's file that nobody listens on any more is
+    /// replaced.
     ///
     /// # Errors
     /// The socket's error: address in use, no such host, no permission.

@@ -118,7 +118,8 @@ pub fn say<T: Serialize>(
 /// end.
 ///
 /// # Errors
-/// The socket's error: without `wait`, [`ErrorKind::WouldBlock`]; [`ErrorKind::InvalidData`] for bytes that are no message.
+/// The socket's error: without `wait`, [`ErrorKind::WouldBlock`]; [`ErrorKind::InvalidData`] for bytes that are no
+/// message.
 pub fn hear<T: DeserializeOwned>(control: BorrowedFd<'_>, wait: bool) -> io::Result<Option<(T, Option<OwnedFd>)>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut bytes = [0; MAX_MESSAGE];
@@ -126,8 +127,8 @@ pub fn hear<T: DeserializeOwned>(control: BorrowedFd<'_>, wait: bool) -> io::Res
     loop {
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let got = match recvmsg(control, &mut [IoSliceMut::new(&mut bytes)], &mut ancillary, flags) {
-            // The other side has ended without reading all that was sent to it: the system reports that once, before the
-            // messages that the other side had sent.
+            // The other side has ended without reading all that was sent to it: the system reports that once, before
+            // the messages that the other side had sent.
             Err(Errno::INTR | Errno::CONNRESET) => continue,
             other => other?.bytes,
         };

@@ -19,7 +19,8 @@ pub struct WorkerOptions {
     pub host: String,
     /// Where other servers reach this one, as a URL; `None`: where the client does.
     pub peer_address: Option<String>,
-    /// Moves large transfers through pinned memory also where buffers could be mapped: for tests on machines without a GPU.
+    /// Moves large transfers through pinned memory also where buffers could be mapped: for tests on machines without a
+    /// GPU.
     pub force_pinned: bool,
     /// Serves no client, but tries the machine's drivers for the daemon.
     pub probe: bool,

@@ -160,8 +160,8 @@ impl Warm {
         (objects::Context::new(native, devices, self.force_pinned), errors)
     }
 
-    /// A context of these devices, which are of `platform`: a warm one if there is one left. `None` when the platform or a
-    /// device does not exist.
+    /// A context of these devices, which are of `platform`: a warm one if there is one left. `None` when the platform
+    /// or a device does not exist.
     pub fn context(
         &mut self,
         client: &Arc<Client>,

@@ -382,7 +382,8 @@ fn goodbye_ends_the_process() {
     assert!(worker.ended_within(Duration::from_secs(2)));
 }
 
-/// PoCL 3.1 releases the event of a migration to the host once too often when another thread enqueues a command on the same buffer meanwhile.
+/// PoCL 3.1 releases the event of a migration to the host once too often when another thread enqueues a command on the
+/// same buffer meanwhile.
 #[test]
 fn events_of_migrations_to_the_host_outlive_transfers_of_the_same_buffer() {
     const SIZE: u64 = 1 << 20;

@@ -5,8 +5,8 @@ use ropeway_protocol::handshake::{self, PREAMBLE_LEN, Preamble};
 
 type Decoder = fn(&[u8]) -> Result<(Vec<u8>, usize), EchoError>;
 
-/// Decodes `data` in every way there is. Its first byte says whether the rest is taken as it is or made into a valid frame
-/// and then damaged.
+/// Decodes `data` in every way there is. Its first byte says whether the rest is taken as it is or made into a valid
+/// frame and then damaged.
 ///
 /// # Panics
 /// When what decodes does not encode to something that decodes to the same.

@@ -200,8 +200,8 @@ fn pieces(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Reads until the last call is answered, the worker has left, or the client has stayed long enough. `go_on` hears of each
-/// thing that the client may have waited for.
+/// Reads until the last call is answered, the worker has left, or the client has stayed long enough. `go_on` hears of
+/// each thing that the client may have waited for.
 fn listen(client: &mut UnixStream, stay: Duration, go_on: impl Fn(Asked)) -> Vec<u8> {
     let (mut all, mut some) = (Vec::new(), vec![0; 64 << 10]);
     let (mut built, mut asked) = (false, 0);

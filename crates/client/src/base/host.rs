@@ -1,10 +1,10 @@
 //! The application's memory, as the client sees it.
 //!
-//! OpenCL lets the application hand over bare pointers, to be read or written after the call has returned. The C boundary
-//! wraps them in these traits; everything here stays safe Rust.
+//! OpenCL lets the application hand over bare pointers, to be read or written after the call has returned. The C
+//! boundary wraps them in these traits; everything here stays safe Rust.
 //!
-//! Such memory need not be in one piece (see [`Region`]). Only the bytes that belong to it are ever touched: those between its rows
-//! may be another transfer's.
+//! Such memory need not be in one piece (see [`Region`]). Only the bytes that belong to it are ever touched: those
+//! between its rows may be another transfer's.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -34,8 +34,8 @@ pub trait HostTarget: Send {
     fn run(&mut self, at: usize) -> &mut [u8];
 }
 
-/// A stretch of memory that lives as long as a memory object: the application's own (CL_MEM_USE_HOST_PTR), or one allocated for
-/// mapping.
+/// A stretch of memory that lives as long as a memory object: the application's own (CL_MEM_USE_HOST_PTR), or one
+/// allocated for mapping.
 pub trait HostRange: Send + Sync {
     /// Its first byte's address.
     fn address(&self) -> usize;

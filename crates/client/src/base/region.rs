@@ -4,7 +4,8 @@
 
 use std::ops::Range;
 
-/// Part of the application's memory in three dimensions, such as clEnqueueReadBufferRect and clEnqueueReadImage are given.
+/// Part of the application's memory in three dimensions, such as clEnqueueReadBufferRect and clEnqueueReadImage are
+/// given.
 ///
 /// Offsets count from the region's first byte.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -12,7 +12,8 @@ pub struct Stats {
     pub messages_received: AtomicU64,
     /// Writes to a socket; each carries one or more messages.
     pub batches: AtomicU64,
-    /// Times that the application had to wait for an answer; connecting (1 for TCP's own) and the handshake (1) included.
+    /// Times that the application had to wait for an answer; connecting (1 for TCP's own) and the handshake (1)
+    /// included.
     pub round_trips: AtomicU64,
     /// Bytes sent.
     pub bytes_sent: AtomicU64,

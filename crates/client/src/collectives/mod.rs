@@ -1,6 +1,7 @@
 //! Collective operations over the devices of a context: data moved between them and combined, with ordinary commands.
 //!
-//! [`schedule`] says what is done, step by step ([`plan`]); [`hazards`] which steps wait for which; [`run`] enqueues them.
+//! [`schedule`] says what is done, step by step ([`plan`]); [`hazards`] which steps wait for which; [`run`] enqueues
+//! them.
 
 mod hazards;
 mod moving;

@@ -1,4 +1,5 @@
-//! Operators that combine data: kernels over the types of OpenCL C, built where they are first needed, and the application's own kernels.
+//! Operators that combine data: kernels over the types of OpenCL C, built where they are first needed, and the
+//! application's own kernels.
 
 use std::fmt::Write;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -51,8 +52,8 @@ pub enum Function {
 pub enum Operator<'a> {
     /// One of Ropeway's own.
     BuiltIn(Element, Function),
-    /// A kernel of the application's: its first three arguments are the left operands, the right ones, and the results; it is launched with
-    /// one work-item for each element.
+    /// A kernel of the application's: its first three arguments are the left operands, the right ones, and the results;
+    /// it is launched with one work-item for each element.
     Kernel {
         /// The kernel.
         kernel: &'a Kernel,

@@ -94,7 +94,8 @@ pub(super) const IN_FLIGHT: usize = 3;
 const MOST_CHUNKS: u64 = 64;
 
 impl Plan {
-    /// One without any steps, for so many ranks with so many bytes each; `chunk` is the least that is worth a step of its own.
+    /// One without any steps, for so many ranks with so many bytes each; `chunk` is the least that is worth a step of
+    /// its own.
     pub fn new(ranks: usize, size: u64, element: u64, ordered: bool, chunk: u64) -> Self {
         let made = Schedule { steps: Vec::new(), scratch: vec![Vec::new(); ranks] };
         Self { ranks, size, element: element.max(1), ordered, chunk, made }

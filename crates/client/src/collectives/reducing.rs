@@ -5,8 +5,8 @@ use std::ops::Range;
 use super::moving::{circulate, from, scatter_from, spread};
 use super::plan::{At, IN_FLIGHT, Plan, slot, source, target};
 
-/// Combines the ranks' sources, `bytes` each, along a binomial tree, operands in the order given. Gives where the first of
-/// `order` then has the result.
+/// Combines the ranks' sources, `bytes` each, along a binomial tree, operands in the order given. Gives where the first
+/// of `order` then has the result.
 fn tree(plan: &mut Plan, order: &[usize], bytes: u64) -> At {
     let ranks = order.len();
     // The slots of a rank's combined data so far, and of the data that it gets from others.

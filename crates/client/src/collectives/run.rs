@@ -1,4 +1,5 @@
-//! A collective operation on queues: its schedule, carried out with copies and kernels that wait for each other's events.
+//! A collective operation on queues: its schedule, carried out with copies and kernels that wait for each other's
+//! events.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! The steps of a collective operation. Nothing here knows of OpenCL: numbers in, steps out.
 //!
-//! The steps are a sequential program: carried out one after the other they do what the operation says. What may run at the same
-//! time follows from what they read and write ([`super::hazards`]).
+//! The steps are a sequential program: carried out one after the other they do what the operation says. What may run at
+//! the same time follows from what they read and write ([`super::hazards`]).
 //!
 //! Small data travels along binomial trees, so that the number of consecutive messages is the logarithm of the number
 //! of ranks. Large data travels round a ring or along a chain, in chunks, so that every link carries each byte no more

@@ -1,4 +1,5 @@
-//! Every rank ends with the right data, in whatever order the steps run that the hazards allow; steps and bytes are those of the textbook.
+//! Every rank ends with the right data, in whatever order the steps run that the hazards allow; steps and bytes are
+//! those of the textbook.
 
 use std::collections::HashMap;
 

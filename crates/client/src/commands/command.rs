@@ -267,7 +267,8 @@ impl Queue {
         })
     }
 
-    /// Moves memory objects to the queue's device, or to its host (clEnqueueMigrateMemObjects); `flags` is CL_MIGRATE_MEM_OBJECT_*.
+    /// Moves memory objects to the queue's device, or to its host (clEnqueueMigrateMemObjects); `flags` is
+    /// CL_MIGRATE_MEM_OBJECT_*.
     ///
     /// # Errors
     /// [`crate::SERVER_LOST`].

@@ -32,8 +32,9 @@ fn part<'a>(mapped: &Mapped, memory: &'a Memory) -> Part<'a> {
 }
 
 impl Queue {
-    /// Maps `len` bytes of `buffer` at `offset` (clEnqueueMapBuffer); `allocate` makes memory of the buffer's size where it has
-    /// none yet. Gives the address of the first byte mapped. If `blocking`, the bytes are there when this returns.
+    /// Maps `len` bytes of `buffer` at `offset` (clEnqueueMapBuffer); `allocate` makes memory of the buffer's size
+    /// where it has none yet. Gives the address of the first byte mapped. If `blocking`, the bytes are there when this
+    /// returns.
     ///
     /// # Errors
     /// CL_MEM_OBJECT_ALLOCATION_FAILURE, the command's error if blocking, [`crate::SERVER_LOST`].

@@ -64,8 +64,8 @@ impl Pending {
 }
 
 impl Queue {
-    /// Enqueues a function of the application. It runs on a thread of its own when its turn has come, and finds the contents of the
-    /// buffers in `used` in the memory beside them.
+    /// Enqueues a function of the application. It runs on a thread of its own when its turn has come, and finds the
+    /// contents of the buffers in `used` in the memory beside them.
     ///
     /// # Errors
     /// [`crate::SERVER_LOST`].

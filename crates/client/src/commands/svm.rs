@@ -79,8 +79,8 @@ impl Queue {
         self.enqueue_write(Part::Bytes(&allocation.memory, offset), source, false, order, CL_COMMAND_SVM_UNMAP)
     }
 
-    /// Copies `size` bytes between addresses (clEnqueueSVMMemcpy). If `blocking`, that is done when this returns, as far as the application
-    /// can tell.
+    /// Copies `size` bytes between addresses (clEnqueueSVMMemcpy). If `blocking`, that is done when this returns, as
+    /// far as the application can tell.
     ///
     /// # Errors
     /// The command's error if blocking, [`crate::SERVER_LOST`].

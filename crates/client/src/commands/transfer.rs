@@ -87,8 +87,8 @@ impl Queue {
         Ok(event)
     }
 
-    /// Fills the whole of `target` from part of a memory object; `command` is the event's CL_COMMAND_*. If `blocking`, it is filled
-    /// when this returns.
+    /// Fills the whole of `target` from part of a memory object; `command` is the event's CL_COMMAND_*. If `blocking`,
+    /// it is filled when this returns.
     ///
     /// # Errors
     /// The command's error if blocking, [`crate::SERVER_LOST`].

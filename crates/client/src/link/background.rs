@@ -1,8 +1,8 @@
 //! Work that must go on while no thread of the program is in the library.
 //!
-//! One thread for each connection: it sends what was gathered and nobody flushed, and reads (and sends asked-for bytes) when
-//! something is outstanding that nobody waits for. While commands are flowing it looks around every [`TICK`]; then it
-//! sleeps until the link is used again, so that an idle program costs nothing and a busy one no wake-ups.
+//! One thread for each connection: it sends what was gathered and nobody flushed, and reads (and sends asked-for bytes)
+//! when something is outstanding that nobody waits for. While commands are flowing it looks around every [`TICK`]; then
+//! it sleeps until the link is used again, so that an idle program costs nothing and a busy one no wake-ups.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

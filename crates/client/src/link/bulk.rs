@@ -13,8 +13,8 @@ use super::transfers::{Incoming, Outgoing, Ticket, Transfers};
 use crate::base::host::{HostSource, gather, scatter};
 use crate::base::status::{Result, SERVER_LOST, Status};
 
-/// Bytes of a write that are sent at once. In a model a few are as good as many, and leave room for what happens between
-/// two chunks.
+/// Bytes of a write that are sent at once. In a model a few are as good as many, and leave room for what happens
+/// between two chunks.
 const CHUNK: usize = if cfg!(all(test, feature = "model")) { 4 } else { limits::CHUNK };
 
 impl Connection {

@@ -106,7 +106,8 @@ impl Channel {
         self.inbox.read_or_sleep(over)
     }
 
-    /// Reads once (waiting for bytes if `wait`) and hands out all frames that are whole. Returns whether there were any.
+    /// Reads once (waiting for bytes if `wait`) and hands out all frames that are whole. Returns whether there were
+    /// any.
     ///
     /// # Errors
     /// Why nothing more can be read.

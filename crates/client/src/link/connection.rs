@@ -263,7 +263,8 @@ impl Connection {
     /// nothing, as it may be using the application's memory, or hold what is needed to hand out what was read.
     ///
     /// # Errors
-    /// The server does not live, or has been lost meanwhile; [`io::ErrorKind::WouldBlock`] for the background thread itself, which does not wait.
+    /// The server does not live, or has been lost meanwhile; [`io::ErrorKind::WouldBlock`] for the background thread
+    /// itself, which does not wait.
     fn held_up(&self) -> io::Result<()> {
         if self.is_lost() {
             return Err(io::ErrorKind::BrokenPipe.into());

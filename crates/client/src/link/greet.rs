@@ -1,4 +1,5 @@
-//! The handshake: says hello, and waits for the server's welcome, also where the server first says that the client has to wait.
+//! The handshake: says hello, and waits for the server's welcome, also where the server first says that the client has
+//! to wait.
 
 use std::io::{self, IoSlice};
 use std::time::{Duration, Instant};
@@ -19,8 +20,9 @@ const FIRST_NOTICE: Duration = Duration::from_secs(3);
 /// And then this often.
 const NOTICES: Duration = Duration::from_secs(30);
 
-/// Says hello on `link` and waits for the welcome: until `deadline` where the server says nothing; where it says that the client has to wait, as long
-/// as it says so every few seconds, [`limits::MAX_WAITING_SECONDS`] at most. `server` is the server's name for notices on standard error.
+/// Says hello on `link` and waits for the welcome: until `deadline` where the server says nothing; where it says that
+/// the client has to wait, as long as it says so every few seconds, [`limits::MAX_WAITING_SECONDS`] at most. `server`
+/// is the server's name for notices on standard error.
 ///
 /// # Errors
 /// [`OpenError`].

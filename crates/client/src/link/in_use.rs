@@ -5,7 +5,8 @@ use std::sync::PoisonError;
 use crate::base::modelled::atomic::{AtomicUsize, Ordering};
 use crate::base::modelled::{Condvar, Mutex, lock};
 
-/// Counts the threads that are copying to or from memory that the application lends until it is told that a transfer is over.
+/// Counts the threads that are copying to or from memory that the application lends until it is told that a transfer is
+/// over.
 #[derive(Default, Debug)]
 pub(super) struct InUse {
     threads: AtomicUsize,
@@ -34,7 +35,8 @@ impl InUse {
         }
         let mut guard = lock(&self.waiting_lock);
         self.waiting.fetch_add(1, Ordering::SeqCst);
-        // A thread that ends looks at `waiting` afterwards: either it sees this one, or this one sees that it has ended.
+        // A thread that ends looks at `waiting` afterwards: either it sees this one, or this one sees that it has
+        // ended.
         while self.threads.load(Ordering::SeqCst) > 0 {
             guard = self.none_left.wait(guard).unwrap_or_else(PoisonError::into_inner);
         }

@@ -157,7 +157,8 @@ impl Inbox {
 }
 
 impl Role<'_> {
-    /// Reads once (waiting for bytes if `wait`) and hands out all frames that are whole. Returns whether there were any.
+    /// Reads once (waiting for bytes if `wait`) and hands out all frames that are whole. Returns whether there were
+    /// any.
     pub(super) fn read(&mut self, link: &Link, wait: bool, to: &dyn Deliver) -> Result<bool, ReadError> {
         let Some(reader) = self.reader.as_deref_mut() else { return Ok(false) };
         let any = reader.fill(link, wait)? && {

@@ -17,7 +17,8 @@ use crate::base::sync::lock;
 /// A server of which nothing has come for so long is asked for a sign of life.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// A server of which nothing has come for so long is lost: as looks are a [`GLANCE`] apart, and the first only sees what has come since, that takes 20 to 23 s.
+/// A server of which nothing has come for so long is lost: as looks are a [`GLANCE`] apart, and the first only sees
+/// what has come since, that takes 20 to 23 s.
 const LIMIT: Duration = Duration::from_secs(18);
 
 /// The observations of the waiting threads.

@@ -1,4 +1,5 @@
-//! Links to servers: frames out and in, pending replies, ends of commands, bulk data. Nothing here knows an OpenCL object.
+//! Links to servers: frames out and in, pending replies, ends of commands, bulk data. Nothing here knows an OpenCL
+//! object.
 //!
 //! From the lowest on:
 //!

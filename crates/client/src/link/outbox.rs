@@ -16,8 +16,8 @@ use crate::base::stats::{STATS, count};
 /// A batch of this many bytes goes out without waiting for more.
 const BATCH: usize = 16 << 10;
 
-/// Tails of at most this many bytes are copied into the batch; longer ones are sent from where they are, as a model's few
-/// bytes are, too.
+/// Tails of at most this many bytes are copied into the batch; longer ones are sent from where they are, as a model's
+/// few bytes are, too.
 const COPY: usize = if cfg!(all(test, feature = "model")) { 2 } else { 16 << 10 };
 
 /// When this many bytes are pending while another thread sends, a thread that posts waits for the sender before it adds

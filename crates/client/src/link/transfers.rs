@@ -238,8 +238,8 @@ impl Transfers {
         Some(Receiving { incoming, _mark: Mark(&self.is_receiving), _using: self.in_use.begin() })
     }
 
-    /// Takes back the memory of a read that ends before all bytes have come. Returns the ticket, which the caller has to
-    /// end, the number of bytes that have come, and that of those for which there is room.
+    /// Takes back the memory of a read that ends before all bytes have come. Returns the ticket, which the caller has
+    /// to end, the number of bytes that have come, and that of those for which there is room.
     pub(super) fn withdraw(&self, id: TransferId) -> Option<(Arc<Ticket>, usize, usize)> {
         // The memory is given back under the lock: a thread that finds the read missing here may tell the application.
         lock(&self.incoming).expected.remove(&id).map(|i| (i.ticket, i.received, i.size))
@@ -386,8 +386,8 @@ impl Transfers {
     /// Waits for threads that are receiving or sending; the link does not block them, as the caller has shut it down.
     #[must_use]
     pub(super) fn close(&self) -> Vec<Arc<Ticket>> {
-        // A thread that adds a transfer checks this under its table's lock: either it finds it set, or this one finds the
-        // transfer in the table.
+        // A thread that adds a transfer checks this under its table's lock: either it finds it set, or this one finds
+        // the transfer in the table.
         self.is_closed.store(true, Ordering::SeqCst);
         let mut tickets: Vec<_> = lock(&self.incoming).expected.drain().map(|(_, i)| i.ticket).collect();
         tickets.extend(lock(&self.outgoing).drain().map(|(_, o)| o.ticket));

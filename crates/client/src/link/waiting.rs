@@ -76,7 +76,8 @@ impl Connection {
             if let Some(mut role) = self.channel.read_or_sleep(&mut look) {
                 // Whoever had the role before may have read what this thread waits for.
                 loop {
-                    // Asked first: another thread may send the last chunk that this one waits for between the two looks.
+                    // Asked first: another thread may send the last chunk that this one waits for between the two
+                    // looks.
                     let any_unsent = self.transfers.any_unsent();
                     if look() || self.transfers.any_ready() {
                         break;
@@ -93,9 +94,9 @@ impl Connection {
         }
     }
 
-    /// Reads once; returns without bytes after a moment if the wait may end without any: where something was unsent when
-    /// the wait was found not to be over, another thread may send the last chunk that this one waits for, and no answer
-    /// comes of that.
+    /// Reads once; returns without bytes after a moment if the wait may end without any: where something was unsent
+    /// when the wait was found not to be over, another thread may send the last chunk that this one waits for, and no
+    /// answer comes of that.
     fn read_patiently(&self, role: &mut Role<'_>, any_unsent: bool) -> std::result::Result<(), ReadError> {
         if any_unsent && !self.channel.wait_readable(Some(LOOK_AROUND))? {
             let looks = self.looks.fetch_add(1, Ordering::Relaxed) + 1;

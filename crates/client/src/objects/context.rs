@@ -42,7 +42,8 @@ impl std::fmt::Debug for Context {
 }
 
 impl Context {
-    /// Makes a context of `devices` (without duplicates). `on_error` hears of errors that the servers' implementations report.
+    /// Makes a context of `devices` (without duplicates). `on_error` hears of errors that the servers' implementations
+    /// report.
     ///
     /// # Errors
     /// CL_INVALID_VALUE without devices, CL_INVALID_DEVICE for more native platforms than can be in one context,

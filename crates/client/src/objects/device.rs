@@ -161,7 +161,8 @@ impl Device {
         &self.native
     }
 
-    /// The native answer of clGetDeviceInfo for `param`: bytes, or an error code. `None`: CL_INVALID_VALUE, or never asked.
+    /// The native answer of clGetDeviceInfo for `param`: bytes, or an error code. `None`: CL_INVALID_VALUE, or never
+    /// asked.
     pub fn property(&self, param: u32) -> Option<std::result::Result<&[u8], Status>> {
         find(self.properties(), param)
     }
@@ -225,7 +226,8 @@ impl Device {
         &self.native.connection
     }
 
-    /// The device's clock and this machine's at the same time, in nanoseconds (clGetDeviceAndHostTimer). One round trip.
+    /// The device's clock and this machine's at the same time, in nanoseconds (clGetDeviceAndHostTimer). One round
+    /// trip.
     ///
     /// # Errors
     /// The status of the native call, or [`crate::SERVER_LOST`].

@@ -22,11 +22,13 @@ pub struct DeviceQueue {
 }
 
 impl DeviceQueue {
-    /// Makes a queue on one of the context's devices; `properties` is CL_QUEUE_PROPERTIES, `size` CL_QUEUE_SIZE in bytes, if one is given.
-    /// The server is asked, as the device bounds both how many there are and how large they are.
+    /// Makes a queue on one of the context's devices; `properties` is CL_QUEUE_PROPERTIES, `size` CL_QUEUE_SIZE in
+    /// bytes, if one is given. The server is asked, as the device bounds both how many there are and how large they
+    /// are.
     ///
     /// # Errors
-    /// CL_INVALID_QUEUE_PROPERTIES in a context with several homes, what the native call returned, [`crate::SERVER_LOST`].
+    /// CL_INVALID_QUEUE_PROPERTIES in a context with several homes, what the native call returned,
+    /// [`crate::SERVER_LOST`].
     pub fn new(context: &Arc<Context>, device: &Device, properties: u64, size: Option<u32>) -> Result<Arc<Self>> {
         let home = context.needs_one_home("queues on the device").map_err(|_| CL_INVALID_QUEUE_PROPERTIES)?;
         let id = new_id();

@@ -1,9 +1,9 @@
 //! Homes: the native contexts that a context consists of, one for each native platform among its devices.
 //!
-//! Names of objects are unique in this process. An object has the same name in all of its context's homes but for the home's
-//! number in the upper bits, so that a message names it without looking anything up; in home 0, and so in every context with
-//! one home, the name is the object's own. An object of a context with one home is made at the server at once; otherwise it is made in each home when a
-//! command first needs it there, and [`CreatedIn`] knows where that was.
+//! Names of objects are unique in this process. An object has the same name in all of its context's homes but for the
+//! home's number in the upper bits, so that a message names it without looking anything up; in home 0, and so in every
+//! context with one home, the name is the object's own. An object of a context with one home is made at the server at
+//! once; otherwise it is made in each home when a command first needs it there, and [`CreatedIn`] knows where that was.
 
 use std::sync::{Arc, Mutex};
 

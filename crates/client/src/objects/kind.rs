@@ -64,7 +64,8 @@ impl Image {
 pub struct Layout {
     /// From one element to the next: its size.
     pub element: usize,
-    /// From one row to the next, and from one slice to the next (CL_IMAGE_SLICE_PITCH; from one image of an array to the next).
+    /// From one row to the next, and from one slice to the next (CL_IMAGE_SLICE_PITCH; from one image of an array to
+    /// the next).
     pub strides: [usize; 2],
 }
 

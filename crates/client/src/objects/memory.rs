@@ -59,7 +59,8 @@ impl std::fmt::Debug for Memory {
 }
 
 impl Memory {
-    /// A memory object with these first contents, if any. A context with several homes keeps them until the first needs them.
+    /// A memory object with these first contents, if any. A context with several homes keeps them until the first needs
+    /// them.
     ///
     /// # Errors
     /// [`crate::SERVER_LOST`].
@@ -226,7 +227,8 @@ impl Memory {
         self.mappings.range().map(|range| range.address())
     }
 
-    /// The application's memory where it is mapped; `allocate` makes memory of the object's size where there is none yet.
+    /// The application's memory where it is mapped; `allocate` makes memory of the object's size where there is none
+    /// yet.
     ///
     /// # Errors
     /// CL_MEM_OBJECT_ALLOCATION_FAILURE.

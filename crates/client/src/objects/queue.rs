@@ -136,7 +136,8 @@ impl Queue {
     /// # Errors
     /// [`crate::SERVER_LOST`].
     pub fn flush(&self) -> Result<()> {
-        // Commands for other servers, which this queue's commands need, were enqueued without the application's knowledge.
+        // Commands for other servers, which this queue's commands need, were enqueued without the application's
+        // knowledge.
         self.context.flush_others(self.home());
         self.connection().post(&Flush { queue: self.id })?;
         self.connection().flush()

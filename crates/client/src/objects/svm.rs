@@ -1,8 +1,8 @@
 //! Coarse-grain shared virtual memory: buffers at the same addresses here and at the server.
 //!
-//! The server allocates, and says where. Memory of this process is put at these very addresses, so that a pointer means the same to the
-//! application and to a kernel, also where it is stored in the memory itself. Between a map and its unmap the application uses its
-//! copy; what travels is what the map flags need, as for any mapped buffer.
+//! The server allocates, and says where. Memory of this process is put at these very addresses, so that a pointer means
+//! the same to the application and to a kernel, also where it is stored in the memory itself. Between a map and its
+//! unmap the application uses its copy; what travels is what the map flags need, as for any mapped buffer.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -30,8 +30,8 @@ const GAP: u64 = 16 << 20;
 /// How far around a taken address other taken ranges are reported.
 const AROUND: u64 = 64 << 30;
 
-/// All allocations, by their contexts' names and their first addresses. They are not in their contexts, which know nothing of memory objects;
-/// each keeps its context until it is freed.
+/// All allocations, by their contexts' names and their first addresses. They are not in their contexts, which know
+/// nothing of memory objects; each keeps its context until it is freed.
 static ALLOCATIONS: Mutex<BTreeMap<(u64, usize), Arc<Allocation>>> = Mutex::new(BTreeMap::new());
 
 /// An allocation made by clSVMAlloc.
@@ -106,7 +106,8 @@ impl Context {
     /// returns `None` if something else is there.
     ///
     /// # Errors
-    /// CL_MEM_OBJECT_ALLOCATION_FAILURE when no address is free on both sides, what the server's call came to, [`crate::SERVER_LOST`].
+    /// CL_MEM_OBJECT_ALLOCATION_FAILURE when no address is free on both sides, what the server's call came to,
+    /// [`crate::SERVER_LOST`].
     pub fn svm_alloc(
         self: &Arc<Self>,
         flags: u64,
@@ -118,7 +119,8 @@ impl Context {
         let home = self.needs_one_home("shared virtual memory")?;
         let page = rustix::param::page_size();
         let whole = size.checked_next_multiple_of(page).ok_or(failure)?;
-        // Allocations at unusable addresses are kept until a usable one is found, so that the server does not offer them again.
+        // Allocations at unusable addresses are kept until a usable one is found, so that the server does not offer
+        // them again.
         let mut rejected = Vec::new();
         let mut taken = Vec::new();
         for attempt in 0..ATTEMPTS {
@@ -143,7 +145,8 @@ impl Context {
         Err(failure)
     }
 
-    /// Frees an allocation; the server does so once all that was enqueued before has ended (clSVMFree). `false` where none begins at `address`.
+    /// Frees an allocation; the server does so once all that was enqueued before has ended (clSVMFree). `false` where
+    /// none begins at `address`.
     pub fn svm_free(&self, address: usize) -> bool {
         let freed = lock(&ALLOCATIONS).remove(&(self.name(), address));
         freed.is_some()

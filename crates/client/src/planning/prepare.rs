@@ -38,7 +38,8 @@ pub(crate) const CONTENT_SIZE: u64 = 8;
 /// The object whose storage a command uses, which parts of it, and how.
 type Storage<'a> = (&'a Memory, SmallVec<[Range<u64>; 1]>, Access);
 
-/// A command between planning and sending. The planning lock is held meanwhile, so that no other command can name its event too early.
+/// A command between planning and sending. The planning lock is held meanwhile, so that no other command can name its
+/// event too early.
 pub(crate) struct Prepared<'a> {
     planning: Option<MutexGuard<'a, Ways>>,
     /// The command's event, which the application may not have asked for.
@@ -118,8 +119,8 @@ impl Queue {
     /// must outlive the command's sending.
     ///
     /// # Errors
-    /// [`SERVER_LOST`], also where what is needed was lost with another server; CL_INVALID_OPERATION for what can only be used in another
-    /// home.
+    /// [`SERVER_LOST`], also where what is needed was lost with another server; CL_INVALID_OPERATION for what can only
+    /// be used in another home.
     pub(crate) fn prepare<'a>(
         self: &'a Arc<Self>,
         uses: &[Use<'_>],
@@ -136,7 +137,8 @@ impl Queue {
         // The order in which commands are planned is the one in which they are sent.
         let planning = loop {
             let mut planning = self.context().plan();
-            // A command that is refused here must not be planned: planning would take the contents from the homes that are left.
+            // A command that is refused here must not be planned: planning would take the contents from the homes that
+            // are left.
             if home.is_lost() {
                 return Err(SERVER_LOST);
             }

@@ -1,14 +1,14 @@
-//! Which homes of a context hold the contents of a memory object, byte range by byte range, and what must move before a command may
-//! use them there.
+//! Which homes of a context hold the contents of a memory object, byte range by byte range, and what must move before a
+//! command may use them there.
 //!
 //! Everything here is **pure**: it names homes by number and events by whatever the caller takes for them, sends
 //! nothing and waits for nothing. The caller carries out the plan. The states are those of MOSI: the home that wrote a
 //! range last *owns* it, others may *share* it, all else is *invalid*; a range that nobody has written is valid nowhere
 //! and never moves.
 //!
-//! Commands are planned in the order in which they are enqueued. What the application orders by events is ordered; what it leaves
-//! open may overlap in time, and the answers hold for every such overlap: a kernel, say, is given a whole buffer of which it uses a
-//! part, while another command uses the rest.
+//! Commands are planned in the order in which they are enqueued. What the application orders by events is ordered; what
+//! it leaves open may overlap in time, and the answers hold for every such overlap: a kernel, say, is given a whole
+//! buffer of which it uses a part, while another command uses the rest.
 //!
 //! - A copy that is on its way to a home ends with an event of that home, its *arrival*. Every command that uses the
 //!   range there waits for the arrival, even to overwrite the range, and the next copy to the same place starts only
@@ -35,7 +35,8 @@ pub use terms::{By, Events, Home, Lost, Plan, Transfer, Use};
 /// The number of pieces, each different from its neighbours, above which pieces are merged.
 const MOST_PIECES: usize = 256;
 
-/// A home's commands that have written a range and are not ordered among each other: with more than this, the next one waits.
+/// A home's commands that have written a range and are not ordered among each other: with more than this, the next one
+/// waits.
 const MOST_WRITERS: usize = 4;
 
 /// Where the contents of one memory object are, a buffer with its sub-buffers or an image.
@@ -99,7 +100,8 @@ impl<E: Clone + PartialEq> Residency<E> {
         !self.at_client && self.within(&range).all(|piece| !piece.must_come_to(home))
     }
 
-    /// The events after which `home` has all of a range that was ever written; `None` where it does not have it, or nobody wrote it.
+    /// The events after which `home` has all of a range that was ever written; `None` where it does not have it, or
+    /// nobody wrote it.
     pub fn ready_at(&self, home: Home, range: Range<u64>) -> Option<Vec<E>> {
         if self.at_client {
             return None;
@@ -175,7 +177,8 @@ impl<E: Clone + PartialEq> Residency<E> {
         all
     }
 
-    /// The homes that copies would be taken from for a command of `home` that reads these ranges, as far as that is known without planning it.
+    /// The homes that copies would be taken from for a command of `home` that reads these ranges, as far as that is
+    /// known without planning it.
     pub fn sources(&self, home: Home, ranges: &[Range<u64>], events: &impl Events<E>) -> Vec<Home> {
         let mut missing = self.indices(&self.tidy(ranges));
         missing.retain(|&at| self.pieces[at].must_come_to(home));

@@ -133,8 +133,8 @@ impl<E: Clone + PartialEq> Piece<E> {
         self.places.iter().filter(|place| place.valid).map(|place| place.home)
     }
 
-    /// The cost of taking a copy from a home, least first: the step in which that copy would be there, then that another home
-    /// owns it. So copies to many homes spread like a tree. `None` for a home that does not hold it.
+    /// The cost of taking a copy from a home, least first: the step in which that copy would be there, then that
+    /// another home owns it. So copies to many homes spread like a tree. `None` for a home that does not hold it.
     pub(super) fn cost(&self, home: Home) -> Option<(u32, bool)> {
         let place = self.places.iter().find(|place| place.home == home && place.valid)?;
         let owned = matches!(self.contents, Contents::Written { owner, .. } if owner == home);

@@ -4,7 +4,8 @@
 //! or if the user has listed its network or its name as trusted. A name is only the server's own claim: it chooses
 //! among servers on a network whose machines are all trusted, and proves nothing.
 //!
-//! The program `ropeway` does the looking (`ropeway look`): multicast DNS is nothing that every OpenCL program should load.
+//! The program `ropeway` does the looking (`ropeway look`): multicast DNS is nothing that every OpenCL program should
+//! load.
 
 use std::io::{self, ErrorKind, Read};
 use std::net::IpAddr;
@@ -90,8 +91,8 @@ impl Sighting {
     }
 }
 
-/// Looks for servers as long as the configuration says, with the program `ropeway` at `binary`, or where it is found. Servers of `config.servers` are
-/// left out.
+/// Looks for servers as long as the configuration says, with the program `ropeway` at `binary`, or where it is found.
+/// Servers of `config.servers` are left out.
 ///
 /// # Errors
 /// A sentence: there is no such program, or it cannot look.

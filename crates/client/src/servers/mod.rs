@@ -116,7 +116,8 @@ impl System {
         lock(&self.lists).servers.clone()
     }
 
-    /// Connects to the server at `address`, unless it is connected already. Says on standard error why that is not possible.
+    /// Connects to the server at `address`, unless it is connected already. Says on standard error why that is not
+    /// possible.
     ///
     /// # Errors
     /// [`OpenError`].

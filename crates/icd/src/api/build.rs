@@ -89,8 +89,8 @@ pub unsafe extern "C" fn clBuildProgram(
         let list = unsafe { both_or_neither(num_devices, device_list)? };
         let listener = listener(pfn_notify, user_data)?;
         let devices = devices_of(&program.devices, list)?;
-        // CL_INVALID_OPERATION if there are kernel objects attached to program, or if a build by a previous call has not
-        // completed.
+        // CL_INVALID_OPERATION if there are kernel objects attached to program, or if a build by a previous call has
+        // not completed.
         if program.client.attached_kernels() > 0 {
             return Err(CL_INVALID_OPERATION);
         }
@@ -115,9 +115,9 @@ pub unsafe extern "C" fn clCompileProgram(
 ) -> cl_int {
     guard::status("clCompileProgram", || {
         let program = Handle::<Program>::find(program)?;
-        // CL_INVALID_VALUE if device_list is NULL and num_devices is not 0, or the other way round; and if input_headers or
-        // header_include_names is NULL and num_input_headers is not 0, or the other way round.
-        // SAFETY: the caller's promise, here and below.
+        // CL_INVALID_VALUE if device_list is NULL and num_devices is not 0, or the other way round; and if
+        // input_headers or header_include_names is NULL and num_input_headers is not 0, or the other way round. SAFETY:
+        // the caller's promise, here and below.
         let (list, programs, names) = unsafe {
             (
                 both_or_neither(num_devices, device_list)?,
@@ -127,8 +127,8 @@ pub unsafe extern "C" fn clCompileProgram(
         };
         let listener = listener(pfn_notify, user_data)?;
         let devices = devices_of(&program.devices, list)?;
-        // CL_INVALID_OPERATION if program has no source or intermediate language, if there are kernel objects attached to
-        // program, or if a build by a previous call has not completed.
+        // CL_INVALID_OPERATION if program has no source or intermediate language, if there are kernel objects attached
+        // to program, or if a build by a previous call has not completed.
         let compiles = matches!(program.client.origin(), Origin::Source(_) | Origin::Il(_));
         if !compiles || program.client.attached_kernels() > 0 {
             return Err(CL_INVALID_OPERATION);

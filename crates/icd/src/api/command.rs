@@ -120,8 +120,8 @@ pub(super) fn ready(queue: cl_command_queue, kernel: cl_kernel) -> Result<(Handl
     if !kernel.client.all_args_set() {
         return Err(CL_INVALID_KERNEL_ARGS);
     }
-    // CL_MISALIGNED_SUB_BUFFER_OFFSET if a sub-buffer object is specified as the value for an argument and its offset is not aligned
-    // to CL_DEVICE_MEM_BASE_ADDR_ALIGN for the device.
+    // CL_MISALIGNED_SUB_BUFFER_OFFSET if a sub-buffer object is specified as the value for an argument and its offset
+    // is not aligned to CL_DEVICE_MEM_BASE_ADDR_ALIGN for the device.
     if !kernel.client.sub_buffers_are_aligned(queue.device.limits.base_alignment as usize) {
         return Err(CL_MISALIGNED_SUB_BUFFER_OFFSET);
     }
@@ -135,7 +135,8 @@ pub(super) fn check_global(device: &Device, range: &NdRange) -> Result<(), cl_in
     // The largest value of the device's size_t.
     let most = if limits.address_bits == 32 { u64::from(u32::MAX) } else { u64::MAX };
     for (dim, &global) in range.global.iter().take(dims).enumerate() {
-        // CL_INVALID_GLOBAL_WORK_SIZE if any of the values is 0 (before OpenCL 2.1) or exceeds what the device's size_t can hold.
+        // CL_INVALID_GLOBAL_WORK_SIZE if any of the values is 0 (before OpenCL 2.1) or exceeds what the device's size_t
+        // can hold.
         if global == 0 && !limits.empty_ranges() || global > most {
             return Err(CL_INVALID_GLOBAL_WORK_SIZE);
         }
@@ -163,26 +164,28 @@ pub(super) fn check_range(device: &Device, kernel: &Kernel, range: &NdRange) -> 
         items = items.checked_mul(local).ok_or(CL_INVALID_WORK_GROUP_SIZE)?;
     }
     // CL_INVALID_WORK_GROUP_SIZE if the total number of work-items in the work-group is greater than
-    // CL_KERNEL_WORK_GROUP_SIZE. NVIDIA reports 256 there for kernels that it runs with 1024, so what is refused here is only what
-    // the device cannot do at all; the kernel's own limit is the native implementation's to enforce, which is then asked.
+    // CL_KERNEL_WORK_GROUP_SIZE. NVIDIA reports 256 there for kernels that it runs with 1024, so what is refused here
+    // is only what the device cannot do at all; the kernel's own limit is the native implementation's to enforce, which
+    // is then asked.
     if items > limits.max_work_group_size {
         return Err(CL_INVALID_WORK_GROUP_SIZE);
     }
     for (dim, &local) in local.iter().take(dims).enumerate() {
-        // CL_INVALID_WORK_ITEM_SIZE if the number of work-items in a dimension is greater than the corresponding value of
-        // CL_DEVICE_MAX_WORK_ITEM_SIZES.
+        // CL_INVALID_WORK_ITEM_SIZE if the number of work-items in a dimension is greater than the corresponding value
+        // of CL_DEVICE_MAX_WORK_ITEM_SIZES.
         if limits.max_work_item_sizes.get(dim).is_some_and(|&most| local > most) {
             return Err(CL_INVALID_WORK_ITEM_SIZE);
         }
-        // CL_INVALID_WORK_GROUP_SIZE if local_work_size does not match the required work-group size in the program source.
+        // CL_INVALID_WORK_GROUP_SIZE if local_work_size does not match the required work-group size in the program
+        // source.
         if let Some(known) = known
             && known.compile_work_group_size != [0; 3]
             && known.compile_work_group_size[dim] != local
         {
             return Err(CL_INVALID_WORK_GROUP_SIZE);
         }
-        // CL_INVALID_WORK_GROUP_SIZE if the program was compiled for uniform work-groups and global_work_size is not evenly
-        // divisible by local_work_size.
+        // CL_INVALID_WORK_GROUP_SIZE if the program was compiled for uniform work-groups and global_work_size is not
+        // evenly divisible by local_work_size.
         if !range.global[dim].is_multiple_of(local) && !allows_non_uniform(device, kernel) {
             return Err(CL_INVALID_WORK_GROUP_SIZE);
         }
@@ -190,8 +193,8 @@ pub(super) fn check_range(device: &Device, kernel: &Kernel, range: &NdRange) -> 
     Ok(known.is_some_and(|known| items > known.work_group_size))
 }
 
-/// Whether a device runs this kernel with work-groups of different sizes: it can, and the program was built for OpenCL C 2.0
-/// or later without the option that forbids it.
+/// Whether a device runs this kernel with work-groups of different sizes: it can, and the program was built for OpenCL
+/// C 2.0 or later without the option that forbids it.
 #[cold]
 fn allows_non_uniform(device: &Device, kernel: &Kernel) -> bool {
     let options = kernel.program.client.options();
@@ -283,13 +286,14 @@ pub unsafe extern "C" fn clEnqueueMigrateMemObjects(
 ) -> cl_int {
     guard::status("clEnqueueMigrateMemObjects", || {
         let queue = Handle::<Queue>::find(queue)?;
-        // CL_INVALID_VALUE if num_mem_objects is 0 or mem_objects is NULL, or if flags has others than the defined bits.
+        // CL_INVALID_VALUE if num_mem_objects is 0 or mem_objects is NULL, or if flags has others than the defined
+        // bits.
         let known = CL_MIGRATE_MEM_OBJECT_HOST | CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED;
         if num_mem_objects == 0 || mem_objects.is_null() || flags & !known != 0 {
             return Err(CL_INVALID_VALUE);
         }
-        // CL_INVALID_MEM_OBJECT if any of the memory objects is not valid; CL_INVALID_CONTEXT if one is of another context.
-        // SAFETY: the caller's promise.
+        // CL_INVALID_MEM_OBJECT if any of the memory objects is not valid; CL_INVALID_CONTEXT if one is of another
+        // context. SAFETY: the caller's promise.
         let handles = unsafe { std::slice::from_raw_parts(mem_objects, num_mem_objects as usize) };
         let memory = handles.iter().map(|&handle| memory_for(&queue, handle)).collect::<Result<Vec<_>, _>>()?;
         // SAFETY: the caller's promise.

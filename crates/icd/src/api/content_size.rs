@@ -25,8 +25,8 @@ pub unsafe extern "C" fn clSetContentSizeBufferPoCL(buffer: cl_mem, content_size
     guard::status("clSetContentSizeBufferPoCL", || {
         // CL_INVALID_MEM_OBJECT if buffer or content_size_buffer are not a valid mem objects.
         let (buffer, size) = (Handle::<Memory>::find(buffer)?, Handle::<Memory>::find(content_size_buffer)?);
-        // CL_INVALID_VALUE if buffer or content_size_buffer are not of CL_MEM_OBJECT_BUFFER type, or content_size_buffer is too small.
-        // It must be at least 64bits large.
+        // CL_INVALID_VALUE if buffer or content_size_buffer are not of CL_MEM_OBJECT_BUFFER type, or
+        // content_size_buffer is too small. It must be at least 64bits large.
         if !buffer.client.is_buffer() || !size.client.is_buffer() || size.client.size() < SIZE {
             return Err(CL_INVALID_VALUE);
         }

@@ -70,7 +70,8 @@ pub unsafe extern "C" fn clCreateContextFromType(
         guard::create("clCreateContextFromType", errcode_ret, || {
             let properties = Properties::read(properties)?;
             let listener = listener(pfn_notify, user_data)?;
-            // Which platform is taken without a property is up to the implementation; CL_INVALID_PLATFORM if there is none.
+            // Which platform is taken without a property is up to the implementation; CL_INVALID_PLATFORM if there is
+            // none.
             let default = || registry::platforms().into_iter().next();
             let platform = properties.platform.clone().or_else(default).ok_or(CL_INVALID_PLATFORM)?;
             let mut found = device::of_type(&platform, device_type)?;

@@ -1,4 +1,5 @@
-//! The arguments of copies and fills, checked: the same for commands that are enqueued and for those that a command buffer records.
+//! The arguments of copies and fills, checked: the same for commands that are enqueued and for those that a command
+//! buffer records.
 //!
 //! Rectangular copies of buffers are in [`super::rect`].
 
@@ -40,8 +41,8 @@ pub fn copy(
     // CL_INVALID_VALUE if either region is out of bounds.
     check_region(&source, source_offset, size)?;
     check_region(&target, target_offset, size)?;
-    // CL_MEM_COPY_OVERLAP if both are the same buffer or sub-buffer object and the regions overlap, or if they are different
-    // sub-buffers of the same associated buffer object and they overlap.
+    // CL_MEM_COPY_OVERLAP if both are the same buffer or sub-buffer object and the regions overlap, or if they are
+    // different sub-buffers of the same associated buffer object and they overlap.
     let (from, to) = (source.client.offset() + source_offset, target.client.offset() + target_offset);
     if source.client.storage_id() == target.client.storage_id() && from.abs_diff(to) < size {
         return Err(CL_MEM_COPY_OVERLAP);
@@ -138,7 +139,8 @@ pub unsafe fn image_and_buffer(
     }
     // SAFETY: the caller's promise.
     let part = part_of(&image, unsafe { three(origin)? }, unsafe { three(region)? })?;
-    // CL_INVALID_VALUE if the region of the buffer, offset and as many bytes as the part of the image has, is out of bounds.
+    // CL_INVALID_VALUE if the region of the buffer, offset and as many bytes as the part of the image has, is out of
+    // bounds.
     let end = image.like.region_bytes(part.region).and_then(|bytes| bytes.checked_add(offset as u64));
     if end.is_none_or(|end| end > buffer.client.size() as u64) {
         return Err(CL_INVALID_VALUE);
@@ -152,7 +154,8 @@ pub unsafe fn image_and_buffer(
 /// As [`image_for`] and [`part_of`], and as said below.
 ///
 /// # Safety
-/// `origin` and `region` are null or valid for reads of three sizes; `color` is null or what the image's format asks for.
+/// `origin` and `region` are null or valid for reads of three sizes; `color` is null or what the image's format asks
+/// for.
 pub unsafe fn fill_image(
     queue: &Queue,
     image: cl_mem,

@@ -27,7 +27,8 @@ pub(super) fn create(
     properties: Vec<u64>,
 ) -> Result<*mut c_void, cl_int> {
     const OWN: u64 = CL_QUEUE_ON_DEVICE | CL_QUEUE_ON_DEVICE_DEFAULT;
-    // CL_INVALID_QUEUE_PROPERTIES if values are valid but not supported by the device: it has no queues, or none of this kind or size.
+    // CL_INVALID_QUEUE_PROPERTIES if values are valid but not supported by the device: it has no queues, or none of
+    // this kind or size.
     let limits = device.limits.device_queues.as_ref().ok_or(CL_INVALID_QUEUE_PROPERTIES)?;
     if bits & !(limits.properties | OWN) != 0 || size.is_some_and(|size| size > limits.max_size) {
         return Err(CL_INVALID_QUEUE_PROPERTIES);

@@ -111,8 +111,8 @@ pub unsafe extern "C" fn clSetEventCallback(
 ) -> cl_int {
     guard::status("clSetEventCallback", || {
         let found = Handle::<Event>::find(event)?;
-        // CL_INVALID_VALUE if pfn_event_notify is NULL or if command_exec_callback_type is not CL_SUBMITTED, CL_RUNNING, or
-        // CL_COMPLETE.
+        // CL_INVALID_VALUE if pfn_event_notify is NULL or if command_exec_callback_type is not CL_SUBMITTED,
+        // CL_RUNNING, or CL_COMPLETE.
         let notify = pfn_notify.ok_or(CL_INVALID_VALUE)?;
         if ![CL_SUBMITTED, CL_RUNNING, CL_COMPLETE].contains(&callback_type) {
             return Err(CL_INVALID_VALUE);
@@ -144,8 +144,8 @@ pub unsafe extern "C" fn clGetEventProfilingInfo(
     let info = unsafe { Info::new(size, value, size_ret) };
     guard::status("clGetEventProfilingInfo", || {
         let event = Handle::<Event>::find(event)?;
-        // CL_PROFILING_INFO_NOT_AVAILABLE if the queue does not profile, if the command has not ended well, or if event is a
-        // user event.
+        // CL_PROFILING_INFO_NOT_AVAILABLE if the queue does not profile, if the command has not ended well, or if event
+        // is a user event.
         if event.queue.as_ref().is_none_or(|queue| !queue.client.is_profiling()) {
             return Err(CL_PROFILING_INFO_NOT_AVAILABLE);
         }

@@ -190,8 +190,8 @@ unsafe fn create(
         Some(parent) => inherited(parent.client.flags(), flags)?,
         None => flags,
     };
-    // CL_INVALID_HOST_PTR if host_ptr is NULL and CL_MEM_USE_HOST_PTR or CL_MEM_COPY_HOST_PTR are set in flags, or if host_ptr
-    // is not NULL but neither is set.
+    // CL_INVALID_HOST_PTR if host_ptr is NULL and CL_MEM_USE_HOST_PTR or CL_MEM_COPY_HOST_PTR are set in flags, or if
+    // host_ptr is not NULL but neither is set.
     let uses_pointer = parent.is_none() && flags & (CL_MEM_USE_HOST_PTR | CL_MEM_COPY_HOST_PTR) != 0;
     if parent.is_none() && uses_pointer == host_ptr.is_null() {
         return Err(CL_INVALID_HOST_PTR);
@@ -205,8 +205,8 @@ unsafe fn create(
     }
     let (Some(size), Some(layout)) = (image.size(), image.layout()) else { return Err(CL_INVALID_IMAGE_SIZE) };
     let region = layout.region(image.extent()).ok_or(CL_INVALID_IMAGE_SIZE)?;
-    // CL_IMAGE_FORMAT_NOT_SUPPORTED if there are no devices in context that support image_format. The list does not say all:
-    // what is not on it, or lies in another object's memory, is for the native implementation to refuse.
+    // CL_IMAGE_FORMAT_NOT_SUPPORTED if there are no devices in context that support image_format. The list does not say
+    // all: what is not on it, or lies in another object's memory, is for the native implementation to refuse.
     let access = if flags & DEVICE_ACCESS == 0 { CL_MEM_READ_WRITE } else { flags & DEVICE_ACCESS };
     let listed = context.client.image_formats(access, desc.image_type).is_ok_and(|list| list.contains(&format));
     // CL_INVALID_IMAGE_FORMAT_DESCRIPTOR if values specified in image_format are not valid: also together.
@@ -238,8 +238,8 @@ unsafe fn create(
 /// The object that an image is made of.
 ///
 /// # Errors
-/// CL_INVALID_IMAGE_DESCRIPTOR if mem_object is not a valid object for this type of image; CL_INVALID_CONTEXT if it is another
-/// context's.
+/// CL_INVALID_IMAGE_DESCRIPTOR if mem_object is not a valid object for this type of image; CL_INVALID_CONTEXT if it is
+/// another context's.
 fn parent_of(context: &Handle<Context>, kind: ImageKind, object: cl_mem) -> Result<Handle<Memory>, cl_int> {
     let parent = Handle::<Memory>::find(object).map_err(|_| CL_INVALID_IMAGE_DESCRIPTOR)?;
     if parent.context != *context {
@@ -271,8 +271,9 @@ fn image_of(
         ImageKind::Image3D => [desc.image_width, desc.image_height, desc.image_depth],
     };
     let (row_pitch, slice_pitch) = (desc.image_row_pitch, desc.image_slice_pitch);
-    // Each size that the type has must be at least 1; there are no mip-maps and no samples; pitches must be 0 without host_ptr; a 1D
-    // image buffer needs its buffer; a row pitch is a multiple of the element's size, a slice pitch of the row pitch.
+    // Each size that the type has must be at least 1; there are no mip-maps and no samples; pitches must be 0 without
+    // host_ptr; a 1D image buffer needs its buffer; a row pitch is a multiple of the element's size, a slice pitch of
+    // the row pitch.
     let slices = kind.slices().is_some();
     if extent.contains(&0)
         || desc.num_mip_levels != 0
@@ -310,7 +311,8 @@ fn image_of(
         Some(of) if of_buffer && like.bytes_of_buffer().is_none_or(|needed| needed > of.size() as u64) => {
             Err(CL_INVALID_IMAGE_SIZE)
         }
-        // CL_INVALID_IMAGE_FORMAT_DESCRIPTOR if a 2D image is created from a 2D image and the rules are not followed: the same sizes.
+        // CL_INVALID_IMAGE_FORMAT_DESCRIPTOR if a 2D image is created from a 2D image and the rules are not followed:
+        // the same sizes.
         Some(of) if of.as_image().is_some_and(|of| of.like.extent != like.extent || of.element() != element) => {
             Err(CL_INVALID_IMAGE_FORMAT_DESCRIPTOR)
         }

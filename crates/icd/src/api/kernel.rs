@@ -104,7 +104,8 @@ pub unsafe extern "C" fn clSetKernelArg(
 }
 
 /// # Safety
-/// `value` is null or valid for reads of as many bytes as the argument has, and of `size` bytes where that is not known.
+/// `value` is null or valid for reads of as many bytes as the argument has, and of `size` bytes where that is not
+/// known.
 unsafe fn set_arg(
     kernel: &Kernel,
     index: cl_uint,
@@ -156,8 +157,9 @@ unsafe fn set_arg(
             if image.client.as_image().is_none() {
                 return Err(CL_INVALID_MEM_OBJECT);
             }
-            // CL_INVALID_ARG_VALUE if the argument is an image declared with the read_only qualifier and the image was created
-            // with CL_MEM_WRITE_ONLY, or if it is declared with write_only and the image was created with CL_MEM_READ_ONLY.
+            // CL_INVALID_ARG_VALUE if the argument is an image declared with the read_only qualifier and the image was
+            // created with CL_MEM_WRITE_ONLY, or if it is declared with write_only and the image was created with
+            // CL_MEM_READ_ONLY.
             let forbidden = match declared.map(|declared| declared.access) {
                 Some(CL_KERNEL_ARG_ACCESS_READ_ONLY) => CL_MEM_WRITE_ONLY,
                 Some(CL_KERNEL_ARG_ACCESS_WRITE_ONLY) => CL_MEM_READ_ONLY,
@@ -192,8 +194,8 @@ unsafe fn set_arg(
             kernel.client.set_arg(index, Arg::Local(size))
         }
         ArgKind::Value(wanted) => {
-            // CL_INVALID_ARG_VALUE if the argument is a value and arg_value is NULL; CL_INVALID_ARG_SIZE if arg_size is not
-            // the size of its type.
+            // CL_INVALID_ARG_VALUE if the argument is a value and arg_value is NULL; CL_INVALID_ARG_SIZE if arg_size is
+            // not the size of its type.
             if value.is_null() {
                 return Err(CL_INVALID_ARG_VALUE);
             }
@@ -219,7 +221,8 @@ unsafe fn set_arg(
             if size != HANDLE {
                 return Err(CL_INVALID_ARG_SIZE);
             }
-            // CL_INVALID_DEVICE_QUEUE if the argument is of type queue_t and the value is not a valid device queue object.
+            // CL_INVALID_DEVICE_QUEUE if the argument is of type queue_t and the value is not a valid device queue
+            // object.
             let queue = Handle::<DeviceQueue>::find(if value.is_null() { std::ptr::null_mut() } else { handle() });
             match queue {
                 Ok(queue) if queue.context == kernel.program.context => {
@@ -240,8 +243,8 @@ unsafe fn set_arg(
 }
 
 /// # Errors
-/// CL_INVALID_MEM_OBJECT if it is not a valid memory object: also when it is another context's, which cannot mean anything to this
-/// kernel.
+/// CL_INVALID_MEM_OBJECT if it is not a valid memory object: also when it is another context's, which cannot mean
+/// anything to this kernel.
 fn memory_of(kernel: &Kernel, handle: *mut c_void) -> Result<Handle<Memory>, cl_int> {
     let memory = Handle::<Memory>::find(handle)?;
     if memory.context == kernel.program.context { Ok(memory) } else { Err(CL_INVALID_MEM_OBJECT) }
@@ -337,7 +340,8 @@ pub unsafe extern "C" fn clGetKernelWorkGroupInfo(
             CL_KERNEL_LOCAL_MEM_SIZE => info.value(known.local_mem_size + kernel.client.local_arg_bytes()),
             CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE => info.value(known.preferred_multiple as usize),
             CL_KERNEL_PRIVATE_MEM_SIZE => info.value(known.private_mem_size),
-            // CL_INVALID_VALUE if param_name is CL_KERNEL_GLOBAL_WORK_SIZE and kernel is neither built in nor on a custom device.
+            // CL_INVALID_VALUE if param_name is CL_KERNEL_GLOBAL_WORK_SIZE and kernel is neither built in nor on a
+            // custom device.
             CL_KERNEL_GLOBAL_WORK_SIZE => {
                 info.slice(&known.global_work_size.ok_or(CL_INVALID_VALUE)?.map(|size| size as usize))
             }
@@ -358,8 +362,8 @@ fn work_group_info(kernel: &Kernel, device: cl_device_id) -> Result<WorkGroupInf
 /// The device that a query about a kernel means.
 ///
 /// # Errors
-/// CL_INVALID_DEVICE if device is not in the list of devices associated with kernel, or if device is NULL but there is more
-/// than one.
+/// CL_INVALID_DEVICE if device is not in the list of devices associated with kernel, or if device is NULL but there is
+/// more than one.
 pub(super) fn device_of(kernel: &Kernel, device: cl_device_id) -> Result<Arc<device::Device>, cl_int> {
     let devices = kernel.client.build().devices();
     let found = match (device.is_null(), devices) {

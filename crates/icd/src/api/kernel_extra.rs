@@ -97,8 +97,8 @@ unsafe fn answer_sub_groups(
     };
     let mut values = Vec::new();
     if takes_input {
-        // CL_INVALID_VALUE if input_value is NULL, or input_value_size is not that of the sizes of one to three dimensions (of
-        // one number of sub-groups).
+        // CL_INVALID_VALUE if input_value is NULL, or input_value_size is not that of the sizes of one to three
+        // dimensions (of one number of sub-groups).
         let most = if name == CL_KERNEL_LOCAL_SIZE_FOR_SUB_GROUP_COUNT { 1 } else { 3 };
         if input.is_null() || !input_size.is_multiple_of(WORD) || !(1..=most).contains(&(input_size / WORD)) {
             return Err(CL_INVALID_VALUE);

@@ -47,7 +47,8 @@ pub unsafe extern "C" fn clEnqueueMapBuffer(
 
 /// # Errors
 /// CL_INVALID_VALUE if values specified in map_flags are not valid: an invalidated region can be neither read nor kept.
-/// CL_INVALID_OPERATION if the host may not read the object and CL_MAP_READ is set, or may not write it and one of the others is.
+/// CL_INVALID_OPERATION if the host may not read the object and CL_MAP_READ is set, or may not write it and one of the
+/// others is.
 pub fn check_map(memory: &Memory, flags: cl_map_flags) -> Result<(), cl_int> {
     let (read, write) = (flags & CL_MAP_READ != 0, flags & CL_MAP_WRITE != 0);
     let invalidate = flags & CL_MAP_WRITE_INVALIDATE_REGION != 0;
@@ -78,7 +79,8 @@ pub unsafe extern "C" fn clEnqueueUnmapMemObject(
         let memory = memory_for(&queue, memobj)?;
         // SAFETY: the caller's promise.
         let request = unsafe { Request::read(&queue, num_events, wait_list, event)? };
-        // CL_INVALID_VALUE if mapped_ptr is not a valid pointer returned by clEnqueueMapBuffer for memobj: the client knows.
+        // CL_INVALID_VALUE if mapped_ptr is not a valid pointer returned by clEnqueueMapBuffer for memobj: the client
+        // knows.
         request.run(&queue, |order| queue.client.enqueue_unmap(&memory.client, mapped_ptr.addr(), order))
     })
 }

@@ -30,8 +30,8 @@ pub(super) const HOST_POINTER: cl_mem_flags = CL_MEM_USE_HOST_PTR | CL_MEM_ALLOC
 /// CL_INVALID_VALUE if values specified in flags are not valid.
 pub(super) fn check_flags(flags: cl_mem_flags) -> Result<(), cl_int> {
     let unknown = flags & !(DEVICE_ACCESS | HOST_ACCESS | HOST_POINTER) != 0;
-    // The ways of access exclude each other, for kernels and for the host; memory that is the application's own is neither
-    // allocated nor copied.
+    // The ways of access exclude each other, for kernels and for the host; memory that is the application's own is
+    // neither allocated nor copied.
     let access = (flags & DEVICE_ACCESS).count_ones() > 1 || (flags & HOST_ACCESS).count_ones() > 1;
     let pointer = flags & CL_MEM_USE_HOST_PTR != 0 && flags & (CL_MEM_ALLOC_HOST_PTR | CL_MEM_COPY_HOST_PTR) != 0;
     if unknown || access || pointer { Err(CL_INVALID_VALUE) } else { Ok(()) }
@@ -44,13 +44,13 @@ pub(super) fn check_flags(flags: cl_mem_flags) -> Result<(), cl_int> {
 /// CL_INVALID_VALUE for flags that allow what the other's do not.
 pub(super) fn inherited(parent: cl_mem_flags, flags: cl_mem_flags) -> Result<cl_mem_flags, cl_int> {
     let conflicts = |of_parent: cl_mem_flags, of_flags: cl_mem_flags| parent & of_parent != 0 && flags & of_flags != 0;
-    // CL_INVALID_VALUE if the other was created with CL_MEM_WRITE_ONLY and flags specifies CL_MEM_READ_WRITE or CL_MEM_READ_ONLY, or
-    // with CL_MEM_READ_ONLY and flags specifies CL_MEM_READ_WRITE or CL_MEM_WRITE_ONLY.
+    // CL_INVALID_VALUE if the other was created with CL_MEM_WRITE_ONLY and flags specifies CL_MEM_READ_WRITE or
+    // CL_MEM_READ_ONLY, or with CL_MEM_READ_ONLY and flags specifies CL_MEM_READ_WRITE or CL_MEM_WRITE_ONLY.
     let device = conflicts(CL_MEM_WRITE_ONLY, CL_MEM_READ_WRITE | CL_MEM_READ_ONLY)
         || conflicts(CL_MEM_READ_ONLY, CL_MEM_READ_WRITE | CL_MEM_WRITE_ONLY);
     // CL_INVALID_VALUE if it was created with CL_MEM_HOST_WRITE_ONLY and flags specifies CL_MEM_HOST_READ_ONLY, or with
-    // CL_MEM_HOST_READ_ONLY and flags specifies CL_MEM_HOST_WRITE_ONLY, or with CL_MEM_HOST_NO_ACCESS and flags specifies
-    // CL_MEM_HOST_READ_ONLY or CL_MEM_HOST_WRITE_ONLY.
+    // CL_MEM_HOST_READ_ONLY and flags specifies CL_MEM_HOST_WRITE_ONLY, or with CL_MEM_HOST_NO_ACCESS and flags
+    // specifies CL_MEM_HOST_READ_ONLY or CL_MEM_HOST_WRITE_ONLY.
     let host = conflicts(CL_MEM_HOST_WRITE_ONLY, CL_MEM_HOST_READ_ONLY)
         || conflicts(CL_MEM_HOST_READ_ONLY, CL_MEM_HOST_WRITE_ONLY)
         || conflicts(CL_MEM_HOST_NO_ACCESS, CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_WRITE_ONLY);
@@ -111,8 +111,8 @@ unsafe fn create(
     if size == 0 || context.devices.iter().all(|device| size as u64 > device.limits.max_alloc) {
         return Err(CL_INVALID_BUFFER_SIZE);
     }
-    // CL_INVALID_HOST_PTR if host_ptr is NULL and CL_MEM_USE_HOST_PTR or CL_MEM_COPY_HOST_PTR are set in flags, or if host_ptr
-    // is not NULL but neither is set.
+    // CL_INVALID_HOST_PTR if host_ptr is NULL and CL_MEM_USE_HOST_PTR or CL_MEM_COPY_HOST_PTR are set in flags, or if
+    // host_ptr is not NULL but neither is set.
     let uses_pointer = flags & (CL_MEM_USE_HOST_PTR | CL_MEM_COPY_HOST_PTR) != 0;
     if uses_pointer == host_ptr.is_null() {
         return Err(CL_INVALID_HOST_PTR);
@@ -121,8 +121,8 @@ unsafe fn create(
     if uses_pointer && isize::try_from(size).is_err() {
         return Err(CL_INVALID_BUFFER_SIZE);
     }
-    // CL_INVALID_BUFFER_SIZE if CL_MEM_USE_HOST_PTR is set in flags and host_ptr is a pointer returned by clSVMAlloc and size is
-    // greater than the size passed to clSVMAlloc.
+    // CL_INVALID_BUFFER_SIZE if CL_MEM_USE_HOST_PTR is set in flags and host_ptr is a pointer returned by clSVMAlloc
+    // and size is greater than the size passed to clSVMAlloc.
     if flags & CL_MEM_USE_HOST_PTR != 0
         && let Some(region) = context.client.svm_region(host_ptr.addr(), size).map_err(|_| CL_INVALID_BUFFER_SIZE)?
     {

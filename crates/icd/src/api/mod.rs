@@ -1,7 +1,7 @@
 //! The functions of the API, as C calls them.
 //!
-//! Each is one `unsafe extern "C" fn` whose safety contract is the specification's: pointers are null or valid as it says of
-//! them. "The caller's promise" in the comments below is that contract. Bodies run inside [`crate::guard`].
+//! Each is one `unsafe extern "C" fn` whose safety contract is the specification's: pointers are null or valid as it
+//! says of them. "The caller's promise" in the comments below is that contract. Bodies run inside [`crate::guard`].
 
 /// The functions of an extension, which are found by name only.
 macro_rules! functions {

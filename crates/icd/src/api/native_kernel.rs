@@ -65,13 +65,13 @@ pub unsafe extern "C" fn clEnqueueNativeKernel(
         let queue = Handle::<Queue>::find(queue)?;
         // CL_INVALID_VALUE if user_func is NULL.
         let user_func = user_func.ok_or(CL_INVALID_VALUE)?;
-        // CL_INVALID_VALUE if args is a NULL value and cb_args > 0, or if args is a NULL value and num_mem_objects > 0; if args is not
-        // NULL and cb_args is 0.
+        // CL_INVALID_VALUE if args is a NULL value and cb_args > 0, or if args is a NULL value and num_mem_objects > 0;
+        // if args is not NULL and cb_args is 0.
         if args.is_null() != (cb_args == 0) || args.is_null() && num_mem_objects > 0 {
             return Err(CL_INVALID_VALUE);
         }
-        // CL_INVALID_VALUE if num_mem_objects > 0 and mem_list or args_mem_loc are NULL, or if num_mem_objects = 0 and mem_list or
-        // args_mem_loc are not NULL.
+        // CL_INVALID_VALUE if num_mem_objects > 0 and mem_list or args_mem_loc are NULL, or if num_mem_objects = 0 and
+        // mem_list or args_mem_loc are not NULL.
         let any = num_mem_objects > 0;
         if mem_list.is_null() == any || args_mem_loc.is_null() == any {
             return Err(CL_INVALID_VALUE);
@@ -86,7 +86,8 @@ pub unsafe extern "C" fn clEnqueueNativeKernel(
         for index in 0..num_mem_objects as usize {
             // SAFETY: the caller's promise, for both lists.
             let (handle, place) = unsafe { (mem_list.add(index).read(), args_mem_loc.add(index).read()) };
-            // CL_INVALID_MEM_OBJECT if one or more memory objects specified in mem_list are not valid or are not buffer objects.
+            // CL_INVALID_MEM_OBJECT if one or more memory objects specified in mem_list are not valid or are not buffer
+            // objects.
             let buffer = buffer_for(&queue, handle)?;
             let memory = host::allocate(buffer.client.size()).ok_or(CL_MEM_OBJECT_ALLOCATION_FAILURE)?;
             let at = place.addr().checked_sub(args.addr()).filter(|&at| at < cb_args).ok_or(CL_INVALID_VALUE)?;
@@ -99,8 +100,8 @@ pub unsafe extern "C" fn clEnqueueNativeKernel(
         let run = Box::new(move || {
             let mut arguments = arguments;
             let args = if has_args { arguments.0.as_mut_ptr().cast() } else { ptr::null_mut() };
-            // SAFETY: the application gave the function for this; the arguments are its own, with the addresses of memory that
-            // stays until the function has returned.
+            // SAFETY: the application gave the function for this; the arguments are its own, with the addresses of
+            // memory that stays until the function has returned.
             unsafe { user_func(args) };
         });
         request.run(&queue, |order| queue.client.enqueue_native_kernel(used, run, order))

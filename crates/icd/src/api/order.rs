@@ -46,8 +46,9 @@ impl Waits {
 
 impl Request {
     /// # Errors
-    /// CL_INVALID_EVENT_WAIT_LIST if event_wait_list is NULL and num_events_in_wait_list is not 0, or the other way round, or
-    /// if an event in it is not valid; CL_INVALID_CONTEXT if the context of the queue and of an event are not the same.
+    /// CL_INVALID_EVENT_WAIT_LIST if event_wait_list is NULL and num_events_in_wait_list is not 0, or the other way
+    /// round, or if an event in it is not valid; CL_INVALID_CONTEXT if the context of the queue and of an event are not
+    /// the same.
     ///
     /// # Safety
     /// As the specification says of these arguments, until [`Self::run`].
@@ -84,8 +85,8 @@ impl Request {
     ) -> Result<R, cl_int> {
         let wants_event = !self.event.is_null();
         let waits = self.waits.events();
-        // CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST if the command is blocking and the execution status of any of the events
-        // in event_wait_list is a negative integer value.
+        // CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST if the command is blocking and the execution status of any of
+        // the events in event_wait_list is a negative integer value.
         let (result, enqueued) = enqueue(Order { waits: &waits, wants_event }).map_err(|error| {
             let failed = waits.iter().any(|event| event.has_failed());
             if failed { CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST } else { error }
@@ -125,8 +126,8 @@ pub fn find_buffer(handle: *mut std::ffi::c_void) -> Result<Handle<Memory>, cl_i
 /// The memory object, of whatever kind, that a command on `queue` is about.
 ///
 /// # Errors
-/// CL_INVALID_MEM_OBJECT if it is not a valid memory object; CL_INVALID_CONTEXT if the context associated with the queue and
-/// with the object are not the same.
+/// CL_INVALID_MEM_OBJECT if it is not a valid memory object; CL_INVALID_CONTEXT if the context associated with the
+/// queue and with the object are not the same.
 pub fn memory_for(queue: &Queue, handle: *mut std::ffi::c_void) -> Result<Handle<Memory>, cl_int> {
     let memory = Handle::<Memory>::find(handle)?;
     if memory.context == queue.context { Ok(memory) } else { Err(CL_INVALID_CONTEXT) }
@@ -135,8 +136,8 @@ pub fn memory_for(queue: &Queue, handle: *mut std::ffi::c_void) -> Result<Handle
 /// The buffer that a command on `queue` is about.
 ///
 /// # Errors
-/// CL_INVALID_MEM_OBJECT if it is not a valid buffer object; CL_INVALID_CONTEXT if the context associated with the queue and
-/// with the buffer are not the same; those of [`check_alignment`].
+/// CL_INVALID_MEM_OBJECT if it is not a valid buffer object; CL_INVALID_CONTEXT if the context associated with the
+/// queue and with the buffer are not the same; those of [`check_alignment`].
 pub fn buffer_for(queue: &Queue, handle: *mut std::ffi::c_void) -> Result<Handle<Memory>, cl_int> {
     let buffer = find_buffer(handle)?;
     if buffer.context != queue.context {
@@ -147,8 +148,8 @@ pub fn buffer_for(queue: &Queue, handle: *mut std::ffi::c_void) -> Result<Handle
 }
 
 /// # Errors
-/// CL_MISALIGNED_SUB_BUFFER_OFFSET if the buffer is a sub-buffer object and the offset specified when it was created is not aligned
-/// to CL_DEVICE_MEM_BASE_ADDR_ALIGN for the device.
+/// CL_MISALIGNED_SUB_BUFFER_OFFSET if the buffer is a sub-buffer object and the offset specified when it was created is
+/// not aligned to CL_DEVICE_MEM_BASE_ADDR_ALIGN for the device.
 pub fn check_alignment(device: &Device, memory: &Memory) -> Result<(), cl_int> {
     let aligned = (memory.client.offset() as u64).is_multiple_of(device.limits.base_alignment);
     if aligned { Ok(()) } else { Err(CL_MISALIGNED_SUB_BUFFER_OFFSET) }

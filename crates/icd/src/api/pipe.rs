@@ -49,8 +49,8 @@ pub unsafe extern "C" fn clCreatePipe(
             if !properties.is_null() {
                 return Err(CL_INVALID_VALUE);
             }
-            // CL_INVALID_PIPE_SIZE if pipe_packet_size is 0 or the value of pipe_packet_size exceeds CL_DEVICE_PIPE_MAX_PACKET_SIZE
-            // for all devices in context or if pipe_max_packets is 0.
+            // CL_INVALID_PIPE_SIZE if pipe_packet_size is 0 or the value of pipe_packet_size exceeds
+            // CL_DEVICE_PIPE_MAX_PACKET_SIZE for all devices in context or if pipe_max_packets is 0.
             let most = |device: &Handle<Device>| device.client.number(CL_DEVICE_PIPE_MAX_PACKET_SIZE);
             let fits = context.devices.iter().any(|device| u64::from(pipe_packet_size) <= most(device));
             if pipe_packet_size == 0 || pipe_max_packets == 0 || !fits {

@@ -158,7 +158,8 @@ pub unsafe extern "C" fn clCreateProgramWithBuiltInKernels(
                 return Err(CL_INVALID_VALUE);
             }
             let devices = devices_of(&context.devices, std::slice::from_raw_parts(device_list, num_devices as usize))?;
-            // CL_INVALID_VALUE if kernel_names is NULL, or contains a kernel name that is not supported by any of the devices.
+            // CL_INVALID_VALUE if kernel_names is NULL, or contains a kernel name that is not supported by any of the
+            // devices.
             let names = text(kernel_names).ok_or(CL_INVALID_VALUE)?;
             let names = std::str::from_utf8(names).map_err(|_| CL_INVALID_VALUE)?;
             let client = program::Program::with_built_in_kernels(&context.client, &clients_of(&devices), names)?;
@@ -184,8 +185,8 @@ pub unsafe extern "C" fn clSetProgramSpecializationConstant(
         if !matches!(program.client.origin(), Origin::Il(_)) {
             return Err(CL_INVALID_PROGRAM);
         }
-        // CL_INVALID_VALUE if spec_value is NULL, or if spec_size does not match the size of the constant: none is larger than
-        // a long vector.
+        // CL_INVALID_VALUE if spec_value is NULL, or if spec_size does not match the size of the constant: none is
+        // larger than a long vector.
         if spec_value.is_null() || spec_size == 0 || spec_size > size_of::<[u64; 16]>() {
             return Err(CL_INVALID_VALUE);
         }
@@ -205,8 +206,8 @@ pub unsafe extern "C" fn clSetProgramReleaseCallback(
         let found = Handle::<Program>::find(program)?;
         // CL_INVALID_VALUE if pfn_notify is NULL.
         let callback = Callback::new(pfn_notify.ok_or(CL_INVALID_VALUE)?, user_data);
-        // CL_INVALID_OPERATION if no devices associated with program support destructors for program scope global variables:
-        // OpenCL 2.2 alone has them.
+        // CL_INVALID_OPERATION if no devices associated with program support destructors for program scope global
+        // variables: OpenCL 2.2 alone has them.
         if !found.devices.iter().any(|device| device.limits.version == (2, 2)) {
             return Err(CL_INVALID_OPERATION);
         }
@@ -303,7 +304,8 @@ fn write_binaries(program: &Program, info: Info) -> Result<Answered, cl_int> {
             continue;
         }
         let binary = program.client.binary(&device.client)?;
-        // SAFETY: the application has laid out as many bytes as CL_PROGRAM_BINARY_SIZES told it, so no more are written.
+        // SAFETY: the application has laid out as many bytes as CL_PROGRAM_BINARY_SIZES told it, so no more are
+        // written.
         unsafe { pointer.copy_from_nonoverlapping(binary.as_ptr(), binary.len().min(size)) };
     }
     Ok(answered)

@@ -123,8 +123,8 @@ pub(super) fn context_and_device(
 }
 
 /// # Errors
-/// CL_INVALID_VALUE if values specified in properties are not valid: unknown ones, a queue on the device that is not out of
-/// order, the default of such queues that is none itself.
+/// CL_INVALID_VALUE if values specified in properties are not valid: unknown ones, a queue on the device that is not
+/// out of order, the default of such queues that is none itself.
 fn check_bits(bits: cl_command_queue_properties) -> Result<(), cl_int> {
     const HOST: u64 = CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE | CL_QUEUE_PROFILING_ENABLE;
     const DEVICE: u64 = CL_QUEUE_ON_DEVICE | CL_QUEUE_ON_DEVICE_DEFAULT;
@@ -146,7 +146,8 @@ fn create(
     properties: Vec<u64>,
 ) -> Result<*mut c_void, cl_int> {
     check_bits(bits)?;
-    // CL_INVALID_QUEUE_PROPERTIES if values are valid but not supported by the device. Queues on it have properties that name them.
+    // CL_INVALID_QUEUE_PROPERTIES if values are valid but not supported by the device. Queues on it have properties
+    // that name them.
     if bits & CL_QUEUE_ON_DEVICE != 0 || bits & !device.limits.queue_properties != 0 {
         return Err(CL_INVALID_QUEUE_PROPERTIES);
     }

@@ -33,8 +33,8 @@ fn rect(origin: [usize; 3], region: [usize; 3], row_pitch: usize, slice_pitch: u
         row_pitch: row_pitch as u64,
         slice_pitch: slice_pitch as u64,
     };
-    // CL_INVALID_VALUE if any region array element is 0; if a row pitch is not 0 and is less than region[0]; if a slice pitch is not
-    // 0 and is less than region[1] * row pitch, or not a multiple of the row pitch.
+    // CL_INVALID_VALUE if any region array element is 0; if a row pitch is not 0 and is less than region[0]; if a slice
+    // pitch is not 0 and is less than region[1] * row pitch, or not a multiple of the row pitch.
     rect.bounds().map(|_| rect).ok_or(CL_INVALID_VALUE)
 }
 
@@ -200,8 +200,8 @@ impl Copy {
         if source == target && !same_pitches {
             return Err(CL_INVALID_VALUE);
         }
-        // CL_MEM_COPY_OVERLAP if both are the same buffer or sub-buffer object and the regions overlap, or if they are different
-        // sub-buffers of the same associated buffer object and they overlap.
+        // CL_MEM_COPY_OVERLAP if both are the same buffer or sub-buffer object and the regions overlap, or if they are
+        // different sub-buffers of the same associated buffer object and they overlap.
         if source.client.storage_id() == target.client.storage_id() {
             let shifted = |rect: BufferRect, memory: &Memory| {
                 let [x, y, z] = rect.origin;
@@ -265,7 +265,8 @@ mod tests {
         for (z, y, x) in (0..4).flat_map(|z| (0..4).flat_map(move |y| (0..6).map(move |x| (z, y, x)))) {
             let to = make(x, y, z);
             let shared = !bytes(&from).is_disjoint(&bytes(&to));
-            // Where nothing is shared, the specification's algorithm may still see an overlap; never the other way round.
+            // Where nothing is shared, the specification's algorithm may still see an overlap; never the other way
+            // round.
             assert!(overlap(&from, &to) || !shared, "{from:?} {to:?}");
             // Side by side in the same rows and slices it sees none.
             if !shared && (y, z) == (1, 1) {

@@ -28,8 +28,8 @@ pub unsafe extern "C" fn clCreateSampler(
     unsafe {
         guard::create("clCreateSampler", errcode_ret, || {
             let context = Handle::<Context>::find(context)?;
-            // CL_INVALID_VALUE if addressing_mode, filter_mode, normalized_coords or a combination of these arguments are
-            // not valid.
+            // CL_INVALID_VALUE if addressing_mode, filter_mode, normalized_coords or a combination of these arguments
+            // are not valid.
             let like = checked(normalized_coords.into(), addressing_mode.into(), filter_mode.into())?;
             create(&context, like, Vec::new())
         })
@@ -58,9 +58,9 @@ pub unsafe extern "C" fn clCreateSamplerWithProperties(
                 let value = next.add(1).read();
                 list.push(value);
                 next = next.add(2);
-                // CL_INVALID_VALUE if the property name in sampler_properties is not a supported property name, if the value
-                // specified for a supported property name is not valid, or if the same property name is specified more than
-                // once.
+                // CL_INVALID_VALUE if the property name in sampler_properties is not a supported property name, if the
+                // value specified for a supported property name is not valid, or if the same property name is specified
+                // more than once.
                 let place = match cl_uint::try_from(name) {
                     Ok(CL_SAMPLER_NORMALIZED_COORDS) => &mut normalized,
                     Ok(CL_SAMPLER_ADDRESSING_MODE) => &mut addressing,
@@ -96,8 +96,8 @@ fn checked(normalized: u64, addressing: u64, filter: u64) -> Result<SamplerDescr
 fn create(context: &Handle<Context>, like: SamplerDescription, properties: Vec<u64>) -> Result<*mut c_void, cl_int> {
     check_support(context)?;
     let client = sampler::Sampler::new(&context.client, like)?;
-    // CL_INVALID_VALUE if a combination of the arguments is not valid: coordinates that are not normalized cannot be repeated.
-    // PoCL refuses that, NVIDIA does not.
+    // CL_INVALID_VALUE if a combination of the arguments is not valid: coordinates that are not normalized cannot be
+    // repeated. PoCL refuses that, NVIDIA does not.
     if !like.normalized && like.addressing >= CL_ADDRESS_REPEAT {
         client.confirm()?;
     }

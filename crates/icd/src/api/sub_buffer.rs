@@ -31,7 +31,8 @@ pub unsafe extern "C" fn clCreateSubBuffer(
                 return Err(CL_INVALID_MEM_OBJECT);
             }
             let flags = flags_of(buffer.client.flags(), flags)?;
-            // CL_INVALID_VALUE if the value specified in buffer_create_type is not valid, or if buffer_create_info is NULL.
+            // CL_INVALID_VALUE if the value specified in buffer_create_type is not valid, or if buffer_create_info is
+            // NULL.
             if create_type != CL_BUFFER_CREATE_TYPE_REGION || create_info.is_null() {
                 return Err(CL_INVALID_VALUE);
             }

@@ -42,7 +42,8 @@ fn queue_for(queue: cl_command_queue) -> Result<Handle<Queue>, cl_int> {
 /// The region of a command that takes nothing but shared virtual memory.
 ///
 /// # Errors
-/// CL_INVALID_VALUE if svm_ptr is NULL; if it is not in shared virtual memory, or the region is not within one allocation.
+/// CL_INVALID_VALUE if svm_ptr is NULL; if it is not in shared virtual memory, or the region is not within one
+/// allocation.
 pub(super) fn region_of(queue: &Queue, pointer: *const c_void, size: usize) -> Result<Region, cl_int> {
     queue.context.client.svm_region(pointer.addr(), size)?.ok_or(CL_INVALID_VALUE)
 }
@@ -62,8 +63,8 @@ pub unsafe extern "C" fn clSVMAlloc(
             if !context.devices.iter().any(|device| supports(device)) {
                 return Err(CL_INVALID_OPERATION);
             }
-            // Returns NULL if values specified in flags are not valid, or if they ask for what no device in context has:
-            // here that is all but coarse-grain buffers.
+            // Returns NULL if values specified in flags are not valid, or if they ask for what no device in context
+            // has: here that is all but coarse-grain buffers.
             const ACCESS: u64 = CL_MEM_READ_WRITE | CL_MEM_WRITE_ONLY | CL_MEM_READ_ONLY;
             const FINE: u64 = CL_MEM_SVM_FINE_GRAIN_BUFFER | CL_MEM_SVM_ATOMICS;
             if flags & !(ACCESS | FINE) != 0 || (flags & ACCESS).count_ones() > 1 {
@@ -209,9 +210,8 @@ pub unsafe extern "C" fn clEnqueueSVMMemFill(
         let queue = queue_for(queue)?;
         // SAFETY: the caller's promise.
         let request = unsafe { Request::read(&queue, num_events, wait_list, event)? };
-        // CL_INVALID_VALUE if svm_ptr is NULL or not aligned to pattern_size bytes, if size is not a multiple of pattern_size, or if
-        // pattern is not valid.
-        // SAFETY: the caller's promise.
+        // CL_INVALID_VALUE if svm_ptr is NULL or not aligned to pattern_size bytes, if size is not a multiple of
+        // pattern_size, or if pattern is not valid. SAFETY: the caller's promise.
         let pattern = unsafe { copies::pattern(pattern, pattern_size, (svm_ptr.addr(), size))? };
         let region = region_of(&queue, svm_ptr, size)?;
         if size == 0 {
@@ -237,8 +237,8 @@ pub unsafe extern "C" fn clEnqueueSVMMap(
         let queue = queue_for(queue)?;
         // SAFETY: the caller's promise.
         let request = unsafe { Request::read(&queue, num_events, wait_list, event)? };
-        // CL_INVALID_VALUE if size is 0 or if values specified in map_flags are not valid: an invalidated region can be neither
-        // read nor kept.
+        // CL_INVALID_VALUE if size is 0 or if values specified in map_flags are not valid: an invalidated region can be
+        // neither read nor kept.
         let kept = flags & (CL_MAP_READ | CL_MAP_WRITE) != 0;
         let invalidate = flags & CL_MAP_WRITE_INVALIDATE_REGION != 0;
         let unknown = flags & !(CL_MAP_READ | CL_MAP_WRITE | CL_MAP_WRITE_INVALIDATE_REGION) != 0;
@@ -284,7 +284,8 @@ pub unsafe extern "C" fn clEnqueueSVMMigrateMem(
         let queue = queue_for(queue)?;
         // SAFETY: the caller's promise.
         let request = unsafe { Request::read(&queue, num_events, wait_list, event)? };
-        // CL_INVALID_VALUE if num_svm_pointers is zero or svm_pointers is NULL, or if flags has others than the defined bits.
+        // CL_INVALID_VALUE if num_svm_pointers is zero or svm_pointers is NULL, or if flags has others than the defined
+        // bits.
         let known = CL_MIGRATE_MEM_OBJECT_HOST | CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED;
         if num_svm_pointers == 0 || svm_pointers.is_null() || flags & !known != 0 {
             return Err(CL_INVALID_VALUE);
@@ -293,7 +294,8 @@ pub unsafe extern "C" fn clEnqueueSVMMigrateMem(
             // SAFETY: the caller's promise: lists that are not null have so many entries.
             let (pointer, size) =
                 unsafe { (svm_pointers.add(index).read(), if sizes.is_null() { 0 } else { sizes.add(index).read() }) };
-            // CL_INVALID_VALUE if sizes[i] is non-zero and the range is not contained within an existing clSVMAlloc allocation.
+            // CL_INVALID_VALUE if sizes[i] is non-zero and the range is not contained within an existing clSVMAlloc
+            // allocation.
             region_of(&queue, pointer, size)?;
         }
         request.run(&queue, |order| queue.client.enqueue_svm_migrate(order))
@@ -321,9 +323,9 @@ pub unsafe extern "C" fn clSetKernelExecInfo(
                 if value.is_null() || size != size_of::<cl_bool>() {
                     return Err(CL_INVALID_VALUE);
                 }
-                // CL_INVALID_OPERATION if param_value is CL_TRUE but no devices support fine-grain system SVM allocations: none does
-                // from another machine. CL_FALSE is what they do anyway.
-                // SAFETY: the caller's promise; of the size just checked.
+                // CL_INVALID_OPERATION if param_value is CL_TRUE but no devices support fine-grain system SVM
+                // allocations: none does from another machine. CL_FALSE is what they do anyway. SAFETY: the caller's
+                // promise; of the size just checked.
                 if unsafe { value.cast::<cl_bool>().read_unaligned() } == CL_FALSE {
                     Ok(())
                 } else {
@@ -339,8 +341,8 @@ pub unsafe extern "C" fn clSetKernelExecInfo(
 /// clSetKernelExecInfo with CL_KERNEL_EXEC_INFO_SVM_PTRS.
 ///
 /// # Errors
-/// CL_INVALID_VALUE if param_value is NULL or param_value_size is not that of a list of pointers; if one of them is not in shared
-/// virtual memory. Neither of the two takes back what was told before.
+/// CL_INVALID_VALUE if param_value is NULL or param_value_size is not that of a list of pointers; if one of them is not
+/// in shared virtual memory. Neither of the two takes back what was told before.
 ///
 /// # Safety
 /// `value` is null or valid for reads of `size` bytes.

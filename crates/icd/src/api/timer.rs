@@ -25,8 +25,8 @@ pub fn platform_resolution(platform: &Platform) -> u64 {
 /// A device whose timer is synchronized with the host's.
 ///
 /// # Errors
-/// CL_INVALID_DEVICE if device is not a valid device; CL_INVALID_OPERATION if the platform associated with device does not
-/// support device and host timer synchronization.
+/// CL_INVALID_DEVICE if device is not a valid device; CL_INVALID_OPERATION if the platform associated with device does
+/// not support device and host timer synchronization.
 fn timed(device: cl_device_id) -> Result<Handle<Device>, cl_int> {
     let device = Handle::<Device>::find(device)?;
     if resolution(&device.client) == 0 { Err(CL_INVALID_OPERATION) } else { Ok(device) }

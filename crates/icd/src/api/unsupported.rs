@@ -16,7 +16,8 @@ fn refuse(said: &AtomicBool, name: &str) -> cl_int {
 }
 
 /// A function for each name that ignores its arguments, says so once, and returns CL_INVALID_OPERATION: as its result
-/// (`status`), or through `errcode_ret`, its last argument, beside a null object (`create`). The arguments' types, one letter for each, follow from the slot that the function is put into.
+/// (`status`), or through `errcode_ret`, its last argument, beside a null object (`create`). The arguments' types, one
+/// letter for each, follow from the slot that the function is put into.
 macro_rules! unsupported {
     ($($kind:ident $name:ident ($($arg:ident)*);)*) => {$( unsupported!(@$kind $name $($arg)*); )*};
     (@status $name:ident $($arg:ident)*) => {

@@ -1,6 +1,6 @@
 //! What the files that are tested in models (`make model`) synchronise threads with: the standard library's locks and
-//! threads or, in those tests, shuttle's. Shuttle runs one thread at a time, and draws at each of their operations which
-//! one goes on.
+//! threads or, in those tests, shuttle's. Shuttle runs one thread at a time, and draws at each of their operations
+//! which one goes on.
 
 #[cfg(all(test, feature = "model"))]
 pub use ropeway_model::shuttle::sync::{Condvar, Mutex};

@@ -72,8 +72,8 @@ impl Outgoing {
         self.left_bytes.load(Ordering::Relaxed) > MAX_LEFT
     }
 
-    /// Ends the connection so that the client can still read what was sent: closing a socket with unread bytes in it would
-    /// reset the connection, and the client lose what it has not read.
+    /// Ends the connection so that the client can still read what was sent: closing a socket with unread bytes in it
+    /// would reset the connection, and the client lose what it has not read.
     pub fn close_gently(&self) {
         let _ = rustix::net::shutdown(self.link.as_fd(), rustix::net::Shutdown::Write);
         let mut void = [0; 4096];

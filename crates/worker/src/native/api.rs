@@ -19,8 +19,9 @@ impl<F: Copy> Present for Option<F> {
 
 macro_rules! api {
     ($($name:ident: $ty:ident;)* @later $($later:ident: $later_ty:ident;)*) => {
-        /// The functions that the worker calls: those of OpenCL 1.2, and later ones where the loader has them. A loader passes
-        /// a later one on through a table that an older driver does not fill: look at the device's version first.
+        /// The functions that the worker calls: those of OpenCL 1.2, and later ones where the loader has them. A loader
+        /// passes a later one on through a table that an older driver does not fill: look at the device's version
+        /// first.
         #[allow(non_snake_case)]
         pub(super) struct Api {
             $(pub(super) $name: <f::$ty as Present>::Fn,)*

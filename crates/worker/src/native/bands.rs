@@ -1,7 +1,8 @@
-//! Host memory that large transfers of images go through: bands of rows or slices, as large as one frame, a few at a time.
+//! Host memory that large transfers of images go through: bands of rows or slices, as large as one frame, a few at a
+//! time.
 //!
-//! The packed bytes of a region are cut into pieces that are regions themselves, so that each can be copied as soon as it is there,
-//! while the next is under way between the socket and memory.
+//! The packed bytes of a region are cut into pieces that are regions themselves, so that each can be copied as soon as
+//! it is there, while the next is under way between the socket and memory.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -57,7 +58,8 @@ pub struct ImageWriter {
     queue: Arc<Queue>,
     image: Arc<Memory>,
     pieces: Pieces,
-    /// The piece that is being received into the first band: its part, its size in bytes, and how many of them are there.
+    /// The piece that is being received into the first band: its part, its size in bytes, and how many of them are
+    /// there.
     current: Option<(ImagePart, usize, usize)>,
     bands: VecDeque<Band>,
 }

@@ -92,8 +92,8 @@ impl Queue {
             },
             Part::Rect(rect) => {
                 let NativeRect { origin, region, row_pitch, slice_pitch } = memory.rect(rect)?;
-                // SAFETY: the region is within the buffer; on the host, pitches of 0 mean packed bytes, for which the caller
-                // answers.
+                // SAFETY: the region is within the buffer; on the host, pitches of 0 mean packed bytes, for which the
+                // caller answers.
                 enqueue(event, |out| unsafe {
                     (api().clEnqueueWriteBufferRect)(
                         self.raw(),
@@ -122,7 +122,8 @@ impl Queue {
     /// The status of the native call; CL_INVALID_VALUE when the part leaves the object.
     ///
     /// # Safety
-    /// `into` must be writable for as many bytes as the part has, and nothing else may touch it, until the command has ended.
+    /// `into` must be writable for as many bytes as the part has, and nothing else may touch it, until the command has
+    /// ended.
     pub unsafe fn read(&self, memory: &Memory, part: &Part, into: *mut u8, waits: &Waits<'_>) -> Result<Event, Status> {
         let mem = memory.mem;
         let (count, list) = waits.parts();
@@ -184,7 +185,8 @@ impl Queue {
     /// clEnqueueCopyBufferRect.
     ///
     /// # Errors
-    /// The status of the native call; CL_INVALID_VALUE when a region leaves its buffer, or they are not of the same size.
+    /// The status of the native call; CL_INVALID_VALUE when a region leaves its buffer, or they are not of the same
+    /// size.
     pub fn copy_rect(
         &self,
         (source, source_rect): (&Memory, &BufferRect),
@@ -256,7 +258,8 @@ impl Queue {
     /// clEnqueueFillBuffer. The native call copies the pattern before it returns.
     ///
     /// # Errors
-    /// The status of the native call; CL_INVALID_VALUE when the range leaves the buffer or the pattern has no legal size.
+    /// The status of the native call; CL_INVALID_VALUE when the range leaves the buffer or the pattern has no legal
+    /// size.
     pub fn fill(
         &self,
         buffer: &Memory,
@@ -295,8 +298,9 @@ impl Queue {
 
     /// clEnqueueMigrateMemObjects on a queue of `device`. Shared virtual memory, which is no object, stays where it is.
     ///
-    /// Where the device's memory is the host's, the objects are at the host once they are at the device, so CL_MIGRATE_MEM_OBJECT_HOST is left out:
-    /// PoCL 3.1 releases the event of a migration to the host once too often if another thread enqueues a command on the same object at that moment.
+    /// Where the device's memory is the host's, the objects are at the host once they are at the device, so
+    /// CL_MIGRATE_MEM_OBJECT_HOST is left out: PoCL 3.1 releases the event of a migration to the host once too often if
+    /// another thread enqueues a command on the same object at that moment.
     ///
     /// # Errors
     /// The status of the native call.

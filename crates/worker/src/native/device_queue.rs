@@ -20,7 +20,8 @@ impl DeviceQueue {
     /// default queue, asking for a default queue returns that one.
     ///
     /// # Errors
-    /// The status of the native call; CL_INVALID_QUEUE_PROPERTIES for a queue that would be the host's, and where there is no such function.
+    /// The status of the native call; CL_INVALID_QUEUE_PROPERTIES for a queue that would be the host's, and where there
+    /// is no such function.
     pub fn new(context: &Context, device: Device, properties: u64, size: Option<u32>) -> Result<Self, Status> {
         let create = api().clCreateCommandQueueWithProperties.filter(|_| device.is_at_least(2, 0));
         let Some(create) = create.filter(|_| properties & cl::CL_QUEUE_ON_DEVICE != 0) else {

@@ -34,7 +34,8 @@ impl Memory {
     /// clCreateImage. `flags` must be without those about host memory.
     ///
     /// # Errors
-    /// The status of the native call; CL_INVALID_IMAGE_DESCRIPTOR or CL_INVALID_IMAGE_SIZE for a description that makes no sense.
+    /// The status of the native call; CL_INVALID_IMAGE_DESCRIPTOR or CL_INVALID_IMAGE_SIZE for a description that makes
+    /// no sense.
     pub fn image(context: &Context, flags: u64, like: ImageDescription, of: Material<'_>) -> Result<Self, Status> {
         let bytes = like.bytes().ok_or(cl::CL_INVALID_IMAGE_SIZE)?;
         let (mut flags, mut host, mut buffer) = (flags, std::ptr::null_mut(), std::ptr::null_mut());
@@ -85,8 +86,8 @@ impl Memory {
             buffer,
         };
         let mut status = 0;
-        // SAFETY: `host` is null or holds all elements, packed, which the call copies before it returns; `buffer` is null or
-        // alive. The description is laid out as the header's, whose last member is a union of two handles.
+        // SAFETY: `host` is null or holds all elements, packed, which the call copies before it returns; `buffer` is
+        // null or alive. The description is laid out as the header's, whose last member is a union of two handles.
         let mem = unsafe {
             (api().clCreateImage)(
                 context.0,
@@ -318,8 +319,8 @@ impl Queue {
         })
     }
 
-    /// clEnqueueFillImage. `color` is four numbers of 32 bits, of the kind that the image's format asks for; the native call
-    /// copies them before it returns.
+    /// clEnqueueFillImage. `color` is four numbers of 32 bits, of the kind that the image's format asks for; the native
+    /// call copies them before it returns.
     ///
     /// # Errors
     /// The status of the native call; CL_INVALID_VALUE when the part is none of the image.

@@ -203,8 +203,8 @@ impl Kernel {
 
     /// Learns what an argument takes from what clSetKernelArg accepts. Only null and zero values are tried.
     ///
-    /// Seen on PoCL 3.1 and NVIDIA 580: no value at all is taken for memory objects (NVIDIA: of whatever size) and for local
-    /// memory; a null memory object is taken for memory objects alone.
+    /// Seen on PoCL 3.1 and NVIDIA 580: no value at all is taken for memory objects (NVIDIA: of whatever size) and for
+    /// local memory; a null memory object is taken for memory objects alone.
     fn kind_by_trial(&mut self, index: u32) -> ArgKind {
         let handle = size_of::<cl::cl_mem>();
         // Try this first: Intel's CPU runtime of 2026 crashes when a queue argument is set with no value at all.

@@ -35,8 +35,8 @@ impl Kernel {
             Some(ask) => ask,
             None => {
                 let found = device.function(c"clGetKernelSubGroupInfoKHR").ok_or(cl::CL_INVALID_OPERATION)?;
-                // SAFETY: cl_khr_subgroups declares it with the core function's type; a pointer and the optional function
-                // pointer have the same representation, and it is not null.
+                // SAFETY: cl_khr_subgroups declares it with the core function's type; a pointer and the optional
+                // function pointer have the same representation, and it is not null.
                 let found = unsafe { std::mem::transmute::<*mut c_void, clGetKernelSubGroupInfo_t>(found.as_ptr()) };
                 found.ok_or(cl::CL_INVALID_OPERATION)?
             }
@@ -72,8 +72,8 @@ impl Queue {
             return Err(cl::CL_INVALID_WORK_DIMENSION);
         }
         let found = device.function(c"clGetKernelSuggestedLocalWorkSizeKHR").ok_or(cl::CL_INVALID_OPERATION)?;
-        // SAFETY: cl_khr_suggested_local_work_size declares it with this type; a pointer and the optional function pointer
-        // have the same representation, and it is not null.
+        // SAFETY: cl_khr_suggested_local_work_size declares it with this type; a pointer and the optional function
+        // pointer have the same representation, and it is not null.
         let ask = unsafe { std::mem::transmute::<*mut c_void, clGetKernelSuggestedLocalWorkSize_t>(found.as_ptr()) };
         let ask = ask.ok_or(cl::CL_INVALID_OPERATION)?;
         let offset = range.offset.map(|sizes| sizes.map(|n| n as usize));

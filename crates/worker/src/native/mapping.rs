@@ -193,7 +193,8 @@ impl Ring {
         Ok(&mut self.memory.bytes_mut()[start..start + RING_CHUNK])
     }
 
-    /// Starts copying the first bytes of the next chunk into these parts, one after the other, and moves on to the chunk after it.
+    /// Starts copying the first bytes of the next chunk into these parts, one after the other, and moves on to the
+    /// chunk after it.
     ///
     /// # Errors
     /// The status of the native call that failed; CL_INVALID_VALUE when the parts have more bytes than a chunk.

@@ -60,7 +60,8 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// clCreateBuffer, with `contents` (as long as the buffer) where given. `flags` must be without those about host memory.
+    /// clCreateBuffer, with `contents` (as long as the buffer) where given. `flags` must be without those about host
+    /// memory.
     ///
     /// # Errors
     /// The status of the native call.

@@ -100,8 +100,9 @@ impl Device {
             info::bytes(|size, value, ret| unsafe { (api().clGetDeviceInfo)(self.0, name, size, value, ret) })?;
         Ok(match name {
             cl::CL_DEVICE_SPIRV_EXTENDED_INSTRUCTION_SETS_KHR | cl::CL_DEVICE_SPIRV_EXTENSIONS_KHR => {
-                // SAFETY: cl_khr_spirv_queries defines these answers as arrays of `const char*`, and the strings are the
-                // implementation's own; a root device is never released, and of a sub-device the caller holds a reference.
+                // SAFETY: cl_khr_spirv_queries defines these answers as arrays of `const char*`, and the strings are
+                // the implementation's own; a root device is never released, and of a sub-device the caller holds a
+                // reference.
                 unsafe { info::strings(&answer) }
             }
             _ => answer,
@@ -155,7 +156,8 @@ impl Device {
         has.map_or_else(|_| self.is_at_least(2, 0), |has| has != 0)
     }
 
-    /// Whether it has coarse-grain shared virtual memory. An implementation of a version before OpenCL 2.0 does not know the query.
+    /// Whether it has coarse-grain shared virtual memory. An implementation of a version before OpenCL 2.0 does not
+    /// know the query.
     pub fn has_svm(self) -> bool {
         // SAFETY: `value` passes memory of the size it announces.
         let has: Result<u64, _> = info::value(|size, value, ret| unsafe {
@@ -175,8 +177,8 @@ impl Device {
         version.unwrap_or((1, 0)) >= (major, minor)
     }
 
-    /// The address of an extension's function in the driver that the device belongs to; `None` where it has none. What it
-    /// points to has the type that the extension declares.
+    /// The address of an extension's function in the driver that the device belongs to; `None` where it has none. What
+    /// it points to has the type that the extension declares.
     pub(super) fn function(self, name: &CStr) -> Option<std::ptr::NonNull<c_void>> {
         let mut platform: cl::cl_platform_id = std::ptr::null_mut();
         // SAFETY: room for one handle, as announced.

@@ -5,7 +5,8 @@ use ropeway_protocol::types::Status;
 
 use super::{Event, Memory, Part, Place, Queue, UserEvent, Waits};
 
-/// A small write that waits for its bytes: enqueued before they are there, so that the device goes on by itself once they are.
+/// A small write that waits for its bytes: enqueued before they are there, so that the device goes on by itself once
+/// they are.
 #[derive(Debug)]
 pub struct AwaitedWrite {
     /// `None` only while it is dropped.
@@ -21,7 +22,8 @@ impl AwaitedWrite {
     /// carried out.
     ///
     /// # Errors
-    /// The status of the native call; CL_INVALID_VALUE when the part leaves the object, or has not as many bytes as the place.
+    /// The status of the native call; CL_INVALID_VALUE when the part leaves the object, or has not as many bytes as the
+    /// place.
     pub fn enqueue(
         queue: &Queue,
         (memory, part): (&Memory, &Part),
@@ -29,8 +31,8 @@ impl AwaitedWrite {
         mut place: Place,
     ) -> Result<Self, Status> {
         let from = place.pointer_for(part)?;
-        // SAFETY: the bytes are neither moved nor freed before the event has ended (`drop` leaks them rather), and only written while the gate is
-        // not set.
+        // SAFETY: the bytes are neither moved nor freed before the event has ended (`drop` leaks them rather), and only
+        // written while the gate is not set.
         let end = unsafe { queue.write(memory, part, from, &Waits::one(trigger.event()), true) }?;
         let end = end.ok_or(cl::CL_OUT_OF_RESOURCES)?;
         queue.flush()?;

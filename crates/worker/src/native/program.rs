@@ -77,8 +77,8 @@ impl Program {
             Some(create) => unsafe { create(context.0, il.as_ptr().cast(), il.len(), &raw mut status) },
             None => {
                 let found = device.function(c"clCreateProgramWithILKHR").ok_or(cl::CL_INVALID_OPERATION)?;
-                // SAFETY: cl_khr_il_program declares it with the core function's type; a pointer and the optional function
-                // pointer have the same representation, and it is not null.
+                // SAFETY: cl_khr_il_program declares it with the core function's type; a pointer and the optional
+                // function pointer have the same representation, and it is not null.
                 let create = unsafe {
                     std::mem::transmute::<*mut std::ffi::c_void, cl::functions::clCreateProgramWithIL_t>(found.as_ptr())
                 };
@@ -136,7 +136,8 @@ impl Program {
         value.is_ok_and(|value| value != 0)
     }
 
-    /// clBuildProgram with exactly these options, for all devices of the program where none is given; returns when it is built.
+    /// clBuildProgram with exactly these options, for all devices of the program where none is given; returns when it
+    /// is built.
     ///
     /// # Errors
     /// The status of the native call.

@@ -89,8 +89,8 @@ impl Scattered {
             return None;
         }
         let slices = self.stretch(index).map(|(at, len)| {
-            // SAFETY: the bytes are mapped: `land`, `finish` and `drop` come only when all that was given out is back. Chunks do not overlap, as ranges do
-            // not, and each is given out once.
+            // SAFETY: the bytes are mapped: `land`, `finish` and `drop` come only when all that was given out is back.
+            // Chunks do not overlap, as ranges do not, and each is given out once.
             unsafe { std::slice::from_raw_parts_mut(at, len) }
         });
         Some(Given { slices: slices.collect(), whole: self })
@@ -113,7 +113,8 @@ impl Scattered {
         stretch.map(|(range, from, len)| (self.at[range].0.wrapping_add(from as usize), len as usize))
     }
 
-    /// Unmaps what was mapped to be written, and waits until it is in the buffer; `whole` if all of it was to be written.
+    /// Unmaps what was mapped to be written, and waits until it is in the buffer; `whole` if all of it was to be
+    /// written.
     ///
     /// # Errors
     /// The status of the native call that failed; CL_INVALID_OPERATION while a chunk is missing.

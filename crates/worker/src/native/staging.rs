@@ -98,7 +98,8 @@ impl Arenas {
     }
 }
 
-/// Memory of one queue's small writes: arenas filled from the bottom up, each reused once the device has read all of it.
+/// Memory of one queue's small writes: arenas filled from the bottom up, each reused once the device has read all of
+/// it.
 #[derive(Debug)]
 pub struct Staging {
     arenas: Arc<Arenas>,
@@ -141,8 +142,8 @@ impl Staging {
         tail.read_exact(place)?;
         let from = place.as_ptr();
         self.used = (self.used + len).next_multiple_of(ALIGN).min(self.current.len());
-        // SAFETY: an arena is neither moved nor reused before the event of `retire`, enqueued after this write, has ended; one that was never
-        // retired is leaked by `drop`.
+        // SAFETY: an arena is neither moved nor reused before the event of `retire`, enqueued after this write, has
+        // ended; one that was never retired is leaked by `drop`.
         Ok(unsafe { queue.write(memory, part, from, waits, event) })
     }
 
@@ -234,7 +235,8 @@ impl StagedRead {
     /// Enqueues a read into `place`.
     ///
     /// # Errors
-    /// The status of the native call; CL_INVALID_VALUE when the part leaves the object, or has not as many bytes as the place.
+    /// The status of the native call; CL_INVALID_VALUE when the part leaves the object, or has not as many bytes as the
+    /// place.
     pub fn enqueue(
         queue: &Queue,
         (memory, part): (&Memory, &Part),

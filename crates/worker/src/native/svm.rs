@@ -53,11 +53,12 @@ unsafe impl Send for Svm {}
 unsafe impl Sync for Svm {}
 
 impl Svm {
-    /// clSVMAlloc of `size` bytes at an address that is a multiple of `alignment` (0 for the native default) and of `page`, a power of two.
+    /// clSVMAlloc of `size` bytes at an address that is a multiple of `alignment` (0 for the native default) and of
+    /// `page`, a power of two.
     ///
     /// # Errors
-    /// CL_MEM_OBJECT_ALLOCATION_FAILURE when the native call gives no memory, for whatever reason; CL_INVALID_OPERATION when there is no
-    /// such call.
+    /// CL_MEM_OBJECT_ALLOCATION_FAILURE when the native call gives no memory, for whatever reason; CL_INVALID_OPERATION
+    /// when there is no such call.
     pub fn new(context: &Context, flags: u64, size: u64, alignment: u32, page: u32) -> Result<Self, Status> {
         let (page, boundary) = (page as usize, alignment.max(page) as usize);
         let allocate = api().clSVMAlloc.ok_or(MISSING)?;
@@ -102,7 +103,8 @@ impl Drop for Svm {
     fn drop(&mut self) {
         let (enqueue, mut pointers) = (api().clEnqueueSVMFree, [self.allocated]);
         if let (Some(queue), Some(enqueue)) = (self.frees.get(), enqueue) {
-            // SAFETY: one pointer, which clSVMAlloc gave in the queue's context; what still uses the memory comes before this in the queue.
+            // SAFETY: one pointer, which clSVMAlloc gave in the queue's context; what still uses the memory comes
+            // before this in the queue.
             let status = unsafe {
                 enqueue(
                     queue.raw(),
@@ -179,8 +181,8 @@ pub(super) unsafe fn fill(
 }
 
 /// Reserves addresses of this process for as long as it lives, because the client has something else there. Whatever
-/// this process already has there stays. All ranges are tried whole before any is split: the search within a large one of which this process
-/// has much may take all calls that there are.
+/// this process already has there stays. All ranges are tried whole before any is split: the search within a large one
+/// of which this process has much may take all calls that there are.
 pub fn avoid(ranges: &[(u64, u64)]) {
     /// Smaller stretches of memory are left alone where only part of them is free (bytes).
     const FINEST: usize = 64 << 10;

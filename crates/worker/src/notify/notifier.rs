@@ -42,8 +42,8 @@ impl Notifier {
         Arc::new(Self { waiters: Waiters::new(post.clone()), post, watched: Mutex::default() })
     }
 
-    /// Sends `notification` once `event` has ended, or at once if there is no event. `turn` is the place of its command, if it
-    /// has one.
+    /// Sends `notification` once `event` has ended, or at once if there is no event. `turn` is the place of its
+    /// command, if it has one.
     pub fn watch(&self, event: Option<Event>, turn: Option<Turn>, notification: Notification) {
         self.post.count();
         let Some(event) = event else { return self.post.forward(notification) };

@@ -77,8 +77,8 @@ impl<E: Awaited> Waiters<E> {
         Arc::new(Self { state: Mutex::default(), more: Condvar::new(), post })
     }
 
-    /// Lets a thread wait for `event` and send `notification`; returns both to the caller if all threads are busy. `turn` is
-    /// the place of its command.
+    /// Lets a thread wait for `event` and send `notification`; returns both to the caller if all threads are busy.
+    /// `turn` is the place of its command.
     pub fn wait_in_a_thread(
         self: &Arc<Self>,
         event: E,

@@ -102,7 +102,8 @@ impl CommandBuffer {
         true
     }
 
-    /// Carries everything out on `queue` once `waits` have ended; `event` is for an application that wants to know when it is done.
+    /// Carries everything out on `queue` once `waits` have ended; `event` is for an application that wants to know when
+    /// it is done.
     ///
     /// # Errors
     /// The first error of a native call; what comes before that command is carried out all the same.

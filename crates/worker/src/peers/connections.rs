@@ -310,8 +310,8 @@ impl Peer {
         Some(if broken.is_some() { deadline.min(now + LOOK) } else { deadline })
     }
 
-    /// Takes a bulk connection out of use by which sending has failed; returns true if the peer is still there as far as
-    /// is known. The side that made the connection makes it again.
+    /// Takes a bulk connection out of use by which sending has failed; returns true if the peer is still there as far
+    /// as is known. The side that made the connection makes it again.
     pub fn forget(&self, services: &Services, link: &Arc<PeerLink>, error: &io::Error) -> bool {
         let mut state = lock(&self.state);
         if state.links.control().is_none_or(|control| Arc::ptr_eq(control, link)) {

@@ -77,8 +77,8 @@ impl Again {
         }
     }
 
-    /// Returns the connections to be asked for now. Until one is made, the others carry its data; what is for connection
-    /// 0 waits.
+    /// Returns the connections to be asked for now. Until one is made, the others carry its data; what is for
+    /// connection 0 waits.
     pub fn ask(&mut self) -> Vec<u8> {
         let wanted = std::mem::take(&mut self.wanted);
         if self.addresses.is_empty() || self.has_failed() {

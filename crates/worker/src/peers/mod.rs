@@ -1,9 +1,10 @@
 //! Other sessions of the same client, on this server or others, with which this one shares memory and events.
 //!
-//! The client makes them know each other: each gets the same secret, and is told whom to connect. The daemon passes on the sockets of those that
-//! connect here, and connects this worker to others, as it has no network of its own ([`dial`]). What a [`peer::Peer`] sends goes to what the client
-//! has said that it expects ([`inbox`]), or straight into memory ([`arrival`]); what goes out is [`push`]'s. All of it makes use of [`services`]; the
-//! [`group`] knows the peers.
+//! The client makes them know each other: each gets the same secret, and is told whom to connect. The daemon passes on
+//! the sockets of those that connect here, and connects this worker to others, as it has no network of its own
+//! ([`dial`]). What a [`peer::Peer`] sends goes to what the client has said that it expects ([`inbox`]), or straight
+//! into memory ([`arrival`]); what goes out is [`push`]'s. All of it makes use of [`services`]; the [`group`] knows the
+//! peers.
 
 mod arrival;
 mod connections;

@@ -5,8 +5,8 @@
 //! whole or not at all ([`Input::of_whole_frames`]), and keeps what it has sent until the other end says that it has
 //! handled it. Nothing is read from a new socket before the thread that reads the old one has ended: so the count is
 //! final when the other end is told of it by the first message on the new socket, and that end goes on with just the
-//! byte behind it. If it does not have that byte any more, the peer is lost, as it is when the connection cannot be made
-//! again.
+//! byte behind it. If it does not have that byte any more, the peer is lost, as it is when the connection cannot be
+//! made again.
 //!
 //! A connection for bulk data is counted in the same way, but its bytes are not kept. When it has ended, connection 0
 //! says how many were handled, and the pushes fail that had more.

@@ -38,7 +38,8 @@ pub struct Push {
 /// Called once commands have ended, with their status.
 pub type Ended = Box<dyn FnOnce(&Arc<Services>, Status) + Send>;
 
-/// Calls `then` once all of these have ended, with 0 or the first error that was found. `at_once` is as for [`crate::notify::notifier::Notifier::when_ended`].
+/// Calls `then` once all of these have ended, with 0 or the first error that was found. `at_once` is as for
+/// [`crate::notify::notifier::Notifier::when_ended`].
 pub fn when_all_have_ended(services: &Arc<Services>, mut cells: Cells, status: Status, at_once: bool, then: Ended) {
     let mut worst = status;
     while let Some(cell) = cells.pop() {

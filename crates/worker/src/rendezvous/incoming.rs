@@ -30,7 +30,8 @@ impl Incomings {
         self.0.is_empty()
     }
 
-    /// Expects the bytes of `rendezvous`; `initial` is the object whose first contents they are. The session has `total` objects.
+    /// Expects the bytes of `rendezvous`; `initial` is the object whose first contents they are. The session has
+    /// `total` objects.
     ///
     /// # Errors
     /// The transfer's name is taken, or the session has too many objects.

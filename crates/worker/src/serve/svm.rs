@@ -45,8 +45,8 @@ pub fn place(
     Ok(Some((native.ok_or(cl::CL_INVALID_ARG_VALUE)?, offset)))
 }
 
-/// Keeps the event that says when the commands of `queue_state` have ended: its queue is about to be released, and they may
-/// still use shared virtual memory.
+/// Keeps the event that says when the commands of `queue_state` have ended: its queue is about to be released, and they
+/// may still use shared virtual memory.
 pub fn outlive(queue_state: &QueueState) {
     let context = &queue_state.queue.context;
     if context.has_svm.load(Ordering::Relaxed)

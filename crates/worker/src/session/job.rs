@@ -60,7 +60,8 @@ pub enum Job {
     SendNotes,
 }
 
-/// Most calls that wait without a thread: more than a program has threads to make them. One more is answered with an error.
+/// Most calls that wait without a thread: more than a program has threads to make them. One more is answered with an
+/// error.
 pub const MAX_LEFT: usize = 1 << 16;
 
 impl Job {

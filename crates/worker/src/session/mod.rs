@@ -45,8 +45,8 @@ pub enum Deferred {
     Rendezvous(Arc<Rendezvous>),
 }
 
-/// Hands each message to the session's method that bears its name (`serve`). It is a type of its own, so that a message without such a method does
-/// not compile.
+/// Hands each message to the session's method that bears its name (`serve`). It is a type of its own, so that a message
+/// without such a method does not compile.
 pub struct Handlers<'a>(pub &'a mut Session);
 
 /// The session.

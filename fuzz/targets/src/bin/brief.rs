@@ -1,7 +1,7 @@
 //! Runs the fuzz targets for a few seconds on inputs of a seeded generator: what `make test` does, without cargo-fuzz.
 //!
-//! `fuzz-brief [SECONDS [SEED]]`. The same seed gives the same inputs in the same order. An input that fails is kept, and
-//! `fuzz-brief again frames|session FILE` runs it once more.
+//! `fuzz-brief [SECONDS [SEED]]`. The same seed gives the same inputs in the same order. An input that fails is kept,
+//! and `fuzz-brief again frames|session FILE` runs it once more.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;

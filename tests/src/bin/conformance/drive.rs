@@ -84,7 +84,8 @@ impl Setting {
         Ok(())
     }
 
-    /// The pieces of a row, of `most` sub-tests each. Neighbours, which tend to take equally long, are in different ones.
+    /// The pieces of a row, of `most` sub-tests each. Neighbours, which tend to take equally long, are in different
+    /// ones.
     pub fn pieces<'a>(&self, row: &'a Row, most: usize) -> Result<Vec<Piece<'a>>, String> {
         let whole = Piece { row, names: Vec::new(), number: None };
         let place = self.place(&whole, Mode::Native)?;

@@ -62,7 +62,8 @@ struct Options {
     /// Programs that run at the same time. More than one makes times doubtful.
     #[arg(long, value_name = "N", default_value_t = 1)]
     jobs: usize,
-    /// Sub-tests that run one after the other: programs with more are run in several pieces, as many at a time as --jobs says.
+    /// Sub-tests that run one after the other: programs with more are run in several pieces, as many at a time as
+    /// --jobs says.
     #[arg(long, value_name = "N", default_value_t = usize::MAX)]
     split: usize,
     /// Seconds that a sub-test may take; one that takes longer is hung.

@@ -265,8 +265,9 @@ impl Event {
         if self.context.spans_homes() { Ok(()) } else { sent }
     }
 
-    /// Calls `callback` once the event's status is `level` (CL_SUBMITTED, CL_RUNNING or CL_COMPLETE) or past it; at once (on the
-    /// callback thread) if it is already (clSetEventCallback). It gets `level`, or the error that the event ended with.
+    /// Calls `callback` once the event's status is `level` (CL_SUBMITTED, CL_RUNNING or CL_COMPLETE) or past it; at
+    /// once (on the callback thread) if it is already (clSetEventCallback). It gets `level`, or the error that the
+    /// event ended with.
     pub fn on_status(&self, level: Status, callback: EventCallback) {
         let mut callbacks = lock(&self.callbacks);
         let status = self.known_status();
@@ -412,8 +413,8 @@ impl Completion for Event {
 /// Waits for all of `events`, which are of one context (clWaitForEvents).
 ///
 /// # Errors
-/// CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST when one of them ended with an error; the first error that a command without
-/// an event ended with on their queues; [`crate::SERVER_LOST`].
+/// CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST when one of them ended with an error; the first error that a command
+/// without an event ended with on their queues; [`crate::SERVER_LOST`].
 pub fn wait_for_all(events: &[&Event]) -> Result<()> {
     let Some(first) = events.first() else { return Ok(()) };
     let context = first.context();

@@ -53,7 +53,8 @@ impl Event {
         self.queue.is_some() && !self.awaits_data.load(std::sync::atomic::Ordering::Acquire)
     }
 
-    /// Its name in a home, for a command there to wait for. `None`: it has ended well, and there is nothing to wait for.
+    /// Its name in a home, for a command there to wait for. `None`: it has ended well, and there is nothing to wait
+    /// for.
     ///
     /// # Errors
     /// [`crate::SERVER_LOST`], if that home is.

@@ -1,7 +1,7 @@
 //! A kernel's arguments, and which homes have them.
 //!
-//! In a context with one home the server gets each value when it is set. With several, values are kept here, together with the objects that
-//! they name, and go to a home before the next launch there.
+//! In a context with one home the server gets each value when it is set. With several, values are kept here, together
+//! with the objects that they name, and go to a home before the next launch there.
 
 use std::collections::HashMap;
 use std::sync::Arc;

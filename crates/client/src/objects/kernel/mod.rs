@@ -217,7 +217,8 @@ impl Kernel {
         &self.program
     }
 
-    /// All that can be asked about it; its `work_group` is as the native implementation said, local arguments not counted in.
+    /// All that can be asked about it; its `work_group` is as the native implementation said, local arguments not
+    /// counted in.
     pub fn info(&self) -> &KernelInfo {
         &self.build.kernels()[self.index]
     }

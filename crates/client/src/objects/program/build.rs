@@ -95,7 +95,8 @@ impl Program {
         state.build.clone()
     }
 
-    /// The answers of clGetProgramBuildInfo for a device: those of its build, or of the binary that the program was created with.
+    /// The answers of clGetProgramBuildInfo for a device: those of its build, or of the binary that the program was
+    /// created with.
     pub fn build_info(&self, device: &Arc<Device>) -> Option<DeviceBuild> {
         let built = self.build_state().and_then(|build| build.for_device(device).cloned());
         let at = || self.devices.iter().position(|one| Arc::ptr_eq(one, device));

@@ -17,8 +17,8 @@ const MAIN: &str = "source.cl";
 
 /// `source` with everything included that can be found, or `None` where nothing is.
 ///
-/// `headers` are texts that the application gives for names (clCompileProgram); they come before all files. `options` are
-/// those of the build; their `-I` folders are searched in order, relative ones from the current folder.
+/// `headers` are texts that the application gives for names (clCompileProgram); they come before all files. `options`
+/// are those of the build; their `-I` folders are searched in order, relative ones from the current folder.
 pub fn expand(source: &[u8], options: &str, headers: &[(&str, &[u8])]) -> Option<Vec<u8>> {
     expand_with(source, options, headers, |path| std::fs::read(path).ok())
 }

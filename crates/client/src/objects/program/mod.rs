@@ -75,7 +75,8 @@ pub enum Origin {
 #[derive(Clone)]
 struct Sent {
     name: u64,
-    /// The text that is compiled: the source with all that it includes. `None` for a program that is not made of source.
+    /// The text that is compiled: the source with all that it includes. `None` for a program that is not made of
+    /// source.
     text: Option<Arc<[u8]>>,
 }
 
@@ -194,7 +195,8 @@ impl Program {
         Ok(program)
     }
 
-    /// Has the program made in the homes of its devices, all at once, by `make`, which gets the home's devices as places among the program's. What came of it in each.
+    /// Has the program made in the homes of its devices, all at once, by `make`, which gets the home's devices as
+    /// places among the program's. What came of it in each.
     fn load<R: Send>(&self, make: impl Fn(&Home, &[usize]) -> Result<R> + Sync) -> Vec<(Vec<usize>, Result<R>)> {
         let homes = self.homes_of(&self.devices);
         let answers = in_each(homes.iter().map(|(home, _)| *home).collect::<Vec<_>>(), |home| {

@@ -43,7 +43,8 @@ struct Relay {
     failed: bool,
 }
 
-/// Splits a transfer into pieces of at most `most` bytes (of images: at least one element), each with its size in bytes.
+/// Splits a transfer into pieces of at most `most` bytes (of images: at least one element), each with its size in
+/// bytes.
 fn pieces<'a>(what: &'a Moved, memory: &'a Memory, most: u64) -> Box<dyn Iterator<Item = (Part<'a>, usize)> + 'a> {
     match what {
         Moved::Ranges(ranges) => {

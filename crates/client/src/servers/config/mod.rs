@@ -7,11 +7,11 @@
 //! 3. `servers` in `ropeway.toml`, in the user's configuration folder (`$XDG_CONFIG_HOME/ropeway/` or
 //!    `~/.config/ropeway/`) or else in the system's (`/etc/ropeway/`).
 //!
-//! `auto` among the servers of the first two, or `discover = true` in the file, adds those that announce themselves on the local
-//! network and are trusted ([`crate::discover`]).
+//! `auto` among the servers of the first two, or `discover = true` in the file, adds those that announce themselves on
+//! the local network and are trusted ([`crate::discover`]).
 //!
-//! The other settings come from their environment variable, else from the same `ropeway.toml`, else they have a default.
-//! A wrong entry never takes the others with it: it is left out and described in [`Config::problems`].
+//! The other settings come from their environment variable, else from the same `ropeway.toml`, else they have a
+//! default. A wrong entry never takes the others with it: it is left out and described in [`Config::problems`].
 
 mod file;
 mod servers;
@@ -36,8 +36,9 @@ pub const FILE_NAME: &str = "ropeway.toml";
 /// How long connecting to the servers (all at once) may take when nothing else is configured.
 pub const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long to look for servers on the local network when nothing else is configured. By the rules of multicast DNS a server answers
-/// at most once a second, so that the first question may have no answer where another program has just asked.
+/// How long to look for servers on the local network when nothing else is configured. By the rules of multicast DNS a
+/// server answers at most once a second, so that the first question may have no answer where another program has just
+/// asked.
 pub const DEFAULT_DISCOVER_TIME: Duration = Duration::from_millis(1500);
 
 /// The longest time that is accepted for connecting and for looking, in seconds.
@@ -51,7 +52,8 @@ pub enum Presentation {
     One,
     /// One platform for each native platform of each server, named `Native name [host]`.
     PerPlatform,
-    /// As [`Self::One`], and the platform is there also without any server, for programs that connect them while they run.
+    /// As [`Self::One`], and the platform is there also without any server, for programs that connect them while they
+    /// run.
     Always,
 }
 
@@ -120,7 +122,8 @@ impl Config {
 
     /// Reads this process's configuration.
     pub fn load() -> Self {
-        // A variable that is not Unicode is shown with replacement characters; as an entry it is wrong then, and reported.
+        // A variable that is not Unicode is shown with replacement characters; as an entry it is wrong then, and
+        // reported.
         let env = |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
         Self::from_parts(env, Path::new(SYSTEM_FOLDER))
     }

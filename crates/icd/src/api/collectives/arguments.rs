@@ -92,12 +92,14 @@ impl Ranks {
     fn find(&self, buffer: cl_mem) -> Result<Handle<Memory>, cl_int> {
         // CL_INVALID_MEM_OBJECT if any of the buffers is not a valid buffer object.
         let buffer = find_buffer(buffer).map_err(|_| CL_INVALID_MEM_OBJECT)?;
-        // CL_INVALID_CONTEXT if the context associated with the command queues and with any of the buffers is not the same.
+        // CL_INVALID_CONTEXT if the context associated with the command queues and with any of the buffers is not the
+        // same.
         if buffer.context != self.queues[0].context {
             return Err(CL_INVALID_CONTEXT);
         }
-        // CL_MISALIGNED_SUB_BUFFER_OFFSET if any of the buffers is a sub-buffer object and the offset specified when it was created
-        // is not aligned to CL_DEVICE_MEM_BASE_ADDR_ALIGN for the device associated with any of the command queues.
+        // CL_MISALIGNED_SUB_BUFFER_OFFSET if any of the buffers is a sub-buffer object and the offset specified when it
+        // was created is not aligned to CL_DEVICE_MEM_BASE_ADDR_ALIGN for the device associated with any of the command
+        // queues.
         self.queues.iter().try_for_each(|queue| check_alignment(&queue.device, &buffer))?;
         Ok(buffer)
     }
@@ -149,8 +151,8 @@ impl Collective<'_> {
             size: self.size as u64,
             operator: self.operator,
         };
-        // CL_MEM_COPY_OVERLAP if the region that a rank gets and that of another rank overlap, or if it overlaps with a region that
-        // a rank gives, unless the operation is in place.
+        // CL_MEM_COPY_OVERLAP if the region that a rank gets and that of another rank overlap, or if it overlaps with a
+        // region that a rank gives, unless the operation is in place.
         if call.overlaps() {
             return Err(CL_MEM_COPY_OVERLAP);
         }

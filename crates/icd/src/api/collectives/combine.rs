@@ -47,8 +47,8 @@ impl Reduction {
         let function = *function.and_then(|index| Function::ALL.get(index)).ok_or(CL_INVALID_VALUE)?;
         let element = nth(reduction.reduction_type, CL_REDUCTION_CHAR_ROPEWAY);
         let element = *element.and_then(|index| Element::ALL.get(index)).ok_or(CL_INVALID_VALUE)?;
-        // CL_INVALID_OPERATION if reduction_type of reduction is CL_REDUCTION_DOUBLE_ROPEWAY and any of the devices associated with
-        // the command queues has no double precision.
+        // CL_INVALID_OPERATION if reduction_type of reduction is CL_REDUCTION_DOUBLE_ROPEWAY and any of the devices
+        // associated with the command queues has no double precision.
         if !ranks.queues().iter().all(|queue| element.runs_on(&queue.device.client)) {
             return Err(CL_INVALID_OPERATION);
         }
@@ -67,15 +67,15 @@ impl Reduction {
             if kernel.program.context != queue.context {
                 return Err(CL_INVALID_CONTEXT);
             }
-            // CL_INVALID_PROGRAM_EXECUTABLE if there is no successfully built program executable available for the device
-            // associated with any of the command queues.
+            // CL_INVALID_PROGRAM_EXECUTABLE if there is no successfully built program executable available for the
+            // device associated with any of the command queues.
             let build = kernel.client.build().for_device(&queue.device.client);
             if build.is_none_or(|build| build.status != CL_BUILD_SUCCESS) {
                 return Err(CL_INVALID_PROGRAM_EXECUTABLE);
             }
         }
-        // CL_INVALID_KERNEL_ARGS if any of the first three arguments of the kernel is not a buffer, or if the values of the others
-        // have not been specified.
+        // CL_INVALID_KERNEL_ARGS if any of the first three arguments of the kernel is not a buffer, or if the values of
+        // the others have not been specified.
         let is_buffer = |index| matches!(kernel.client.arg_kind(index), Some(ArgKind::Buffer | ArgKind::Unknown));
         if !(0..3).all(is_buffer) || !kernel.client.all_args_set_from(3) {
             return Err(CL_INVALID_KERNEL_ARGS);

@@ -1,4 +1,5 @@
-//! cl_ropeway_collectives 1.0.0: collective operations on buffers of a context's devices. docs/extensions/cl_ropeway_collectives.md describes it.
+//! cl_ropeway_collectives 1.0.0: collective operations on buffers of a context's devices.
+//! docs/extensions/cl_ropeway_collectives.md describes it.
 
 mod arguments;
 mod combine;

@@ -30,13 +30,15 @@ pub unsafe extern "C" fn clCreateCommandBufferKHR(
     // SAFETY: the caller's promise, here and below.
     unsafe {
         guard::create("clCreateCommandBufferKHR", errcode_ret, || {
-            // CL_INVALID_VALUE if num_queues is not one (without cl_khr_command_buffer_multi_device), or if queues is NULL.
+            // CL_INVALID_VALUE if num_queues is not one (without cl_khr_command_buffer_multi_device), or if queues is
+            // NULL.
             if num_queues != 1 || queues.is_null() {
                 return Err(CL_INVALID_VALUE);
             }
             // CL_INVALID_COMMAND_QUEUE if any command-queue in queues is not a valid command-queue.
             let queue = Handle::<Queue>::find(queues.read())?;
-            // CL_INCOMPATIBLE_COMMAND_QUEUE_KHR if the properties of the queue are not those that the device supports here.
+            // CL_INCOMPATIBLE_COMMAND_QUEUE_KHR if the properties of the queue are not those that the device supports
+            // here.
             if !supports(&queue.device) {
                 return Err(CL_INCOMPATIBLE_COMMAND_QUEUE_KHR);
             }
@@ -61,8 +63,8 @@ unsafe fn read_properties(properties: *const cl_command_buffer_properties_khr) -
     while !next.is_null() && unsafe { next.read() } != 0 {
         // SAFETY: as above: a value follows each name.
         let (name, value) = unsafe { (next.read(), next.add(1).read()) };
-        // CL_INVALID_VALUE if values specified in properties are not valid, or if the same property name is specified more
-        // than once.
+        // CL_INVALID_VALUE if values specified in properties are not valid, or if the same property name is specified
+        // more than once.
         if name != CL_COMMAND_BUFFER_FLAGS_KHR || !list.is_empty() || value & !OTHERS != 0 {
             return Err(CL_INVALID_VALUE);
         }
@@ -113,8 +115,8 @@ pub unsafe extern "C" fn clEnqueueCommandBufferKHR(
         if !commands.client.is_finalized() {
             return Err(CL_INVALID_OPERATION);
         }
-        // CL_INVALID_VALUE if queues is NULL and num_queues is > 0, or queues is not NULL and num_queues is 0, or if num_queues is
-        // > 0 and not the same value as num_queues set on command_buffer creation.
+        // CL_INVALID_VALUE if queues is NULL and num_queues is > 0, or queues is not NULL and num_queues is 0, or if
+        // num_queues is > 0 and not the same value as num_queues set on command_buffer creation.
         if (num_queues == 0) != queues.is_null() || num_queues > 1 {
             return Err(CL_INVALID_VALUE);
         }

@@ -55,8 +55,8 @@ impl Recording {
         if !mutable_handle.is_null() {
             return Err(CL_INVALID_VALUE);
         }
-        // CL_INVALID_SYNC_POINT_WAIT_LIST_KHR if sync_point_wait_list is NULL and num_sync_points_in_wait_list is > 0, or the other way
-        // round, or if synchronization-point objects in it are not valid.
+        // CL_INVALID_SYNC_POINT_WAIT_LIST_KHR if sync_point_wait_list is NULL and num_sync_points_in_wait_list is > 0,
+        // or the other way round, or if synchronization-point objects in it are not valid.
         if (num_sync_points == 0) != wait_list.is_null() {
             return Err(CL_INVALID_SYNC_POINT_WAIT_LIST_KHR);
         }

@@ -30,13 +30,13 @@ impl Named {
             // SAFETY: below `count`, by the caller's promise.
             found.push(Handle::<Semaphore>::find(unsafe { list.add(index).read() })?);
         }
-        // CL_INVALID_CONTEXT if the context associated with command_queue and any of the semaphore objects in sema_objects are
-        // not the same.
+        // CL_INVALID_CONTEXT if the context associated with command_queue and any of the semaphore objects in
+        // sema_objects are not the same.
         if found.iter().any(|semaphore| semaphore.context != queue.context) {
             return Err(CL_INVALID_CONTEXT);
         }
-        // CL_INVALID_COMMAND_QUEUE if the device associated with command_queue is not same as one of the devices specified by
-        // CL_SEMAPHORE_DEVICE_HANDLE_LIST_KHR at the time of creating one or more of sema_objects.
+        // CL_INVALID_COMMAND_QUEUE if the device associated with command_queue is not same as one of the devices
+        // specified by CL_SEMAPHORE_DEVICE_HANDLE_LIST_KHR at the time of creating one or more of sema_objects.
         if found.iter().any(|semaphore| semaphore.device != queue.device) {
             return Err(CL_INVALID_COMMAND_QUEUE);
         }

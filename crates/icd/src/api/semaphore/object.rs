@@ -40,8 +40,9 @@ impl Properties {
             one
         };
         loop {
-            // CL_INVALID_PROPERTY if a property name in sema_props is not a supported property name, if the value specified for a
-            // supported property name is not valid, or if the same property name is specified more than once.
+            // CL_INVALID_PROPERTY if a property name in sema_props is not a supported property name, if the value
+            // specified for a supported property name is not valid, or if the same property name is specified more than
+            // once.
             let name = take(&mut read.list);
             match cl_semaphore_info_khr::try_from(name).map_err(|_| CL_INVALID_PROPERTY)? {
                 0 => return Ok(read),
@@ -76,8 +77,8 @@ impl Properties {
                 _ => Err(CL_INVALID_PROPERTY),
             };
         };
-        // CL_INVALID_DEVICE if CL_SEMAPHORE_DEVICE_HANDLE_LIST_KHR is specified as part of sema_props, but it does not identify
-        // exactly one valid device, or if a device identified by it is not one of the devices within context.
+        // CL_INVALID_DEVICE if CL_SEMAPHORE_DEVICE_HANDLE_LIST_KHR is specified as part of sema_props, but it does not
+        // identify exactly one valid device, or if a device identified by it is not one of the devices within context.
         let [device] = **named else { return Err(CL_INVALID_DEVICE) };
         let device = Handle::<Device>::find(device)?;
         if context.devices.contains(&device) { Ok(device) } else { Err(CL_INVALID_DEVICE) }
@@ -135,7 +136,8 @@ pub unsafe extern "C" fn clGetSemaphoreInfoKHR(
     guard::status("clGetSemaphoreInfoKHR", || answer(&Handle::find(semaphore)?, name, info))
 }
 
-/// clGetSemaphoreHandleForTypeKHR: of cl_khr_external_semaphore, which is not offered; programs look for it beside the others.
+/// clGetSemaphoreHandleForTypeKHR: of cl_khr_external_semaphore, which is not offered; programs look for it beside the
+/// others.
 pub unsafe extern "C" fn clGetSemaphoreHandleForTypeKHR(
     semaphore: cl_semaphore_khr,
     device: cl_device_id,
@@ -146,14 +148,14 @@ pub unsafe extern "C" fn clGetSemaphoreHandleForTypeKHR(
 ) -> cl_int {
     guard::status("clGetSemaphoreHandleForTypeKHR", || -> Result<(), cl_int> {
         let semaphore = Handle::<Semaphore>::find(semaphore)?;
-        // CL_INVALID_DEVICE if device is not a valid device, or if sema_object belongs to a context that is not associated with
-        // device.
+        // CL_INVALID_DEVICE if device is not a valid device, or if sema_object belongs to a context that is not
+        // associated with device.
         let device = Handle::<Device>::find(device)?;
         if !semaphore.context.devices.contains(&device) {
             return Err(CL_INVALID_DEVICE);
         }
-        // CL_INVALID_VALUE if the requested external semaphore handle type was not specified when sema_object was created: none
-        // can be.
+        // CL_INVALID_VALUE if the requested external semaphore handle type was not specified when sema_object was
+        // created: none can be.
         Err(CL_INVALID_VALUE)
     })
 }

@@ -57,7 +57,8 @@ pub(super) unsafe fn connect(platform: cl_platform_id, url: *const c_char) -> Re
     let server = system.connect_server(&address).map_err(|error| match error {
         // CL_SERVER_UNREACHABLE_ROPEWAY if nothing answers at url in time.
         OpenError::Link(_) => CL_SERVER_UNREACHABLE_ROPEWAY,
-        // CL_SERVER_REFUSED_ROPEWAY if what answers is no server of Ropeway's, has another version of the protocol, or refuses.
+        // CL_SERVER_REFUSED_ROPEWAY if what answers is no server of Ropeway's, has another version of the protocol, or
+        // refuses.
         OpenError::Handshake(_) => CL_SERVER_REFUSED_ROPEWAY,
     })?;
     // Its devices get their handles now, even if nobody lists them.
@@ -138,8 +139,8 @@ pub unsafe extern "C" fn clSetServerCallbackROPEWAY(
         let system = system(platform)?;
         let (lost, found) = (events & CL_SERVER_EVENT_LOST_ROPEWAY != 0, events & CL_SERVER_EVENT_FOUND_ROPEWAY != 0);
         let known = CL_SERVER_EVENT_LOST_ROPEWAY | CL_SERVER_EVENT_FOUND_ROPEWAY;
-        // CL_INVALID_VALUE if events has other bits than those, or if it is 0 and pfn_notify is not NULL, or not 0 and pfn_notify is
-        // NULL, or if pfn_notify is NULL but user_data is not.
+        // CL_INVALID_VALUE if events has other bits than those, or if it is 0 and pfn_notify is not NULL, or not 0 and
+        // pfn_notify is NULL, or if pfn_notify is NULL but user_data is not.
         if events & !known != 0 || (events == 0) != pfn_notify.is_none() || pfn_notify.is_none() && !user_data.is_null()
         {
             return Err(CL_INVALID_VALUE);

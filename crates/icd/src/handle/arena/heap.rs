@@ -1,5 +1,5 @@
-//! A few slots on the heap, where there is no address space to reserve: loom's atomics are no plain memory, and Miri does
-//! not know such mappings.
+//! A few slots on the heap, where there is no address space to reserve: loom's atomics are no plain memory, and Miri
+//! does not know such mappings.
 
 use std::ptr::NonNull;
 

@@ -22,7 +22,8 @@ pub(super) fn reserve() -> Option<(NonNull<Slot>, usize)> {
             // Huge pages would make the first object cost 2 MiB; only advice, so a refusal does not matter.
             // SAFETY: exactly the mapping made above, and advice that leaves its contents alone.
             let _ = unsafe { madvise(base.as_ptr(), bytes, Advice::LinuxNoHugepage) };
-            // A mapping is aligned to pages and zero, which is a valid Slot, since its fields are atomics without a niche.
+            // A mapping is aligned to pages and zero, which is a valid Slot, since its fields are atomics without a
+            // niche.
             return Some((base.cast(), slots));
         }
         slots /= 2;
