@@ -36,10 +36,11 @@ mapfile -t programs < <(printf '%s\n' "${programs[@]}" | awk '{ print (/\/pyopen
 printf '%s\0' "${programs[@]}" | xargs -0 -n 1 -P "$(nproc)" bash -c 'one "$1"' one
 
 printf '\nThe longest tests, in seconds:\n'
+# Not `head`: it may end before `sort` has written all, which is a failure under pipefail.
 for log in "$out"/*-*; do
     name=$(basename "$log")
     sed -n "s/^test \(.*\) \.\.\. .*<\([0-9.]*\)s>\$/\2 ${name%-*}::\1/p" "$log"
-done | sort -rn | head -n 15
+done | sort -rn | sed -n 1,15p
 
 # Each kind of note with the tests that left one.
 notes=$target/e2e/notes/notes
