@@ -175,6 +175,14 @@ fn beside_a_peer() -> (Server, Client, [TcpStream; 2]) {
     (server, client, [control, bulk])
 }
 
+/// As [`beside_a_peer`], and the client's event 10 waits for a signal of the peer's.
+fn beside_an_awaited_peer() -> (Server, Client, [TcpStream; 2]) {
+    let (server, mut client, links) = beside_a_peer();
+    client.post(&ExpectSignal { event: EventId(10), context: ContextId(1), peer: PEER }).send();
+    client.call(&Traffic {}).expect("it answers");
+    (server, client, links)
+}
+
 /// The name of the peer's session.
 const PEER: SessionId = SessionId(666);
 
@@ -222,9 +230,7 @@ fn a_connection_goes_on_with_the_first_message_that_was_not_handled() {
 
 #[test]
 fn a_connection_does_not_go_on_with_what_nobody_has() {
-    let (server, mut client, [mut control, bulk]) = beside_a_peer();
-    client.post(&ExpectSignal { event: EventId(10), context: ContextId(1), peer: PEER }).send();
-    client.call(&Traffic {}).expect("it answers");
+    let (server, mut client, [mut control, bulk]) = beside_an_awaited_peer();
     control.write_all(&signal(30)).expect("it reads");
     drop(control);
     let mut control = resume(server.address(), (PEER, client.id()), &SECRET).expect("it is let in");
@@ -239,9 +245,7 @@ fn a_connection_does_not_go_on_with_what_nobody_has() {
 
 #[test]
 fn a_connection_that_is_not_made_again_is_given_up() {
-    let (server, mut client, [control, _bulk]) = beside_a_peer();
-    client.post(&ExpectSignal { event: EventId(10), context: ContextId(1), peer: PEER }).send();
-    client.call(&Traffic {}).expect("it answers");
+    let (server, mut client, [control, _bulk]) = beside_an_awaited_peer();
     drop(control);
     assert_eq!(client.end_of(10), -2);
     server.expect_log("is lost: a connection to it was not made again in time");
@@ -249,9 +253,7 @@ fn a_connection_that_is_not_made_again_is_given_up() {
 
 #[test]
 fn a_peer_whose_connections_all_end_is_lost_at_once() {
-    let (server, mut client, [control, bulk]) = beside_a_peer();
-    client.post(&ExpectSignal { event: EventId(10), context: ContextId(1), peer: PEER }).send();
-    client.call(&Traffic {}).expect("it answers");
+    let (server, mut client, [control, bulk]) = beside_an_awaited_peer();
     drop(control);
     drop(bulk);
     assert_eq!(client.end_of(10), -2);

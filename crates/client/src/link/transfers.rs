@@ -79,6 +79,24 @@ pub(crate) struct Outgoing {
     pub(super) ticket: Arc<Ticket>,
 }
 
+/// A transfer in either direction.
+pub(super) trait Transfer: Sized {
+    /// Gives the memory back and returns the ticket, which the caller has to end.
+    fn give_back(self) -> Arc<Ticket>;
+}
+
+impl Transfer for Incoming {
+    fn give_back(self) -> Arc<Ticket> {
+        self.ticket
+    }
+}
+
+impl Transfer for Outgoing {
+    fn give_back(self) -> Arc<Ticket> {
+        self.ticket
+    }
+}
+
 impl Incoming {
     pub(crate) fn new(target: Box<dyn HostTarget>, ticket: Arc<Ticket>) -> Self {
         Self { span: target.span(), size: target.size(), target, received: 0, ticket }
@@ -109,18 +127,24 @@ impl fmt::Debug for Outgoing {
     }
 }
 
-/// A read whose bytes one thread is receiving: the application gets the read's memory back only when this is dropped.
+/// A transfer that one thread has taken out of its table: the application gets the transfer's memory back only when this
+/// is dropped.
 #[derive(Debug)]
-pub(super) struct Receiving<'a> {
-    incoming: Incoming,
-    // After the memory: as long as this lives, no write is sent from it.
-    _mark: Mark<'a>,
-    _using: Using<'a>,
+pub(super) struct Taken<T, G> {
+    transfer: T,
+    // After the memory: who waits for this may tell the application that it has its memory back.
+    _guards: G,
 }
+
+/// A read whose bytes one thread is receiving. As long as this lives, no write is sent from its memory.
+pub(super) type Receiving<'a> = Taken<Incoming, (Mark<'a>, Using<'a>)>;
+
+/// A write that one thread has taken out to send from it.
+pub(super) type Sending<'a> = Taken<Outgoing, Using<'a>>;
 
 /// Marks a read as being received, while it lives.
 #[derive(Debug)]
-struct Mark<'a>(&'a AtomicBool);
+pub(super) struct Mark<'a>(&'a AtomicBool);
 
 impl Drop for Mark<'_> {
     fn drop(&mut self) {
@@ -128,53 +152,24 @@ impl Drop for Mark<'_> {
     }
 }
 
-impl Receiving<'_> {
+impl<T: Transfer, G> Taken<T, G> {
     /// Gives the memory back and returns the ticket, which the caller has to end.
     pub(super) fn give_back(self) -> Arc<Ticket> {
-        Arc::clone(&self.incoming.ticket)
+        self.transfer.give_back()
     }
 }
 
-impl Deref for Receiving<'_> {
-    type Target = Incoming;
+impl<T, G> Deref for Taken<T, G> {
+    type Target = T;
 
-    fn deref(&self) -> &Incoming {
-        &self.incoming
+    fn deref(&self) -> &T {
+        &self.transfer
     }
 }
 
-impl DerefMut for Receiving<'_> {
-    fn deref_mut(&mut self) -> &mut Incoming {
-        &mut self.incoming
-    }
-}
-
-/// A write that one thread has taken out of its table: the application gets the write's memory back only when this is
-/// dropped.
-#[derive(Debug)]
-pub(super) struct Sending<'a> {
-    outgoing: Outgoing,
-    _using: Using<'a>,
-}
-
-impl Sending<'_> {
-    /// Gives the memory back and returns the ticket, which the caller has to end.
-    pub(super) fn give_back(self) -> Arc<Ticket> {
-        Arc::clone(&self.outgoing.ticket)
-    }
-}
-
-impl Deref for Sending<'_> {
-    type Target = Outgoing;
-
-    fn deref(&self) -> &Outgoing {
-        &self.outgoing
-    }
-}
-
-impl DerefMut for Sending<'_> {
-    fn deref_mut(&mut self) -> &mut Outgoing {
-        &mut self.outgoing
+impl<T, G> DerefMut for Taken<T, G> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.transfer
     }
 }
 
@@ -221,9 +216,7 @@ impl Transfers {
             return;
         }
         drop(reads);
-        let ticket = Arc::clone(&incoming.ticket);
-        drop(incoming);
-        ticket.end(SERVER_LOST);
+        incoming.give_back().end(SERVER_LOST);
     }
 
     /// Takes out a read for which bytes have come: nobody else writes into its memory until it is put back.
@@ -235,7 +228,7 @@ impl Transfers {
         reads.taken = Some((id, incoming.span.clone()));
         self.is_receiving.store(true, Ordering::Relaxed);
         // Under the lock: a thread that finds the read missing here waits for this one.
-        Some(Receiving { incoming, _mark: Mark(&self.is_receiving), _using: self.in_use.begin() })
+        Some(Taken { transfer: incoming, _guards: (Mark(&self.is_receiving), self.in_use.begin()) })
     }
 
     /// Takes back the memory of a read that ends before all bytes have come. Returns the ticket, which the caller has
@@ -249,7 +242,7 @@ impl Transfers {
     pub(super) fn put_back(&self, id: TransferId, receiving: Receiving<'_>) {
         let mut reads = lock(&self.incoming);
         if !self.is_closed() {
-            let Receiving { incoming, _mark, _using } = receiving;
+            let Taken { transfer: incoming, _guards } = receiving;
             reads.expected.insert(id, incoming);
             return;
         }
@@ -302,9 +295,7 @@ impl Transfers {
             return;
         }
         drop(offered);
-        let ticket = Arc::clone(&outgoing.ticket);
-        drop(outgoing);
-        ticket.end(SERVER_LOST);
+        outgoing.give_back().end(SERVER_LOST);
     }
 
     /// Takes out a write that the server has not asked for.
@@ -312,7 +303,7 @@ impl Transfers {
         let mut offered = lock(&self.outgoing);
         let outgoing = offered.remove(&id)?;
         // Under the lock: a thread that finds the write missing here waits for this one.
-        Some(Sending { outgoing, _using: self.in_use.begin() })
+        Some(Taken { transfer: outgoing, _guards: self.in_use.begin() })
     }
 
     /// The server asks for a write's bytes.
@@ -326,7 +317,7 @@ impl Transfers {
     fn put(&self, sending: Sending<'_>, put: impl FnOnce(&mut VecDeque<(TransferId, Outgoing)>, Outgoing)) {
         let mut ready = lock(&self.ready);
         if !self.is_closed() {
-            let Sending { outgoing, _using } = sending;
+            let Taken { transfer: outgoing, _guards } = sending;
             put(&mut ready, outgoing);
             self.ready_count.store(ready.len(), Ordering::Release);
             return;
@@ -360,7 +351,7 @@ impl Transfers {
         let at = ready.iter().position(|(id, outgoing)| !self.waits_for_incoming(*id, outgoing))?;
         let (id, outgoing) = ready.remove(at)?;
         self.ready_count.store(ready.len(), Ordering::Release);
-        Some((id, Sending { outgoing, _using: self.in_use.begin() }))
+        Some((id, Taken { transfer: outgoing, _guards: self.in_use.begin() }))
     }
 
     /// Puts back what [`Self::take_ready`] gave, for its next chunk.

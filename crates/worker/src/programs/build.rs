@@ -67,13 +67,10 @@ pub fn build(
         Step::Build => native.build(&native_devices, options),
         Step::Compile => native.compile(&native_devices, options),
     };
-    let mut built = attempt();
-    for _ in 1..ATTEMPTS {
+    let built = retried(attempt, |built| {
         let failed = matches!(built, Err(cl::CL_BUILD_PROGRAM_FAILURE | cl::CL_COMPILE_PROGRAM_FAILURE));
-        if failed && !blames_the_source(native, devices) {
-            built = attempt();
-        }
-    }
+        failed && !blames_the_source(native, devices)
+    });
     describe(&mut state, devices, built.err().unwrap_or(cl::CL_SUCCESS))
 }
 
@@ -107,6 +104,18 @@ pub fn load_il((client, cache): (&Client, &Cache), program: &Program, il: Conten
     Ok(BinaryReply::Loaded { status, each: Vec::new(), devices: Vec::new() })
 }
 
+/// The outcome of `attempt`, tried again as often as [`ATTEMPTS`] allows while it fails without a reason.
+fn retried<T>(attempt: impl Fn() -> T, fails_without_reason: impl Fn(&T) -> bool) -> T {
+    let mut outcome = attempt();
+    for _ in 1..ATTEMPTS {
+        if !fails_without_reason(&outcome) {
+            break;
+        }
+        outcome = attempt();
+    }
+    outcome
+}
+
 /// Whether a failed build's log names an error in the source. A compiler that refuses a source says why.
 fn blames_the_source(native: &native::Program, devices: &[(u32, Device)]) -> bool {
     devices.iter().any(|(_, device)| native.build_info(*device, cl::CL_BUILD_NONE).log.to_lowercase().contains("error"))
@@ -137,12 +146,7 @@ pub fn link(
         natives.push(native.as_ref().map_err(|status| *status)?);
     }
     let attempt = || native::Program::link(context, &native_devices, &natives, options);
-    let mut linked = attempt();
-    for _ in 1..ATTEMPTS {
-        if matches!(linked, Err(cl::CL_LINK_PROGRAM_FAILURE)) {
-            linked = attempt();
-        }
-    }
+    let linked = retried(attempt, |linked| matches!(linked, Err(cl::CL_LINK_PROGRAM_FAILURE)));
     let (native, status) = linked?;
     drop(natives);
     let texts: Vec<_> = states.iter().flat_map(|state| state.texts.iter().copied()).collect();
