@@ -90,9 +90,9 @@ mod tests {
     fn it_rings_once_for_the_turn_at_which_it_was_set() {
         let alarm = Alarm::new().unwrap();
         assert_eq!(alarm.has_rung(), None);
+        let begin = Instant::now();
         alarm.set(7);
         alarm.set(8);
-        let begin = Instant::now();
         alarm.wait(None, Duration::from_secs(10));
         assert!(begin.elapsed() >= LATER && begin.elapsed() < Duration::from_secs(5));
         assert_eq!((alarm.has_rung(), alarm.has_rung()), (Some(7), None));
