@@ -29,12 +29,18 @@ impl Channel {
         Self { link: link.into(), outbox: Outbox::default(), inbox: Inbox::default() }
     }
 
-    /// Appends a message without an answer to the pending batch. If `waits` and a long tail makes it necessary to send,
-    /// waits for another thread that is sending.
+    /// Appends a message without an answer to the pending batch. If a long tail makes it necessary to send, `waits` says
+    /// whether to wait for another thread that is sending.
     ///
     /// # Errors
     /// The socket's or `goes_on`'s, where a long tail made it necessary to send.
-    pub(super) fn post<P: Post>(&self, post: &P, tail: &[u8], waits: bool, goes_on: GoesOn<'_>) -> io::Result<Pushed> {
+    pub(super) fn post<P: Post>(
+        &self,
+        post: &P,
+        tail: &[u8],
+        waits: &dyn Fn() -> bool,
+        goes_on: GoesOn<'_>,
+    ) -> io::Result<Pushed> {
         self.outbox.push(&self.link, tail, |out| encode_post(out, post, tail.len()), waits, goes_on)
     }
 
@@ -43,7 +49,7 @@ impl Channel {
     /// # Errors
     /// As [`Self::post`].
     pub(super) fn call<C: Call>(&self, number: u32, call: &C, tail: &[u8], goes_on: GoesOn<'_>) -> io::Result<Pushed> {
-        self.outbox.push(&self.link, tail, |out| encode_call(out, number, call, tail.len()), true, goes_on)
+        self.outbox.push(&self.link, tail, |out| encode_call(out, number, call, tail.len()), &|| true, goes_on)
     }
 
     /// Sends what is pending, or leaves it to the thread that is sending.

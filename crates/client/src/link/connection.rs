@@ -194,7 +194,7 @@ impl Connection {
     /// Adds a message to the batch, which may be sent at once. The result must be passed to [`Self::was_posted`].
     pub(super) fn post_bytes<P: Post>(&self, post: &P, tail: &[u8]) -> io::Result<Pushed> {
         // The background thread has to read while another one sends.
-        self.channel.post(post, tail, !self.background_io.is_this_thread(), &|| self.held_up())
+        self.channel.post(post, tail, &|| !self.background_io.is_this_thread(), &|| self.held_up())
     }
 
     /// Handles the result of posting a message: the message was added, or the link has failed.
@@ -226,14 +226,17 @@ impl Connection {
         }
         // A quiet link carries the first message at once; those right behind it gather.
         let was_quiet = self.background_io.note_activity();
+        if !is_full && !was_quiet {
+            return Ok(());
+        }
         if inbox::is_reader() {
             // Other threads wait for what this thread reads, so it must not block.
-            return if is_full || was_quiet { self.flush_what_fits() } else { Ok(()) };
+            return self.flush_what_fits();
         }
         if pushed.is_too_much() && !self.background_io.is_this_thread() {
             return self.check(self.channel.flush_behind(&|| self.held_up()));
         }
-        if is_full || was_quiet { self.flush() } else { Ok(()) }
+        self.flush()
     }
 
     /// Sends what the socket takes at once; the rest is the background thread's.

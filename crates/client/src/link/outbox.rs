@@ -72,7 +72,7 @@ impl Pushed {
 
 impl Outbox {
     /// Appends one message, which `encode` writes, with its tail; a long tail is sent at once, from where it is.
-    /// `waits`: whether to wait for another thread that is sending.
+    /// `waits`, which is asked for a long tail only: whether to wait for another thread that is sending.
     ///
     /// # Errors
     /// The error of the socket or of `goes_on`, where a long tail made sending necessary.
@@ -81,12 +81,12 @@ impl Outbox {
         link: &Link,
         tail: &[u8],
         encode: impl FnOnce(&mut Vec<u8>),
-        waits: bool,
+        waits: &dyn Fn() -> bool,
         goes_on: GoesOn<'_>,
     ) -> io::Result<Pushed> {
         if tail.len() > COPY {
             // `sending` is locked first, so that messages pushed meanwhile cannot overtake this one.
-            let Some(mut sending) = (if waits { Some(lock(&self.sending)) } else { self.try_sending() }) else {
+            let Some(mut sending) = (if waits() { Some(lock(&self.sending)) } else { self.try_sending() }) else {
                 return Ok(Pushed::Busy);
             };
             let mut pending = lock(&self.pending);
@@ -268,7 +268,7 @@ mod tests {
         let mut posted = Vec::new();
         for piece in 0..1000_u32 {
             let bytes = piece.to_le_bytes().repeat(1024);
-            outbox.push(&link, &[], |out| out.extend_from_slice(&bytes), true, &patiently).unwrap();
+            outbox.push(&link, &[], |out| out.extend_from_slice(&bytes), &|| true, &patiently).unwrap();
             posted.extend_from_slice(&bytes);
         }
         (link, far, outbox, posted)
@@ -285,7 +285,7 @@ mod tests {
     fn what_the_socket_does_not_take_at_once_is_sent_later_and_in_order() {
         let (link, far, outbox, mut posted) = full();
         assert!(!outbox.try_flush(&link).unwrap());
-        outbox.push(&link, b"last", |_| {}, true, &patiently).unwrap();
+        outbox.push(&link, b"last", |_| {}, &|| true, &patiently).unwrap();
         posted.extend_from_slice(b"last");
         let reader = read(far, posted.len());
         outbox.flush(&link, &patiently).unwrap();
@@ -306,11 +306,11 @@ mod tests {
                 std::thread::yield_now();
             }
             // With the other end not reading, any of these would wait for ever if it waited at all.
-            outbox.push(&link, b"left", |_| {}, true, &patiently).unwrap();
+            outbox.push(&link, b"left", |_| {}, &|| true, &patiently).unwrap();
             outbox.flush(&link, &patiently).unwrap();
             assert!(!outbox.try_flush(&link).unwrap() && !outbox.is_idle());
             let long = [7; COPY + 1];
-            assert_eq!(outbox.push(&link, &long, |_| {}, false, &patiently).unwrap(), Pushed::Busy);
+            assert_eq!(outbox.push(&link, &long, |_| {}, &|| false, &patiently).unwrap(), Pushed::Busy);
             posted.extend_from_slice(b"left");
             let reader = read(far, posted.len());
             sender.join().unwrap().unwrap();
@@ -336,9 +336,9 @@ mod tests {
         let (link, far, outbox, mut posted) = full();
         let not_this = || Err(io::ErrorKind::WouldBlock.into());
         let long = [7; COPY + 1];
-        assert_eq!(outbox.push(&link, &long, |_| {}, true, &not_this).unwrap(), Pushed::Sent);
+        assert_eq!(outbox.push(&link, &long, |_| {}, &|| true, &not_this).unwrap(), Pushed::Sent);
         assert!(outbox.is_held_up() && !outbox.is_empty());
-        outbox.push(&link, b"last", |_| {}, true, &not_this).unwrap();
+        outbox.push(&link, b"last", |_| {}, &|| true, &not_this).unwrap();
         posted.extend(long.iter().chain(b"last"));
         let reader = read(far, posted.len());
         outbox.flush(&link, &patiently).unwrap();

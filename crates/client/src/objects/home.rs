@@ -167,8 +167,8 @@ impl CreatedIn {
             return Err(CL_INVALID_OPERATION);
         }
         make()?;
-        if made.len() <= word {
-            made.resize(word + 1, 0);
+        while made.len() <= word {
+            made.push(0);
         }
         made[word] |= bit;
         Ok(())
@@ -192,7 +192,11 @@ impl CreatedIn {
     pub(crate) fn among<'a>(&self, homes: &'a [Home]) -> SmallVec<[&'a Home; 1]> {
         let made = lock(&self.0);
         let is_made = |home: &&Home| made.get(home.number / 64).is_some_and(|bits| bits & 1 << (home.number % 64) != 0);
-        homes.iter().filter(is_made).collect()
+        let mut among = SmallVec::new();
+        for home in homes.iter().filter(is_made) {
+            among.push(home);
+        }
+        among
     }
 }
 
