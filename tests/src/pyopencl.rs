@@ -13,6 +13,13 @@ use crate::program::Program;
 use crate::python;
 use crate::server::Server;
 
+/// The file that runs with PyOpenCL's own cache of binaries.
+///
+/// PyOpenCL asks each platform that it does not know to have a cache, as Ropeway, for the binary of each program. PoCL
+/// then compiles the program once more, for work-groups of any size: longer than all else in these tests. So all other
+/// files run without that cache, natively and through Ropeway alike.
+const WITH_CACHE: &str = "test_wrapper.py";
+
 /// The outcome of each test of a file.
 fn outcomes(program: Program, file: &str) -> BTreeMap<String, String> {
     let list = program.home().join("outcomes");
@@ -21,6 +28,7 @@ fn outcomes(program: Program, file: &str) -> BTreeMap<String, String> {
         .env("OUTCOMES", &list)
         .env("PYTHONPATH", root().join("tests/python"))
         .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("PYOPENCL_NO_CACHE", if file == WITH_CACHE { "0" } else { "1" })
         .within(&python::pyopencl_tests())
         .limit(Duration::from_secs(1800))
         .run();
