@@ -17,6 +17,9 @@ use crate::natives::Native;
 use crate::net::Host;
 use crate::{notes, places, process, wait_for};
 
+/// How long a program that is killed may take to end.
+const KILLED_WITHIN: Duration = Duration::from_secs(10);
+
 /// How often a program may crash natively before that is taken for the test's failure.
 const NATIVE_ATTEMPTS: u32 = 3;
 
@@ -27,6 +30,8 @@ pub struct Program {
     home: TempDir,
     /// It runs without Ropeway, and a crash is not ours.
     is_native: bool,
+    /// It runs without Ropeway, and may hang: it is killed then, which is its outcome.
+    may_hang: bool,
 }
 
 /// The outcome of a program.
@@ -40,15 +45,19 @@ pub struct Outcome {
     pub stderr: String,
     /// How long it took.
     pub elapsed: Duration,
+    /// It was killed, because it did not end.
+    has_hung: bool,
     /// Its home.
     home: TempDir,
 }
 
 impl Outcome {
-    /// The signal of its own doing that it died of, if it has.
-    fn crash(&self) -> Option<i32> {
+    /// How it has failed all by itself, if it has: the signal of its own doing that it died of, or that it hung.
+    fn crash(&self) -> Option<String> {
         let own = [Signal::SEGV, Signal::ABORT, Signal::BUS, Signal::ILL, Signal::FPE];
-        self.status.signal().filter(|signal| own.iter().any(|own| own.as_raw() == *signal))
+        let signal = self.status.signal().filter(|signal| own.iter().any(|own| own.as_raw() == *signal));
+        let hung = self.has_hung.then(|| format!("no end after {:?}", self.elapsed));
+        signal.map(|signal| format!("signal {signal}")).or(hung)
     }
 
     /// The outcome, if the program says that it succeeded.
@@ -95,7 +104,7 @@ impl Program {
         for folder in ["cache", "config", "data"] {
             fs::create_dir(home.path().join(folder)).expect("a folder can be made");
         }
-        Self { command, limit: Duration::from_secs(120), home, is_native }
+        Self { command, limit: Duration::from_secs(120), home, is_native, may_hang: is_native }
     }
 
     /// `program` with the home of whoever runs the tests, for tools that live there.
@@ -127,7 +136,7 @@ impl Program {
             .expect("a file can be made");
         fs::copy(Native::pocl().vendors().join("native.icd"), vendors.join("pocl.icd")).expect("a file can be copied");
         this.command.env("OCL_ICD_VENDORS", vendors).env("ROPEWAY_SERVERS", servers);
-        this.is_native = false;
+        (this.is_native, this.may_hang) = (false, false);
         this
     }
 
@@ -150,6 +159,7 @@ impl Program {
     pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
         // A program with servers runs through Ropeway.
         self.is_native &= name != "ROPEWAY_SERVERS";
+        self.may_hang &= name != "ROPEWAY_SERVERS";
         self.command.env(name, value);
         self
     }
@@ -180,14 +190,14 @@ impl Program {
         self
     }
 
-    /// That it crashes natively is what is looked at, and no accident.
+    /// That it crashes or hangs natively is what is looked at, and no accident.
     pub fn may_crash(mut self) -> Self {
         self.is_native = false;
         self
     }
 
-    /// Runs it to its end. A crash without Ropeway is the native implementation's doing: it is noted for the summary,
-    /// and the program is run again.
+    /// Runs it to its end. A crash without Ropeway, or that it hangs, is the native implementation's doing: it is noted
+    /// for the summary, and the program is run again.
     ///
     /// # Panics
     /// When it takes longer than it may, or crashes natively each time.
@@ -198,10 +208,10 @@ impl Program {
             copy_settings(&self.command, &mut again);
             let limit = self.limit;
             let outcome = self.start().finish();
-            let Some(signal) = outcome.crash() else { return outcome };
+            let Some(crash) = outcome.crash() else { return outcome };
             let program = again.get_program().to_string_lossy().into_owned();
-            notes::native_crash(&format!("{program} {:?}: signal {signal}", again.get_args().collect::<Vec<_>>()));
-            self = Self { command: again, limit, home: outcome.home, is_native: true };
+            notes::native_crash(&format!("{program} {:?}: {crash}", again.get_args().collect::<Vec<_>>()));
+            self = Self { command: again, limit, home: outcome.home, is_native: true, may_hang: true };
         }
         let is_native = self.is_native;
         let outcome = self.start().finish();
@@ -232,7 +242,7 @@ impl Program {
             }
         });
         let (stdout, stderr, home, over) = (Some(stdout), Some(stderr), Some(self.home), Some(over));
-        Running { child, stdout, stderr, begin, limit, home, over }
+        Running { child, stdout, stderr, begin, limit, home, over, may_hang: self.may_hang }
     }
 }
 
@@ -246,6 +256,7 @@ pub struct Running {
     home: Option<TempDir>,
     /// Whoever watches that it ends in time knows by this that it has.
     over: Option<Sender<()>>,
+    may_hang: bool,
 }
 
 impl Running {
@@ -287,12 +298,15 @@ impl Running {
             String::from_utf8_lossy(&text).into_owned()
         });
         let left = self.limit.saturating_sub(self.begin.elapsed());
-        let status = wait_for("end of the program", left, || self.child.try_wait().expect("it is our child"));
+        // Whoever watches kills it when its time is over.
+        let patience = left + if self.may_hang { KILLED_WITHIN } else { Duration::ZERO };
+        let status = wait_for("end of the program", patience, || self.child.try_wait().expect("it is our child"));
         self.over = None;
         let elapsed = self.begin.elapsed();
+        let has_hung = status.signal() == Some(Signal::KILL.as_raw()) && elapsed >= self.limit;
         let stderr = self.stderr.take().expect("it is finished once");
         let home = self.home.take().expect("it is finished once");
-        Outcome { status, stdout: joined(stdout), stderr: joined(stderr), elapsed, home }
+        Outcome { status, stdout: joined(stdout), stderr: joined(stderr), elapsed, has_hung, home }
     }
 }
 
@@ -321,4 +335,15 @@ fn copy_settings(from: &Command, to: &mut Command) {
 
 fn joined(text: JoinHandle<String>) -> String {
     text.join().expect("reading text does not panic")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_hangs_without_ropeway_is_killed_and_said_to_have() {
+        let outcome = Program::native("sleep").args(["100"]).limit(Duration::from_millis(300)).may_crash().run();
+        assert!(outcome.has_hung && outcome.crash().is_some_and(|crash| crash.starts_with("no end after")));
+    }
 }
