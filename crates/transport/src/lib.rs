@@ -10,6 +10,7 @@ pub mod inherited;
 mod kernel;
 mod link;
 mod listener;
+pub mod tls;
 
 pub use endpoint::{DEFAULT_PORT, Endpoint, ParseEndpointError};
 pub use link::{GLANCE, Link, Sender};

@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind, IoSlice};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -14,6 +14,7 @@ use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
 use crate::Endpoint;
 use crate::inherited::Kept;
 use crate::kernel::{self, TcpState};
+use crate::tls::{Opener, Sealer, Secrets};
 
 /// A machine that has answered nothing for this long is gone, or cannot be reached.
 const GONE_AFTER: Duration = Duration::from_secs(10);
@@ -59,6 +60,8 @@ pub struct Link {
     /// The listing of a link that this process has made; dropped before the descriptor.
     _kept: Option<Kept>,
     fd: OwnedFd,
+    /// How its bytes are encrypted, if they are.
+    records: Option<Box<Records>>,
     is_tcp: bool,
     /// When the other machine was first seen to leave something unanswered.
     suspected: Mutex<Option<Instant>>,
@@ -68,6 +71,18 @@ pub struct Link {
     /// Bytes sent and received, as [`Link::traffic`] returns them.
     sent: AtomicU64,
     received: AtomicU64,
+}
+
+/// The encryption of a link: TLS 1.3's records.
+struct Records {
+    sealer: Mutex<Sealer>,
+    opener: Mutex<Opener>,
+}
+
+impl std::fmt::Debug for Records {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Records")
+    }
 }
 
 /// Something that bytes can be written to whole: a link, or a test's stand-in.
@@ -121,6 +136,17 @@ impl Link {
         Self::from_socket(Socket::from(fd), None)
     }
 
+    /// Encrypts all that is sent and received from now on, with what a handshake on this link has given.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidData`] for secrets that do not fit their cipher.
+    pub fn encrypt(self, secrets: Secrets) -> io::Result<Self> {
+        let refused = |_| io::Error::new(ErrorKind::InvalidData, "the secrets of the connection are of no use");
+        let sealer = Mutex::new(Sealer::new(secrets.sealing).map_err(refused)?);
+        let opener = Mutex::new(Opener::new(secrets.opening).map_err(refused)?);
+        Ok(Self { records: Some(Box::new(Records { sealer, opener })), ..self })
+    }
+
     fn from_socket(socket: Socket, kept: Option<Kept>) -> io::Result<Self> {
         socket.set_nonblocking(false)?;
         socket.set_read_timeout(Some(GLANCE))?;
@@ -137,6 +163,7 @@ impl Link {
         Ok(Self {
             _kept: kept,
             fd: socket.into(),
+            records: None,
             is_tcp,
             suspected: Mutex::default(),
             spins: cores >= CORES_TO_SPIN,
@@ -217,6 +244,21 @@ impl Link {
     }
 
     fn recv_with(&self, into: &mut [u8], flags: RecvFlags) -> io::Result<usize> {
+        match &self.records {
+            None => self.receive(into, flags),
+            // There may be fewer bytes than there is room for records.
+            Some(records) => lock(&records.opener).read(into, |room| self.receive(room, flags - RecvFlags::WAITALL)),
+        }
+    }
+
+    /// Whether bytes can be read although the socket has none: they were decrypted with others before.
+    pub fn has_more(&self) -> bool {
+        let Some(records) = &self.records else { return false };
+        // Who holds the lock is reading.
+        records.opener.try_lock().is_ok_and(|opener| opener.is_ready())
+    }
+
+    fn receive(&self, into: &mut [u8], flags: RecvFlags) -> io::Result<usize> {
         loop {
             match recv(&self.fd, &mut *into, flags) {
                 Ok((n, _)) => {
@@ -268,21 +310,36 @@ impl Link {
         mut parts: &mut [IoSlice<'_>],
         mut goes_on: impl FnMut() -> io::Result<()>,
     ) -> io::Result<()> {
+        let mut send = |parts: &[IoSlice<'_>]| loop {
+            match self.send(parts, SendFlags::empty()) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => goes_on()?,
+                sent => return sent,
+            }
+        };
+        if let Some(records) = &self.records {
+            return lock(&records.sealer).send_all(parts, |bytes| send(&[IoSlice::new(bytes)]));
+        }
+        // Removes empty parts as well.
+        IoSlice::advance_slices(&mut parts, 0);
         while !parts.is_empty() {
-            match sendmsg(&self.fd, parts, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL) {
-                Ok(n) => {
-                    self.sent.fetch_add(n as u64, Ordering::Relaxed);
-                    IoSlice::advance_slices(&mut parts, n);
-                }
-                Err(rustix::io::Errno::INTR) => {}
-                Err(rustix::io::Errno::AGAIN) => goes_on()?,
-                Err(error) => return Err(error.into()),
-            }
-            while parts.first().is_some_and(|p| p.is_empty()) {
-                parts = &mut parts[1..];
-            }
+            let sent = send(parts)?;
+            IoSlice::advance_slices(&mut parts, sent);
         }
         Ok(())
+    }
+
+    /// Gives the socket some bytes; [`ErrorKind::WouldBlock`] if it takes none.
+    fn send(&self, parts: &[IoSlice<'_>], flags: SendFlags) -> io::Result<usize> {
+        loop {
+            match sendmsg(&self.fd, parts, &mut SendAncillaryBuffer::default(), flags | SendFlags::NOSIGNAL) {
+                Ok(n) => {
+                    self.sent.fetch_add(n as u64, Ordering::Relaxed);
+                    return Ok(n);
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
     }
 
     /// Sends as much of `bytes` as it can without waiting; returns how many bytes that was.
@@ -290,14 +347,14 @@ impl Link {
     /// # Errors
     /// The socket's error; the link cannot be used any more.
     pub fn try_send(&self, bytes: &[u8]) -> io::Result<usize> {
-        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        match sendmsg(&self.fd, &[IoSlice::new(bytes)], &mut SendAncillaryBuffer::default(), flags) {
-            Ok(n) => {
-                self.sent.fetch_add(n as u64, Ordering::Relaxed);
-                Ok(n)
-            }
-            Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => Ok(0),
-            Err(error) => Err(error.into()),
+        let send = |bytes: &[u8]| self.send(&[IoSlice::new(bytes)], SendFlags::DONTWAIT);
+        let sent = match &self.records {
+            None => send(bytes),
+            Some(records) => lock(&records.sealer).try_send(bytes, send),
+        };
+        match sent {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
+            sent => sent,
         }
     }
 
@@ -307,6 +364,9 @@ impl Link {
     /// # Errors
     /// The error of poll.
     pub fn wait_readable(&self, timeout: Option<Duration>) -> io::Result<bool> {
+        if self.has_more() {
+            return Ok(true);
+        }
         let deadline = timeout.map(|t| Instant::now() + t);
         loop {
             let left = deadline.map(|d| d.saturating_duration_since(Instant::now()));
@@ -332,9 +392,17 @@ impl Link {
         let _ = shutdown(&self.fd, Shutdown::Both);
     }
 
-    /// The socket itself, to hand it to another process.
-    pub fn into_fd(self) -> OwnedFd {
-        self.fd
+    /// The socket itself and how to go on with its encryption, for another process. Nothing may be half sent.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidData`] when the other end has sent what nobody has asked for yet.
+    pub fn into_parts(self) -> io::Result<(OwnedFd, Option<Secrets>)> {
+        let Some(records) = self.records else { return Ok((self.fd, None)) };
+        let (sealer, opener) = (inner(records.sealer), inner(records.opener));
+        let opening = opener.into_secret();
+        let opening =
+            opening.ok_or_else(|| io::Error::new(ErrorKind::InvalidData, "it has sent more than its hello"))?;
+        Ok((self.fd, Some(Secrets { sealing: sealer.into_secret(), opening })))
     }
 
     /// Bytes sent and bytes received so far.
@@ -361,7 +429,7 @@ impl Link {
             return Ok(());
         }
         let state = kernel::tcp_state(self.fd.as_fd())?;
-        let mut suspected = self.suspected.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut suspected = lock(&self.suspected);
         if is_gone(&state, &mut suspected, Instant::now()) {
             return Err(io::Error::new(
                 ErrorKind::TimedOut,
@@ -383,6 +451,14 @@ impl Link {
             None => "a local process".to_owned(),
         }
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn inner<T>(mutex: Mutex<T>) -> T {
+    mutex.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whether the machine at the other end is gone. `suspected` is the time when it was first seen to leave something

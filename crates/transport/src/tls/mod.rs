@@ -1,0 +1,40 @@
+//! TLS 1.3: the handshake by rustls, the records by [`Sealer`] and [`Opener`].
+//!
+//! A daemon does the handshake, for it alone has the server's private key; the process that serves the client gets the
+//! connection's [`Secrets`]. Records are therefore not rustls's business, and can be sealed from where the application's
+//! data lie and opened into where they belong.
+
+mod handshake;
+mod identity;
+mod opener;
+mod sealer;
+mod secret;
+
+pub use handshake::{Accepting, ClientAuth, Door, accept, connect};
+pub use identity::{Identity, PublicKey};
+pub(crate) use opener::Opener;
+pub(crate) use sealer::Sealer;
+pub use secret::{Secret, Secrets};
+
+/// Bytes of a record's header: type, version and length (RFC 8446, section 5.1).
+const HEADER: usize = 5;
+
+/// Most bytes of contents in a record.
+const MAX_CONTENTS: usize = 1 << 14;
+
+/// Bytes that encryption adds: the type of the contents, and the tag.
+const OVERHEAD: usize = 1 + TAG;
+
+/// Bytes of a tag, the same for all three ciphers of TLS 1.3 that are used.
+const TAG: usize = 16;
+
+/// Types of records.
+const HANDSHAKE: u8 = 22;
+const APPLICATION_DATA: u8 = 23;
+const ALERT: u8 = 21;
+
+/// The header of an encrypted record of `len` bytes after the header. It is authenticated with the record.
+fn header(len: usize) -> [u8; HEADER] {
+    let [high, low] = (len as u16).to_be_bytes();
+    [APPLICATION_DATA, 3, 3, high, low]
+}
