@@ -1,17 +1,32 @@
 //! Server addresses as people write them.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
+
+use crate::tls::Ticket;
 
 /// The TCP port of a server whose URL names none.
 pub const DEFAULT_PORT: u16 = 7590;
 
-/// Where a server is: `tcp://host[:port]`, `unix:/path`, `local:`, or a bare `host[:port]`.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+/// Where a server is: `tls://host[:port]`, a ticket `ropeway://host[:port]/#...`, `tcp://host[:port]`, `unix:/path`, `local:`, or
+/// a bare `host[:port]`, which is encrypted unless it names this machine's loopback.
+#[derive(Clone, Debug)]
 pub enum Endpoint {
-    /// A TCP port of a host.
+    /// A TCP port of a host, encrypted with TLS.
+    Tls {
+        /// Host name or address, without the brackets of an IPv6 address.
+        host: String,
+        /// Port; 0 only when listening: any free one.
+        port: u16,
+        /// The ticket that came with the address. It is not a part of the address: it is not printed, and makes no
+        /// difference between endpoints.
+        ticket: Option<Arc<Ticket>>,
+    },
+    /// A TCP port of a host, in plain text.
     Tcp {
         /// Host name or address, without the brackets of an IPv6 address.
         host: String,
@@ -36,11 +51,52 @@ impl fmt::Display for ParseEndpointError {
 
 impl std::error::Error for ParseEndpointError {}
 
+/// An endpoint without its ticket.
+#[derive(PartialEq, Eq, Hash)]
+enum Address<'a> {
+    Network(bool, &'a str, u16),
+    Unix(&'a Path),
+    Local,
+}
+
+impl PartialEq for Endpoint {
+    fn eq(&self, other: &Self) -> bool {
+        self.address() == other.address()
+    }
+}
+
+impl Eq for Endpoint {}
+
+impl Hash for Endpoint {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.address().hash(state);
+    }
+}
+
 impl Endpoint {
+    fn address(&self) -> Address<'_> {
+        match self {
+            Self::Tls { host, port, .. } => Address::Network(true, host, *port),
+            Self::Tcp { host, port } => Address::Network(false, host, *port),
+            Self::Unix(path) => Address::Unix(path),
+            Self::Local => Address::Local,
+        }
+    }
+
+    /// The ticket's line where it has a ticket, which is a secret; else the address.
+    pub fn with_secret(&self) -> String {
+        match self {
+            Self::Tls { host, port, ticket: Some(ticket) } => {
+                format!("ropeway://{}/#{}", Authority(host, *port), ticket.secret_text())
+            }
+            _ => self.to_string(),
+        }
+    }
+
     /// The TCP port; 0 where there is none.
     pub fn port(&self) -> u16 {
         match self {
-            Self::Tcp { port, .. } => *port,
+            Self::Tls { port, .. } | Self::Tcp { port, .. } => *port,
             Self::Unix(_) | Self::Local => 0,
         }
     }
@@ -48,7 +104,7 @@ impl Endpoint {
     /// The host as a person would name it: the host of a TCP endpoint, `localhost` for a Unix socket.
     pub fn host(&self) -> &str {
         match self {
-            Self::Tcp { host, .. } => host,
+            Self::Tls { host, .. } | Self::Tcp { host, .. } => host,
             Self::Unix(_) | Self::Local => "localhost",
         }
     }
@@ -58,7 +114,7 @@ impl Endpoint {
     pub fn is_local(&self) -> bool {
         match self {
             Self::Unix(_) | Self::Local => true,
-            Self::Tcp { host, port } => (host.as_str(), *port)
+            Self::Tls { host, port, .. } | Self::Tcp { host, port } => (host.as_str(), *port)
                 .to_socket_addrs()
                 .is_ok_and(|mut addresses| addresses.all(|a| a.ip().to_canonical().is_loopback())),
         }
@@ -82,15 +138,29 @@ impl FromStr for Endpoint {
         if text == "local:" {
             return Ok(Self::Local);
         }
-        let rest = match text.split_once("://") {
-            Some(("tcp", rest)) => rest.trim_end_matches('/'),
+        let mut ticket = None;
+        let (scheme, rest) = match text.split_once("://") {
+            // Nothing of a ticket is repeated in a message.
+            Some(("ropeway", rest)) => {
+                let wrong = |why: &str| ParseEndpointError(format!("the ticket is of no use: {why}"));
+                let (address, secret) = rest
+                    .split_once("/#")
+                    .ok_or_else(|| wrong("it has no '/#' with keys behind it; copy all of its line"))?;
+                let read = Ticket::from_secret_text(secret);
+                ticket = Some(Arc::new(read.ok_or_else(|| wrong("it was not copied whole, or changed on its way"))?));
+                (Some("tls"), address)
+            }
+            Some((scheme @ ("tcp" | "tls"), rest)) => (Some(scheme), rest.trim_end_matches('/')),
             Some((scheme, _)) => {
                 return Err(wrong(&format!(
-                    "'{scheme}' is not a known kind of link; use tcp://host:port, unix:/path or local:"
+                    "'{scheme}' is not a known kind of link; use tls://host:port, tcp://host:port, unix:/path or local:"
                 )));
             }
-            None => text,
+            None => (None, text),
         };
+        // From here on nothing of a ticket is in `text`'s place.
+        let text = if ticket.is_some() { rest } else { text };
+        let wrong = |why: &str| ParseEndpointError(format!("'{text}' is not a server address: {why}"));
         let (host, port) = if let Some(rest) = rest.strip_prefix('[') {
             let (host, port) =
                 rest.split_once(']').ok_or_else(|| wrong("the bracket of its IPv6 address is not closed"))?;
@@ -114,15 +184,35 @@ impl FromStr for Endpoint {
         if host.is_empty() || host.contains(|c: char| c.is_whitespace() || c == '/' || c == '@') {
             return Err(wrong("its host name is not one"));
         }
-        Ok(Self::Tcp { host: host.to_owned(), port })
+        let host = host.to_owned();
+        Ok(match scheme {
+            Some("tls") => Self::Tls { host, port, ticket },
+            None if !is_loopback(&host) => Self::Tls { host, port, ticket },
+            _ => Self::Tcp { host, port },
+        })
+    }
+}
+
+/// Whether a host, as people write it, is this machine's loopback.
+fn is_loopback(host: &str) -> bool {
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback())
+}
+
+/// Host and port as URLs have them.
+struct Authority<'a>(&'a str, u16);
+
+impl fmt::Display for Authority<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(host, port) = self;
+        if host.contains(':') { write!(f, "[{host}]:{port}") } else { write!(f, "{host}:{port}") }
     }
 }
 
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Tcp { host, port } if host.contains(':') => write!(f, "tcp://[{host}]:{port}"),
-            Self::Tcp { host, port } => write!(f, "tcp://{host}:{port}"),
+            Self::Tls { host, port, .. } => write!(f, "tls://{}", Authority(host, *port)),
+            Self::Tcp { host, port } => write!(f, "tcp://{}", Authority(host, *port)),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
             Self::Local => f.write_str("local:"),
         }
@@ -139,9 +229,28 @@ impl Default for Endpoint {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tls::Identity;
 
     fn tcp(host: &str, port: u16) -> Endpoint {
         Endpoint::Tcp { host: host.into(), port }
+    }
+
+    fn tls(host: &str, port: u16) -> Endpoint {
+        Endpoint::Tls { host: host.into(), port, ticket: None }
+    }
+
+    #[test]
+    fn a_ticket_is_kept_and_never_shown() {
+        let identity = || Identity::generate().unwrap();
+        let ticket = Ticket { server: identity().public(), identity: identity() };
+        let line = format!("ropeway://gpu.lab:99/#{}", ticket.secret_text());
+        let endpoint: Endpoint = line.parse().unwrap();
+        assert_eq!((endpoint.clone(), endpoint.to_string().as_str()), (tls("gpu.lab", 99), "tls://gpu.lab:99"));
+        assert_eq!(endpoint.with_secret(), line);
+        for wrong in [&line[..line.len() - 1], &line.replace("/#", "/"), &line.replace(":99", ":x")] {
+            let error = wrong.parse::<Endpoint>().unwrap_err().to_string();
+            assert!(!error.contains(&ticket.secret_text()[..8]), "{error}");
+        }
     }
 
     #[test]
@@ -149,15 +258,19 @@ mod tests {
         for (text, endpoint) in [
             ("tcp://gpu.lab:99", tcp("gpu.lab", 99)),
             ("tcp://gpu.lab", tcp("gpu.lab", DEFAULT_PORT)),
-            (" gpu.lab ", tcp("gpu.lab", DEFAULT_PORT)),
-            ("10.0.0.1:80", tcp("10.0.0.1", 80)),
+            ("tls://gpu.lab", tls("gpu.lab", DEFAULT_PORT)),
+            ("tls://[fe80::1]:7", tls("fe80::1", 7)),
+            (" gpu.lab ", tls("gpu.lab", DEFAULT_PORT)),
+            ("10.0.0.1:80", tls("10.0.0.1", 80)),
+            ("127.0.0.1:80", tcp("127.0.0.1", 80)),
+            ("localhost", tcp("localhost", DEFAULT_PORT)),
             ("[::1]:80", tcp("::1", 80)),
             ("::1", tcp("::1", DEFAULT_PORT)),
             ("tcp://[fe80::1]", tcp("fe80::1", DEFAULT_PORT)),
             ("unix:/run/r.sock", Endpoint::Unix("/run/r.sock".into())),
             ("unix:///run/r.sock", Endpoint::Unix("/run/r.sock".into())),
             ("local:", Endpoint::Local),
-            ("local", tcp("local", DEFAULT_PORT)),
+            ("local", tls("local", DEFAULT_PORT)),
         ] {
             assert_eq!(text.parse(), Ok(endpoint.clone()), "{text}");
             assert_eq!(endpoint.to_string().parse(), Ok(endpoint), "{text} printed");

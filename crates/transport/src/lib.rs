@@ -4,6 +4,7 @@
 //! lists the descriptors that children must not keep open; unsafe code is in `kernel` alone.
 #![deny(unsafe_code)]
 
+mod encrypted;
 mod endpoint;
 pub mod inherited;
 #[allow(unsafe_code)]

@@ -12,9 +12,10 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, sen
 use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
 
 use crate::Endpoint;
+use crate::encrypted::{Before, Now, Records};
 use crate::inherited::Kept;
 use crate::kernel::{self, TcpState};
-use crate::tls::{Opener, Sealer, Secrets};
+use crate::tls::{self, Accepting, PublicKey, Secrets};
 
 /// A machine that has answered nothing for this long is gone, or cannot be reached.
 const GONE_AFTER: Duration = Duration::from_secs(10);
@@ -73,18 +74,6 @@ pub struct Link {
     received: AtomicU64,
 }
 
-/// The encryption of a link: TLS 1.3's records.
-struct Records {
-    sealer: Mutex<Sealer>,
-    opener: Mutex<Opener>,
-}
-
-impl std::fmt::Debug for Records {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Records")
-    }
-}
-
 /// Something that bytes can be written to whole: a link, or a test's stand-in.
 pub trait Sender {
     /// Writes all of `parts`, in order.
@@ -109,6 +98,19 @@ impl Link {
                 Self::from_socket(socket, Some(kept))
             }
             Endpoint::Local => Err(not_an_address()),
+            Endpoint::Tls { host, port, ticket } => {
+                let no_ticket = || {
+                    let text = format!(
+                        "there is no ticket for {host}; get one from who runs it, and give it to `ropeway join`"
+                    );
+                    io::Error::new(ErrorKind::PermissionDenied, text)
+                };
+                let ticket = ticket.as_ref().ok_or_else(no_ticket)?;
+                let plain = Endpoint::Tcp { host: host.clone(), port: *port };
+                let link = Self::connect(&plain, timeout)?;
+                let secrets = tls::connect(&mut Before(&link, deadline), &ticket.identity, ticket.server)?;
+                link.encrypt(secrets)
+            }
             Endpoint::Tcp { host, port } => {
                 let mut last = io::Error::new(ErrorKind::NotFound, "the host name has no address");
                 for address in (host.as_str(), *port).to_socket_addrs()? {
@@ -141,10 +143,43 @@ impl Link {
     /// # Errors
     /// [`ErrorKind::InvalidData`] for secrets that do not fit their cipher.
     pub fn encrypt(self, secrets: Secrets) -> io::Result<Self> {
-        let refused = |_| io::Error::new(ErrorKind::InvalidData, "the secrets of the connection are of no use");
-        let sealer = Mutex::new(Sealer::new(secrets.sealing).map_err(refused)?);
-        let opener = Mutex::new(Opener::new(secrets.opening).map_err(refused)?);
-        Ok(Self { records: Some(Box::new(Records { sealer, opener })), ..self })
+        Ok(Self { records: Some(Records::new(secrets)?), ..self })
+    }
+
+    /// Goes on with a client's handshake, without waiting; `None` when more has to come. Encrypts the link when the
+    /// handshake is over, and returns the client's key.
+    ///
+    /// # Errors
+    /// As [`Accepting::advance`].
+    pub fn advance(&mut self, accepting: &mut Option<Accepting>) -> io::Result<Option<PublicKey>> {
+        let Some(handshake) = accepting else { return Ok(None) };
+        match handshake.advance(&mut Now(self)) {
+            Ok(()) => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+            Err(error) => return Err(error),
+        }
+        let Some(handshake) = accepting.take() else { return Ok(None) };
+        let (key, secrets) = handshake.finish()?;
+        self.records = Some(Records::new(secrets)?);
+        Ok(Some(key))
+    }
+
+    /// How another process can go on with the encryption of the socket, where there is one. Nothing may be half sent.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidData`] when the other end has sent what nobody has asked for yet.
+    pub fn secrets(&self) -> io::Result<Option<Secrets>> {
+        self.records.as_ref().map(|records| records.secrets()).transpose()
+    }
+
+    /// The first byte that has come, which stays where it is; `None` at the end.
+    ///
+    /// # Errors
+    /// The socket's error; [`ErrorKind::WouldBlock`] if there is none.
+    pub fn peek(&self) -> io::Result<Option<u8>> {
+        let mut byte = [0];
+        let there = self.ask(&mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT)?;
+        Ok((there > 0).then_some(byte[0]))
     }
 
     fn from_socket(socket: Socket, kept: Option<Kept>) -> io::Result<Self> {
@@ -247,24 +282,25 @@ impl Link {
         match &self.records {
             None => self.receive(into, flags),
             // There may be fewer bytes than there is room for records.
-            Some(records) => lock(&records.opener).read(into, |room| self.receive(room, flags - RecvFlags::WAITALL)),
+            Some(records) => records.opener().read(into, |room| self.receive(room, flags - RecvFlags::WAITALL)),
         }
     }
 
     /// Whether bytes can be read although the socket has none: they were decrypted with others before.
     pub fn has_more(&self) -> bool {
-        let Some(records) = &self.records else { return false };
-        // Who holds the lock is reading.
-        records.opener.try_lock().is_ok_and(|opener| opener.is_ready())
+        self.records.as_ref().is_some_and(|records| records.has_more())
     }
 
     fn receive(&self, into: &mut [u8], flags: RecvFlags) -> io::Result<usize> {
+        let n = self.ask(into, flags)?;
+        self.received.fetch_add(n as u64, Ordering::Relaxed);
+        Ok(n)
+    }
+
+    fn ask(&self, into: &mut [u8], flags: RecvFlags) -> io::Result<usize> {
         loop {
             match recv(&self.fd, &mut *into, flags) {
-                Ok((n, _)) => {
-                    self.received.fetch_add(n as u64, Ordering::Relaxed);
-                    return Ok(n);
-                }
+                Ok((n, _)) => return Ok(n),
                 Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -317,7 +353,7 @@ impl Link {
             }
         };
         if let Some(records) = &self.records {
-            return lock(&records.sealer).send_all(parts, |bytes| send(&[IoSlice::new(bytes)]));
+            return records.sealer().send_all(parts, |bytes| send(&[IoSlice::new(bytes)]));
         }
         // Removes empty parts as well.
         IoSlice::advance_slices(&mut parts, 0);
@@ -350,7 +386,7 @@ impl Link {
         let send = |bytes: &[u8]| self.send(&[IoSlice::new(bytes)], SendFlags::DONTWAIT);
         let sent = match &self.records {
             None => send(bytes),
-            Some(records) => lock(&records.sealer).try_send(bytes, send),
+            Some(records) => records.sealer().try_send(bytes, send),
         };
         match sent {
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
@@ -392,17 +428,9 @@ impl Link {
         let _ = shutdown(&self.fd, Shutdown::Both);
     }
 
-    /// The socket itself and how to go on with its encryption, for another process. Nothing may be half sent.
-    ///
-    /// # Errors
-    /// [`ErrorKind::InvalidData`] when the other end has sent what nobody has asked for yet.
-    pub fn into_parts(self) -> io::Result<(OwnedFd, Option<Secrets>)> {
-        let Some(records) = self.records else { return Ok((self.fd, None)) };
-        let (sealer, opener) = (inner(records.sealer), inner(records.opener));
-        let opening = opener.into_secret();
-        let opening =
-            opening.ok_or_else(|| io::Error::new(ErrorKind::InvalidData, "it has sent more than its hello"))?;
-        Ok((self.fd, Some(Secrets { sealing: sealer.into_secret(), opening })))
+    /// The socket itself, to hand it to another process.
+    pub fn into_fd(self) -> OwnedFd {
+        self.fd
     }
 
     /// Bytes sent and bytes received so far.
@@ -455,10 +483,6 @@ impl Link {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn inner<T>(mutex: Mutex<T>) -> T {
-    mutex.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whether the machine at the other end is gone. `suspected` is the time when it was first seen to leave something

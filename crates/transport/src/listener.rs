@@ -46,7 +46,7 @@ impl Listener {
                 Ok(Self { socket, endpoint: endpoint.clone(), file: Some(path.clone()) })
             }
             Endpoint::Local => Err(crate::link::not_an_address()),
-            Endpoint::Tcp { host, port } => {
+            Endpoint::Tls { host, port, .. } | Endpoint::Tcp { host, port } => {
                 let address = (host.as_str(), *port)
                     .to_socket_addrs()?
                     .next()

@@ -120,8 +120,8 @@ fn another_process_goes_on_where_this_one_stopped() {
     near.send_all(&mut [IoSlice::new(b"hello")]).unwrap();
     let mut into = [0; 5];
     far.recv_exact(&mut into).unwrap();
-    let (fd, secrets) = far.into_parts().unwrap();
-    let far = Link::from_fd(fd).unwrap().encrypt(secrets.unwrap()).unwrap();
+    let secrets = far.secrets().unwrap();
+    let far = Link::from_fd(far.into_fd()).unwrap().encrypt(secrets.unwrap()).unwrap();
     far.send_all(&mut [IoSlice::new(b"there")]).unwrap();
     near.recv_exact(&mut into).unwrap();
     assert_eq!(&into, b"there");

@@ -9,12 +9,14 @@ mod identity;
 mod opener;
 mod sealer;
 mod secret;
+mod ticket;
 
 pub use handshake::{Accepting, ClientAuth, Door, accept, connect};
 pub use identity::{Identity, PublicKey};
 pub(crate) use opener::Opener;
 pub(crate) use sealer::Sealer;
 pub use secret::{Secret, Secrets};
+pub use ticket::Ticket;
 
 /// Bytes of a record's header: type, version and length (RFC 8446, section 5.1).
 const HEADER: usize = 5;

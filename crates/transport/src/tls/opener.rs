@@ -44,7 +44,7 @@ impl Opener {
     }
 
     /// What another process needs to go on, unless bytes have come already that it would not have.
-    pub(crate) fn into_secret(self) -> Option<Secret> {
+    pub(crate) fn secret(&self) -> Option<Secret> {
         (self.plain.is_empty() && self.sealed.is_empty()).then(|| self.key.secret().clone())
     }
 

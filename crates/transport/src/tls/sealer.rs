@@ -30,7 +30,7 @@ impl Sealer {
     }
 
     /// What another process needs to go on; nothing may be unsent.
-    pub(crate) fn into_secret(self) -> Secret {
+    pub(crate) fn secret(&self) -> Secret {
         self.key.secret().clone()
     }
 
