@@ -20,13 +20,17 @@ pub struct Cli {
 pub enum Command {
     /// Offer this machine's OpenCL devices to clients
     #[command(after_help = "ROPEWAY_LOG sets how much is logged on standard error: off, error, warn, info or debug.\n\
-        Other machines reach a server that listens on this one only through ssh:\n  \
-        ssh -N -L 7590:127.0.0.1:7590 THIS-MACHINE")]
+        Other machines reach a server that listens on tls://0.0.0.0:7590, with a ticket:\n  \
+        ropeway ticket new NAME")]
     Serve(ServeArgs),
     /// Run a program with Ropeway's devices
     Run(RunArgs),
     /// List servers and their devices, with latency and bandwidth of each link
     Devices(DevicesArgs),
+    /// Make, list and revoke tickets, by which clients on other machines may use this machine's server
+    Ticket(TicketArgs),
+    /// Keep a ticket, so that the server's name suffices from now on
+    Join(JoinArgs),
     /// Check the installation, the configuration and every server, and say what to do
     Doctor(DoctorArgs),
     /// Print a shell's completion script
@@ -56,7 +60,7 @@ pub enum Command {
 
 #[derive(Args, Debug)]
 pub struct ServeArgs {
-    /// Where to listen: tcp://host:port (port 0: any free one) or unix:/path; may be given several times
+    /// Where to listen: tls://host:port (port 0: any free one), tcp://host:port or unix:/path; may be given several times
     /// [default: sockets passed by systemd, else tcp://127.0.0.1:7590]
     #[arg(long = "listen", value_name = "URL")]
     pub listen: Vec<Endpoint>,
@@ -64,6 +68,11 @@ pub struct ServeArgs {
     /// Listen also where other machines can connect, without encryption and without asking who they are
     #[arg(long)]
     pub plaintext_network: bool,
+
+    /// Folder for this server's key and its clients, for encrypted connections
+    /// [default: $STATE_DIRECTORY, $XDG_STATE_HOME/ropeway or ~/.local/state/ropeway, where other machines can connect]
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
 
     /// Announce this server on the local network (mDNS), under this name [default name: the machine's]
     #[arg(long, value_name = "NAME", num_args = 0..=1, require_equals = true)]
@@ -117,6 +126,47 @@ pub struct WorkerArgs {
     /// Try the machine's drivers for the server, and serve nobody
     #[arg(long, hide = true)]
     pub probe: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct TicketArgs {
+    /// The server's state folder [default: $STATE_DIRECTORY, $XDG_STATE_HOME/ropeway or ~/.local/state/ropeway]
+    #[arg(long, value_name = "DIR", global = true)]
+    pub state: Option<PathBuf>,
+
+    #[command(subcommand)]
+    pub command: TicketCommand,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum TicketCommand {
+    /// Make a ticket for a client, and print it: one line, which is a secret, and is not kept here
+    New {
+        /// The client's name, for lists and logs
+        name: String,
+        /// This server as clients reach it: host[:port] [default: this machine's name]
+        #[arg(long, value_name = "HOST")]
+        host: Option<String>,
+        /// For how long it can be used, such as 30d or 12h [default: until it is revoked]
+        #[arg(long, value_name = "TIME")]
+        expires: Option<String>,
+        /// Most sessions at one time
+        #[arg(long, value_name = "N")]
+        sessions: Option<u32>,
+    },
+    /// List the clients that have tickets
+    List,
+    /// Void a client's ticket, and end its sessions
+    Revoke {
+        /// The client's name
+        name: String,
+    },
+}
+
+#[derive(Args, Debug)]
+pub struct JoinArgs {
+    /// The ticket: ropeway://host/#...
+    pub ticket: String,
 }
 
 #[derive(Args, Debug)]

@@ -76,6 +76,7 @@ fn serve_in(folder: &Path) -> Result<(), Failure> {
     serve::start_log()?;
     let worker = WorkerCommand { program: "/proc/self/exe".into(), args: serve::default_worker() };
     let options = ServeOptions {
+        state: None,
         listen: vec![Endpoint::Unix(folder.join("ropeway.sock"))],
         // The only client is already there.
         warm: 0,

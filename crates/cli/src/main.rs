@@ -15,6 +15,7 @@ mod probe;
 mod run;
 mod serve;
 mod table;
+mod ticket;
 mod vendors;
 
 use std::process::ExitCode;
@@ -33,6 +34,8 @@ fn main() -> ExitCode {
         Command::Completions { shell } => generate::completions(shell),
         Command::Man { folder } => generate::man(&folder),
         Command::Run(args) => run::run(&args),
+        Command::Ticket(args) => ticket::ticket(&args),
+        Command::Join(args) => ticket::join(&args),
         Command::Devices(args) => devices::devices(&args),
         Command::Doctor(args) => doctor::doctor(&args),
     };

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use ropeway_client::link::{OpenError, greet};
 use ropeway_client::local::LocalServer;
+use ropeway_client::tickets;
 use ropeway_protocol::handshake::{HandshakeError, Welcome};
 use ropeway_protocol::messages::{Goodbye, Ping};
 use ropeway_protocol::{FRAME_HEADER_LEN, FrameHeader, encode_call, encode_post, frame, limits};
@@ -48,7 +49,9 @@ impl ProbeError {
             (Self::Connect(_), Endpoint::Unix(path)) => {
                 format!("start the server with `ropeway serve --listen unix:{}`", path.display())
             }
-            (Self::Connect(error), Endpoint::Tcp { port, .. }) if error.kind() == ErrorKind::ConnectionRefused => {
+            (Self::Connect(error), Endpoint::Tls { port, .. } | Endpoint::Tcp { port, .. })
+                if error.kind() == ErrorKind::ConnectionRefused =>
+            {
                 format!(
                     "start `ropeway serve` there; if it runs, see where it listens and whether port {port} is the right one"
                 )
@@ -111,14 +114,15 @@ pub struct Probe {
 impl Probe {
     /// Connects within `timeout` and shakes hands.
     pub fn open(endpoint: &Endpoint, timeout: Duration) -> Result<Self, ProbeError> {
-        if let Endpoint::Tcp { host, port } = endpoint {
+        if let Endpoint::Tls { host, port, .. } | Endpoint::Tcp { host, port } = endpoint {
             (host.as_str(), *port).to_socket_addrs().map_err(ProbeError::Resolve)?;
         }
         let name = endpoint.to_string();
         let own = || std::env::current_exe().and_then(|own| LocalServer::start(Some(&own)));
         let local = (*endpoint == Endpoint::Local).then(own).transpose().map_err(ProbeError::Connect)?;
         let endpoint = local.as_ref().map_or(endpoint, LocalServer::endpoint);
-        let link = Link::connect(endpoint, timeout).map_err(ProbeError::Connect)?;
+        let endpoint = tickets::with_ticket(endpoint).map_err(ProbeError::Connect)?;
+        let link = Link::connect(&endpoint, timeout).map_err(ProbeError::Connect)?;
         set_socket_timeout(&link, Timeout::Send, Some(ANSWER)).map_err(|e| ProbeError::Link(e.into()))?;
         let welcome = greet(&link, &name, Instant::now() + ANSWER).map_err(|error| match error {
             OpenError::Link(error) => ProbeError::Link(error),

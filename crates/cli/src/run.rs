@@ -5,6 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use ropeway_client::config::Config;
+use ropeway_transport::Endpoint;
 
 use crate::args::{RunArgs, flatten};
 use crate::devices::require_servers;
@@ -22,7 +23,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     // are wanted.
     let mut list = if asked.is_empty() && args.discover { config.servers } else { asked }
         .iter()
-        .map(ToString::to_string)
+        .map(Endpoint::with_secret)
         .collect::<Vec<_>>();
     if args.discover {
         list.push("auto".to_owned());

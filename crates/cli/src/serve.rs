@@ -6,10 +6,12 @@ use std::process::ExitCode;
 
 use ropeway_daemon::options::{ServeOptions, WorkerCommand};
 use ropeway_daemon::worker::{WorkerOptions, host_name};
+use ropeway_transport::Endpoint;
 
 use crate::args::{ServeArgs, WorkerArgs};
 use crate::failure::Failure;
 use crate::log;
+use crate::ticket::state_folder;
 
 /// Serves until it is told to stop.
 pub fn serve(args: ServeArgs) -> Result<(), Failure> {
@@ -17,7 +19,11 @@ pub fn serve(args: ServeArgs) -> Result<(), Failure> {
     let worker = worker_arguments(&args.worker);
     // `/proc/self/exe` is the image that runs now, even if a newer one has been installed in its place meanwhile.
     let program = "/proc/self/exe".into();
+    // Without clients from other machines there is no need of keys, and several servers share a user's folder.
+    let is_reached = |endpoint: &Endpoint| matches!(endpoint, Endpoint::Tls { .. }) || !endpoint.is_local();
+    let needs_key = args.state.is_some() || !args.plaintext_network && args.listen.iter().any(is_reached);
     let options = ServeOptions {
+        state: needs_key.then(|| state_folder(args.state.as_deref())).flatten(),
         listen: args.listen,
         plaintext_network: args.plaintext_network,
         warm: args.warm.into(),

@@ -33,4 +33,4 @@ pub use base::{host, log, region, stats, threads};
 pub use commands::{command, command_buffer, semaphore, svm, transfer};
 pub use objects::{context, device, device_queue, event, image, kernel, memory, pipe, program, queue, sampler};
 pub use ropeway_transport::inherited;
-pub use servers::{config, discover, local, watch};
+pub use servers::{config, discover, local, tickets, watch};

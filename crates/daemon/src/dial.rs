@@ -116,7 +116,7 @@ fn tell(pid: u32, control: &OwnedFd, ticket: u64, outcome: Result<[u8; 32], Stri
     // An error text with many addresses is cut to what a message holds.
     let outcome = outcome.map_err(|why| why.chars().take(1000).collect());
     let message = ToWorker::Dialled { ticket, outcome };
-    if let Err(error) = handoff::say(control.as_fd(), &message, link.map(AsFd::as_fd), false) {
+    if let Err(error) = handoff::say(control.as_fd(), &message, link, false) {
         warn!(worker = pid, %error, "a worker does not hear of its peers");
     }
 }

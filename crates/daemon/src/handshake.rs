@@ -1,6 +1,6 @@
 //! Reads a client's hello, in whatever pieces it comes, without blocking.
 
-use std::io::{ErrorKind, IoSlice};
+use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
@@ -9,14 +9,33 @@ use ropeway_protocol::handshake::{
 };
 use ropeway_protocol::{VERSION, limits};
 use ropeway_transport::Link;
-use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown, sendmsg, shutdown};
+use ropeway_transport::tls::{Accepting, Door, PublicKey};
+use rustix::net::{Shutdown, shutdown};
 
 /// How long a refused client has to read the refusal.
 const LINGER: Duration = Duration::from_secs(1);
 
+/// The first byte of a TLS handshake (RFC 8446, section 5.1). A preamble begins with another.
+const TLS_HANDSHAKE: u8 = 22;
+
+/// How far a connection's opening has come.
+enum Stage {
+    /// Nothing has come: whether it will be encrypted is open.
+    Begin,
+    /// The TLS handshake.
+    Handshake(Option<Accepting>),
+    /// The hello.
+    Hello,
+}
+
 /// A connection whose hello is not whole yet.
 pub(crate) struct Pending {
     link: Link,
+    stage: Stage,
+    /// Whether it may go on in plain text.
+    may_be_plain: bool,
+    /// The key that the client has proved to have.
+    key: Option<PublicKey>,
     peer: String,
     deadline: Instant,
     /// The bytes read so far: at most a preamble and the longest hello.
@@ -39,10 +58,11 @@ pub(crate) enum Step {
 
 impl Pending {
     /// A connection from which nothing has been read.
-    pub(crate) fn new(link: Link, now: Instant) -> Self {
+    pub(crate) fn new(link: Link, may_be_plain: bool, now: Instant) -> Self {
         let peer = link.peer();
         let deadline = now + Duration::from_secs(limits::HANDSHAKE_SECONDS);
-        Self { link, peer, deadline, bytes: Vec::new(), preamble: None }
+        let (stage, key) = (Stage::Begin, None);
+        Self { link, stage, may_be_plain, key, peer, deadline, bytes: Vec::new(), preamble: None }
     }
 
     /// Returns when the client's time for its hello is over.
@@ -55,13 +75,39 @@ impl Pending {
         &self.peer
     }
 
-    /// The connection, and the peer's address.
-    pub(crate) fn into_parts(self) -> (Link, String) {
-        (self.link, self.peer)
+    /// The connection, the peer's address, and the key that it has proved to have.
+    pub(crate) fn into_parts(self) -> (Link, String, Option<PublicKey>) {
+        (self.link, self.peer, self.key)
     }
 
-    /// Reads the available bytes, but none beyond the hello: those are the worker's.
-    pub(crate) fn advance(&mut self) -> Step {
+    /// Goes on with what has come: the handshake at the `door`, where the client wants it, then the hello. Reads no bytes
+    /// beyond the hello: those are the worker's.
+    pub(crate) fn advance(&mut self, door: Option<&Door>) -> Step {
+        loop {
+            match &mut self.stage {
+                Stage::Begin => match (self.link.peek(), door) {
+                    (Ok(None), _) => return Step::Drop("it closed without a word".into()),
+                    (Ok(Some(TLS_HANDSHAKE)), Some(door)) => match door.open() {
+                        Ok(accepting) => self.stage = Stage::Handshake(Some(accepting)),
+                        Err(error) => return Step::Drop(format!("its handshake cannot begin: {error}")),
+                    },
+                    // Strangers hear nothing.
+                    (Ok(Some(_)), _) if !self.may_be_plain => return Step::Drop("it does not speak TLS".into()),
+                    (Ok(Some(_)), _) => self.stage = Stage::Hello,
+                    (Err(error), _) if error.kind() == ErrorKind::WouldBlock => return Step::Wait,
+                    (Err(error), _) => return Step::Drop(format!("reading its handshake failed: {error}")),
+                },
+                Stage::Handshake(accepting) => match self.link.advance(accepting) {
+                    Ok(None) => return Step::Wait,
+                    Ok(key) => (self.key, self.stage) = (key, Stage::Hello),
+                    Err(error) => return Step::Drop(format!("it does not come in: {error}")),
+                },
+                Stage::Hello => return self.read_hello(),
+            }
+        }
+    }
+
+    fn read_hello(&mut self) -> Step {
         loop {
             let needed = PREAMBLE_LEN + self.preamble.map_or(0, |p| p.len as usize);
             let have = self.bytes.len();
@@ -145,9 +191,10 @@ impl Refused {
     /// Tells the client why; `None` when it cannot be told.
     pub(crate) fn tell(link: Link, text: &str, now: Instant) -> Option<Self> {
         let frame = encode_opening(Opening::Refusal, &Refusal { text: text.to_owned() });
-        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         // A fresh connection has room for a few hundred bytes; one that has none is not worth waiting for.
-        sendmsg(&link, &[IoSlice::new(&frame)], &mut SendAncillaryBuffer::default(), flags).ok()?;
+        if link.try_send(&frame).ok()? < frame.len() {
+            return None;
+        }
         shutdown(&link, Shutdown::Write).ok()?;
         Some(Self { link, deadline: now + LINGER, patience: 64 << 10 })
     }

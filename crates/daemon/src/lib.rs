@@ -16,6 +16,7 @@
 //! | `sandbox`, [`worker`] | the worker's side: what it may do, and its start |
 #![forbid(unsafe_code)]
 
+pub mod access;
 mod dial;
 mod handshake;
 mod line;

@@ -2,13 +2,12 @@
 //! what.
 
 use std::collections::VecDeque;
-use std::io::{ErrorKind, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use ropeway_protocol::handshake::{Opening, Waiting, encode_opening};
 use ropeway_protocol::limits;
-use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
+use ropeway_transport::tls::PublicKey;
 
 use crate::pool::Client;
 
@@ -74,6 +73,23 @@ impl Line {
         }
     }
 
+    /// How many clients with this key wait.
+    pub(crate) fn waiting_of(&self, key: &PublicKey) -> usize {
+        self.waiting.iter().filter(|place| place.client.guest.as_ref().is_some_and(|guest| guest.key == *key)).count()
+    }
+
+    /// Removes and returns the clients that may not be here any more, each with the reason that `reason` gives.
+    pub(crate) fn dismiss(&mut self, reason: impl Fn(&PublicKey) -> Option<String>) -> Vec<(Client, String)> {
+        let mut dismissed = Vec::new();
+        for place in std::mem::take(&mut self.waiting) {
+            match place.client.guest.as_ref().and_then(|guest| reason(&guest.key)) {
+                Some(why) => dismissed.push((place.client, why)),
+                None => self.waiting.push_back(place),
+            }
+        }
+        dismissed
+    }
+
     /// Empties the line, and returns its clients.
     pub(crate) fn dissolve(&mut self) -> impl Iterator<Item = Client> + use<> {
         std::mem::take(&mut self.waiting).into_iter().map(|place| place.client)
@@ -125,12 +141,12 @@ fn tell(client: &Client, before: usize, reason: &str) -> bool {
     let before = u32::try_from(before).unwrap_or(u32::MAX);
     let frame =
         encode_opening(Opening::Waiting, &Waiting { before, reason: reason.chars().take(MAX_REASON).collect() });
-    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-    match sendmsg(&client.link, &[IoSlice::new(&frame)], &mut SendAncillaryBuffer::default(), flags) {
+    match client.link.try_send(&frame) {
+        // The client has not read the last messages yet, and will find them when it does.
+        Ok(0) => !client.link.is_encrypted(),
         // After half a frame, the client would not understand anything else.
         Ok(sent) => sent == frame.len(),
-        // The client has not read the last messages yet, and will find them when it does.
-        Err(error) => std::io::Error::from(error).kind() == ErrorKind::WouldBlock,
+        Err(_) => false,
     }
 }
 
@@ -156,7 +172,7 @@ mod tests {
             credential: vec![],
         };
         let link = Link::from_fd(OwnedFd::from(ours)).unwrap();
-        (Client { link, peer: "test".into(), hello: Box::new(hello), number }, theirs)
+        (Client { link, peer: "test".into(), guest: None, hello: Box::new(hello), number }, theirs)
     }
 
     fn heard(stream: &mut UnixStream) -> (u32, String) {

@@ -22,6 +22,7 @@ pub(crate) fn open(options: &ServeOptions) -> Result<Vec<Listener>, ServeError> 
     let asked = if listeners.is_empty() && options.listen.is_empty() { &default[..] } else { &options.listen };
     for endpoint in asked {
         check(endpoint, options)?;
+        let endpoint = &encrypted(endpoint, options);
         listeners.push(Listener::bind(endpoint).map_err(|error| ServeError::Listen(endpoint.clone(), error))?);
     }
     for listener in &listeners {
@@ -31,9 +32,25 @@ pub(crate) fn open(options: &ServeOptions) -> Result<Vec<Listener>, ServeError> 
     Ok(listeners)
 }
 
+/// The endpoint as clients have to use it.
+fn encrypted(endpoint: &Endpoint, options: &ServeOptions) -> Endpoint {
+    match endpoint {
+        Endpoint::Tcp { host, port } if !may_be_plain(endpoint, options) => {
+            Endpoint::Tls { host: host.clone(), port: *port, ticket: None }
+        }
+        _ => endpoint.clone(),
+    }
+}
+
+/// Whether clients that come by this address may do so in plain text: processes of this machine, and others if that was
+/// asked for by name.
+pub(crate) fn may_be_plain(endpoint: &Endpoint, options: &ServeOptions) -> bool {
+    !matches!(endpoint, Endpoint::Tls { .. }) && (endpoint.is_local() || options.plaintext_network)
+}
+
 /// Refuses an address that other machines can reach, unless that was asked for by name.
 fn check(endpoint: &Endpoint, options: &ServeOptions) -> Result<(), ServeError> {
-    if endpoint.is_local() {
+    if endpoint.is_local() || !may_be_plain(endpoint, options) && options.state.is_some() {
         return Ok(());
     }
     if !options.plaintext_network {

@@ -7,6 +7,8 @@ use std::path::PathBuf;
 
 use ropeway_transport::Endpoint;
 
+use crate::access::StateError;
+
 /// The options of a server.
 #[derive(Clone, Debug)]
 pub struct ServeOptions {
@@ -14,6 +16,8 @@ pub struct ServeOptions {
     pub listen: Vec<Endpoint>,
     /// Listen on addresses that other machines can reach, without encryption and without asking who connects.
     pub plaintext_network: bool,
+    /// The folder with the server's key and its clients; without one there is no encryption.
+    pub state: Option<PathBuf>,
     /// Worker processes to keep ready for the next clients; with none, one is started for each client that comes.
     pub warm: usize,
     /// Most sessions at one time.
@@ -43,6 +47,7 @@ impl ServeOptions {
         Self {
             listen: Vec::new(),
             plaintext_network: false,
+            state: None,
             warm: 4,
             max_sessions: 256,
             session_memory: None,
@@ -60,6 +65,8 @@ pub enum ServeError {
     NotLocal(Endpoint),
     /// A socket could not be made.
     Listen(Endpoint, io::Error),
+    /// The state folder is of no use.
+    State(StateError),
     /// A socket from systemd is of no use.
     Activation(io::Error),
     /// Something that the server itself needs.
@@ -71,9 +78,9 @@ impl fmt::Display for ServeError {
         match self {
             Self::NotLocal(endpoint) => write!(
                 f,
-                "will not listen on {endpoint}: other machines can reach it, and connections are neither encrypted nor \
-                 authenticated; listen on 127.0.0.1 and let clients come through ssh -L, or give --plaintext-network if \
-                 everybody on that network may use this machine's devices"
+                "will not listen on {endpoint} without encryption: other machines can reach it, and there is no state folder for \
+                 this server's key; name one with --state, or give --plaintext-network if everybody on that network may use \
+                 this machine's devices"
             ),
             Self::Listen(endpoint, error) => match error.kind() {
                 io::ErrorKind::AddrInUse => write!(
@@ -82,6 +89,7 @@ impl fmt::Display for ServeError {
                 ),
                 _ => write!(f, "cannot listen on {endpoint}: {error}"),
             },
+            Self::State(error) => write!(f, "{error}"),
             Self::Activation(error) => write!(f, "cannot use a socket that systemd passed: {error}"),
             Self::System(what, error) => write!(f, "cannot {what}: {error}"),
         }

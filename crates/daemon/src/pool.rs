@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use ropeway_protocol::handshake::Hello;
 use ropeway_protocol::ids::SessionId;
 use ropeway_transport::Link;
+use ropeway_transport::tls::PublicKey;
 use ropeway_worker::handoff::DriverFact;
 use tracing::{debug, error, info, warn};
 
@@ -78,10 +79,21 @@ pub(crate) struct Client {
     pub(crate) link: Link,
     /// The peer's address.
     pub(crate) peer: String,
+    /// Who it is, where it has proved that.
+    pub(crate) guest: Option<Guest>,
     /// The server's announcement.
     pub(crate) hello: Box<Hello>,
     /// The client's number, counted from 1 since the server's start in the order in which hellos arrived.
     pub(crate) number: u64,
+}
+
+/// A client that is known.
+#[derive(Clone, Debug)]
+pub(crate) struct Guest {
+    /// Its key.
+    pub(crate) key: PublicKey,
+    /// Its name.
+    pub(crate) name: String,
 }
 
 impl Pool {
@@ -116,6 +128,23 @@ impl Pool {
     /// Returns the number of workers that serve a session.
     pub(crate) fn sessions(&self) -> usize {
         self.count(|state| matches!(state, State::Session(_)))
+    }
+
+    /// Returns the number of sessions of the client with this key.
+    pub(crate) fn sessions_of(&self, key: &PublicKey) -> usize {
+        self.count(|state| matches!(state, State::Session(session) if session.is_of(key)))
+    }
+
+    /// Ends the sessions of clients that may not be here any more, with the reason that `reason` gives.
+    pub(crate) fn end_sessions_of(&mut self, reason: impl Fn(&PublicKey) -> Option<String>) {
+        for (&pid, worker) in &mut self.workers {
+            let State::Session(session) = &mut worker.state else { continue };
+            let Some(why) = session.guest.as_ref().and_then(|guest| reason(&guest.key)) else { continue };
+            info!(session = session.number, worker = pid, "a session is ended: {why}");
+            // It is ended once.
+            session.guest = None;
+            worker.end_session(&why);
+        }
     }
 
     /// Whether a worker ever became ready.
@@ -202,12 +231,13 @@ impl Pool {
             let warm = self.workers.values_mut().filter(|worker| matches!(worker.state, State::Warm));
             let Some(worker) = warm.min_by_key(|worker| worker.started) else { return Err(client) };
             let pid = worker.pid();
-            match worker.hand_over(&client.link, &client.hello, self.sessions_begun + 1) {
+            match worker.hand_over(&client, self.sessions_begun + 1) {
                 Ok(()) => {
                     self.sessions_begun += 1;
-                    let Client { peer, hello, number, .. } = &client;
+                    let Client { peer, hello, number, guest, .. } = &client;
+                    let name = guest.as_ref().map_or("", |guest| &guest.name);
                     info!(
-                        session = self.sessions_begun, client = number, worker = pid, %peer, program = %hello.program, pid = hello.pid,
+                        session = self.sessions_begun, client = number, name, worker = pid, %peer, program = %hello.program, pid = hello.pid,
                         release = %hello.release, "session begins"
                     );
                     let settle = match self.ready() {

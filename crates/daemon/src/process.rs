@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use ropeway_protocol::handshake::Hello;
 use ropeway_protocol::ids::SessionId;
 use ropeway_transport::Link;
+use ropeway_transport::tls::PublicKey;
 use ropeway_worker::handoff::{self, DriverFact, ToDaemon, ToWorker};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
@@ -19,6 +20,7 @@ use tracing::{debug, warn};
 
 use crate::dial::Dial;
 use crate::options::WorkerCommand;
+use crate::pool::{Client, Guest};
 
 /// How long a worker may take to become ready. A worker that takes longer hangs in a driver, and is killed.
 pub(crate) const START_LIMIT: Duration = Duration::from_secs(60);
@@ -51,10 +53,19 @@ pub(crate) struct Session {
     pub(crate) number: u64,
     /// The client's program name, as it says.
     pub(crate) program: String,
+    /// Whose it is, where that is known.
+    pub(crate) guest: Option<Guest>,
     /// When it began.
     pub(crate) since: Instant,
     /// When to check its memory next; `None` once it has taken too much.
     pub(crate) look_at: Option<Instant>,
+}
+
+impl Session {
+    /// Whether it is that of the client with this key.
+    pub(crate) fn is_of(&self, key: &PublicKey) -> bool {
+        self.guest.as_ref().is_some_and(|guest| guest.key == *key)
+    }
 }
 
 /// A step of a worker's start.
@@ -216,7 +227,7 @@ impl Worker {
 
     /// Passes a connection from an alleged peer of its session on to the worker.
     pub(crate) fn hand_peer(&self, link: &Link, hello: &Hello) -> io::Result<()> {
-        handoff::say(self.control.as_fd(), &ToWorker::Peer(hello.clone()), Some(link.as_fd()), false)
+        handoff::say(self.control.as_fd(), &ToWorker::Peer(hello.clone()), Some(link), false)
     }
 
     /// Its control socket, for another thread.
@@ -240,10 +251,11 @@ impl Worker {
     }
 
     /// Hands a client over to it.
-    pub(crate) fn hand_over(&mut self, link: &Link, hello: &Hello, number: u64) -> io::Result<()> {
-        handoff::send(self.control.as_fd(), link.as_fd(), hello)?;
+    pub(crate) fn hand_over(&mut self, client: &Client, number: u64) -> io::Result<()> {
+        handoff::send(self.control.as_fd(), &client.link, &client.hello)?;
         let now = Instant::now();
-        self.state = State::Session(Session { number, program: hello.program.clone(), since: now, look_at: Some(now) });
+        let (program, guest) = (client.hello.program.clone(), client.guest.clone());
+        self.state = State::Session(Session { number, program, guest, since: now, look_at: Some(now) });
         Ok(())
     }
 

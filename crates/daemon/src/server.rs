@@ -5,18 +5,20 @@
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use ropeway_discovery::Announcer;
 use ropeway_protocol::handshake::Purpose;
+use ropeway_transport::tls::PublicKey;
 use ropeway_transport::{Link, Listener};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::{debug, info, warn};
 
+use crate::access::{Guests, State};
 use crate::handshake::{Pending, Refused, Step};
 use crate::line::{self, Line};
-use crate::pool::{Client, Pool};
+use crate::pool::{Client, Guest, Pool};
 use crate::probe::Prober;
 use crate::stop::StopSignal;
 use crate::worker::host_name;
@@ -29,6 +31,9 @@ const MAX_PENDING: usize = 512;
 
 /// How long sessions have to end when the server is asked to.
 const STOP_LIMIT: Duration = Duration::from_secs(2);
+
+/// How often the server looks whether a client's time is over.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// How long the server accepts no connection after the system failed to accept one.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -45,6 +50,10 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
         .map_err(|error| ServeError::System("catch the signals that end it", error))?;
     raise_file_limit();
     let listeners = listen::open(options)?;
+    let may_be_plain: Vec<bool> =
+        listeners.iter().map(|listener| listen::may_be_plain(listener.endpoint(), options)).collect();
+    let guests = options.state.as_deref().map(|folder| Guests::open(State::open(folder)?)).transpose();
+    let guests = guests.map_err(ServeError::State)?;
     let session_memory = options.session_memory.unwrap_or_else(memory::default_limit);
     let now = Instant::now();
     let mut server = Server {
@@ -53,6 +62,9 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
         pool: Pool::new(options.worker.clone(), options.warm, session_memory, now),
         prober: Prober::new(&options.worker),
         max_sessions: options.max_sessions,
+        guests,
+        look_at: now,
+        may_be_plain,
         pending: BTreeMap::new(),
         refused: BTreeMap::new(),
         line: Line::new(now),
@@ -82,6 +94,7 @@ enum Source {
     Exit(u32),
     Prober,
     ProberExit,
+    Guests,
 }
 
 struct Server {
@@ -90,6 +103,12 @@ struct Server {
     pool: Pool,
     prober: Prober,
     max_sessions: usize,
+    /// The clients that are known; none on a server that serves this machine in plain text alone.
+    guests: Option<Guests>,
+    /// When to look next whether a client's time is over.
+    look_at: Instant,
+    /// Whether connections of each listener may be in plain text.
+    may_be_plain: Vec<bool>,
     /// Connections with an unfinished handshake, by arrival; `refused` has the same order.
     pending: BTreeMap<u64, Pending>,
     refused: BTreeMap<u64, Refused>,
@@ -142,6 +161,11 @@ impl Server {
                             self.pool.learn(self.prober.facts());
                         }
                     }
+                    Source::Guests => {
+                        if self.guests.as_ref().is_some_and(Guests::reread) {
+                            self.show_out();
+                        }
+                    }
                     Source::ProberExit => {
                         if self.prober.reap(Instant::now()) {
                             self.pool.learn(self.prober.facts());
@@ -167,6 +191,7 @@ impl Server {
             }
             sources.push((Source::Exit(pid), worker.exit()));
         }
+        sources.extend(self.guests.as_ref().map(|guests| (Source::Guests, guests.as_fd())));
         if let Some((control, exit)) = self.prober.sockets() {
             sources.extend(control.map(|control| (Source::Prober, control)));
             sources.push((Source::ProberExit, exit));
@@ -203,6 +228,7 @@ impl Server {
             self.prober.deadline(),
             self.pool.deadline(self.line.len()),
             (self.accept_after > now).then_some(self.accept_after),
+            self.guests.is_some().then_some(self.look_at).filter(|_| self.pool.sessions() > 0),
         ]
         .into_iter()
         .flatten()
@@ -222,6 +248,10 @@ impl Server {
         self.pool.kill_hanging(now);
         self.pool.watch_memory(now);
         self.prober.expire(now);
+        if now >= self.look_at {
+            self.show_out();
+            self.look_at = now + LOOK;
+        }
         for client in self.line.expired(now) {
             let text = format!(
                 "in {} s it had no worker for this client: {}; the server's log says more",
@@ -241,7 +271,7 @@ impl Server {
             Ok(link) => {
                 let now = Instant::now();
                 self.make_room();
-                let pending = Pending::new(link, now);
+                let pending = Pending::new(link, self.may_be_plain[index], now);
                 debug!(peer = %pending.peer(), "connection");
                 let key = self.key();
                 self.pending.insert(key, pending);
@@ -275,19 +305,51 @@ impl Server {
 
     /// Reads more of a hello.
     fn advance(&mut self, key: u64) {
-        let Some(step) = self.pending.get_mut(&key).map(Pending::advance) else { return };
+        let door = self.guests.as_ref().map(Guests::door);
+        let Some(step) = self.pending.get_mut(&key).map(|pending| pending.advance(door)) else { return };
         if matches!(step, Step::Wait) {
             return;
         }
-        let Some((link, peer)) = self.pending.remove(&key).map(Pending::into_parts) else { return };
+        let Some((link, peer, known)) = self.pending.remove(&key).map(Pending::into_parts) else { return };
         match step {
             Step::Wait => {}
             Step::Drop(reason) => warn!(%peer, "connection dropped: {reason}"),
             Step::Refuse(text) => self.refuse(link, &peer, &text),
             Step::Hello(hello) => {
+                let guest = match known.map(|key| self.welcome(&key)).transpose() {
+                    Ok(guest) => guest,
+                    Err(text) => return self.refuse(link, &peer, &text),
+                };
                 self.clients += 1;
-                self.admit(Client { link, peer, hello: Box::new(hello), number: self.clients });
+                self.admit(Client { link, peer, guest, hello: Box::new(hello), number: self.clients });
             }
+        }
+    }
+
+    /// Who the client with this key is, if it may begin a session.
+    ///
+    /// # Errors
+    /// Why not: one sentence.
+    fn welcome(&self, key: &PublicKey) -> Result<Guest, String> {
+        let guests = self.guests.as_ref().ok_or("it knows no clients")?;
+        let (name, rules) = guests.admit(key, SystemTime::now())?;
+        let sessions = self.pool.sessions_of(key) + self.line.waiting_of(key);
+        match rules.sessions {
+            Some(most) if sessions >= most as usize => {
+                Err(format!("'{name}' has {sessions} sessions there already, and may have {most}; try again later"))
+            }
+            _ => Ok(Guest { key: *key, name }),
+        }
+    }
+
+    /// Ends the sessions of those who may not be here any more.
+    fn show_out(&mut self) {
+        let Some(guests) = &self.guests else { return };
+        let now = SystemTime::now();
+        let reason = |key: &PublicKey| guests.admit(key, now).err();
+        self.pool.end_sessions_of(reason);
+        for (client, why) in self.line.dismiss(reason) {
+            self.refuse(client.link, &client.peer, &why);
         }
     }
 

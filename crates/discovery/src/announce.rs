@@ -26,7 +26,9 @@ impl Announcer {
         let this = Self { daemon: ServiceDaemon::new()? };
         let addresses = endpoints.into_iter().filter_map(|endpoint| match endpoint {
             // The endpoint of a listening socket is always an address.
-            Endpoint::Tcp { host, port } => Some((host.parse::<IpAddr>().ok()?, *port)),
+            Endpoint::Tls { host, port, .. } | Endpoint::Tcp { host, port } => {
+                Some((host.parse::<IpAddr>().ok()?, *port))
+            }
             Endpoint::Unix(_) | Endpoint::Local => None,
         });
         for (number, (address, port)) in addresses.enumerate() {

@@ -11,6 +11,7 @@ pub mod inherited;
 mod kernel;
 mod link;
 mod listener;
+pub mod private_file;
 pub mod tls;
 
 pub use endpoint::{DEFAULT_PORT, Endpoint, ParseEndpointError};

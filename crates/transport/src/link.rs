@@ -146,6 +146,11 @@ impl Link {
         Ok(Self { records: Some(Records::new(secrets)?), ..self })
     }
 
+    /// Whether what goes over it is encrypted.
+    pub fn is_encrypted(&self) -> bool {
+        self.records.is_some()
+    }
+
     /// Goes on with a client's handshake, without waiting; `None` when more has to come. Encrypts the link when the
     /// handshake is over, and returns the client's key.
     ///

@@ -55,7 +55,11 @@ impl Listener {
                 socket.set_reuse_address(true)?;
                 socket.bind(&address.into())?;
                 socket.listen(BACKLOG)?;
-                Self::from_fd(socket.into())
+                let mut listener = Self::from_fd(socket.into())?;
+                if let (Endpoint::Tls { .. }, Endpoint::Tcp { host, port }) = (endpoint, &listener.endpoint) {
+                    listener.endpoint = Endpoint::Tls { host: host.clone(), port: *port, ticket: None };
+                }
+                Ok(listener)
             }
         }
     }

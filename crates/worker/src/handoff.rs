@@ -6,11 +6,13 @@
 
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use ropeway_protocol::decode;
 use ropeway_protocol::handshake::{Hello, Purpose};
 use ropeway_protocol::ids::SessionId;
+use ropeway_transport::Link;
+use ropeway_transport::tls::Secrets;
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -85,22 +87,20 @@ pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
 }
 
-/// Sends a message, and passes a socket on with it.
+/// Sends a message, and passes a connection on with it, which the other side goes on with.
 ///
 /// # Errors
-/// The socket's error: the other side is gone, or, without `wait`, does not listen.
-pub fn say<T: Serialize>(
-    control: BorrowedFd<'_>,
-    message: &T,
-    socket: Option<BorrowedFd<'_>>,
-    wait: bool,
-) -> io::Result<()> {
-    let bytes = postcard::to_stdvec(message).map_err(|error| io::Error::new(ErrorKind::InvalidInput, error))?;
+/// The socket's error: the other side is gone, or, without `wait`, does not listen; [`ErrorKind::InvalidData`] for an
+/// encrypted connection on which more has come than was asked for.
+pub fn say<T: Serialize>(control: BorrowedFd<'_>, message: &T, link: Option<&Link>, wait: bool) -> io::Result<()> {
+    let secrets = link.map(Link::secrets).transpose()?.flatten();
+    let bytes =
+        postcard::to_stdvec(&(message, secrets)).map_err(|error| io::Error::new(ErrorKind::InvalidInput, error))?;
     if bytes.len() > MAX_MESSAGE {
         return Err(ErrorKind::InvalidInput.into());
     }
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let fds: Vec<_> = socket.into_iter().collect();
+    let fds: Vec<_> = link.map(AsFd::as_fd).into_iter().collect();
     let flags = SendFlags::NOSIGNAL | if wait { SendFlags::empty() } else { SendFlags::DONTWAIT };
     loop {
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -114,13 +114,12 @@ pub fn say<T: Serialize>(
     }
 }
 
-/// Receives a message from the other side, with the socket passed on with it. `None` if the other side has closed its
-/// end.
+/// Receives a message from the other side, with the connection passed on with it. `None` if the other side has closed
+/// its end.
 ///
 /// # Errors
-/// The socket's error: without `wait`, [`ErrorKind::WouldBlock`]; [`ErrorKind::InvalidData`] for bytes that are no
-/// message.
-pub fn hear<T: DeserializeOwned>(control: BorrowedFd<'_>, wait: bool) -> io::Result<Option<(T, Option<OwnedFd>)>> {
+/// The socket's error: without `wait`, [`ErrorKind::WouldBlock`]; [`ErrorKind::InvalidData`] for bytes that are no message.
+pub fn hear<T: DeserializeOwned>(control: BorrowedFd<'_>, wait: bool) -> io::Result<Option<(T, Option<Link>)>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut bytes = [0; MAX_MESSAGE];
     let flags = RecvFlags::CMSG_CLOEXEC | if wait { RecvFlags::empty() } else { RecvFlags::DONTWAIT };
@@ -140,8 +139,14 @@ pub fn hear<T: DeserializeOwned>(control: BorrowedFd<'_>, wait: bool) -> io::Res
             _ => None,
         });
         let message = bytes.get(..got).and_then(|bytes| decode(bytes).ok());
-        let message = message.ok_or_else(|| io::Error::new(ErrorKind::InvalidData, "it does not decode"))?;
-        return Ok(Some((message, socket)));
+        let (message, secrets): (T, Option<Secrets>) =
+            message.ok_or_else(|| io::Error::new(ErrorKind::InvalidData, "it does not decode"))?;
+        let link = socket.map(Link::from_fd).transpose()?;
+        let link = match (link, secrets) {
+            (Some(link), Some(secrets)) => Some(link.encrypt(secrets)?),
+            (link, _) => link,
+        };
+        return Ok(Some((message, link)));
     }
 }
 
@@ -160,12 +165,12 @@ pub fn await_ready(control: BorrowedFd<'_>) -> io::Result<SessionId> {
     }
 }
 
-/// Gives `socket`, from which `hello` has been read, to the worker (on the daemon's side).
+/// Gives the client at `link`, from which `hello` has been read, to the worker (on the daemon's side).
 ///
 /// # Errors
-/// The control socket's error: the worker is gone. The client's socket is still the caller's.
-pub fn send(control: BorrowedFd<'_>, socket: BorrowedFd<'_>, hello: &Hello) -> io::Result<()> {
-    say(control, &ToWorker::Serve(hello.clone()), Some(socket), false)
+/// As [`say`]. The client's connection is still the caller's.
+pub fn send(control: BorrowedFd<'_>, link: &Link, hello: &Hello) -> io::Result<()> {
+    say(control, &ToWorker::Serve(hello.clone()), Some(link), false)
 }
 
 /// Waits, on the worker's side, for the client, and meanwhile takes in the facts about the drivers. `None` if the
@@ -173,12 +178,12 @@ pub fn send(control: BorrowedFd<'_>, socket: BorrowedFd<'_>, hello: &Hello) -> i
 ///
 /// # Errors
 /// As [`hear`].
-pub fn receive(control: BorrowedFd<'_>) -> io::Result<Option<(OwnedFd, Hello)>> {
+pub fn receive(control: BorrowedFd<'_>) -> io::Result<Option<(Link, Hello)>> {
     loop {
         match hear(control, true)? {
             None => return Ok(None),
             Some((ToWorker::Drivers(facts), _)) => drivers::learn(facts),
-            Some((ToWorker::Serve(hello), Some(socket))) => return Ok(Some((socket, hello))),
+            Some((ToWorker::Serve(hello), Some(link))) => return Ok(Some((link, hello))),
             Some(_) => return Err(io::Error::new(ErrorKind::InvalidData, "the daemon sent no client")),
         }
     }
@@ -186,7 +191,6 @@ pub fn receive(control: BorrowedFd<'_>) -> io::Result<Option<(OwnedFd, Hello)>> 
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
 
     use super::*;
@@ -195,6 +199,7 @@ mod tests {
     fn a_socket_and_its_hello_arrive() {
         let (daemon, worker) = pair().unwrap();
         let (client, server) = UnixStream::pair().unwrap();
+        let server = Link::from_fd(server.into()).unwrap();
         let nothing = hear::<ToDaemon>(daemon.as_fd(), false).unwrap_err();
         assert_eq!(nothing.kind(), ErrorKind::WouldBlock);
         say(worker.as_fd(), &ToDaemon::Ready(SessionId(9)), None, true).unwrap();
@@ -207,11 +212,11 @@ mod tests {
             pid: 7,
             credential: vec![],
         };
-        send(daemon.as_fd(), server.as_fd(), &hello).unwrap();
-        let (socket, received) = receive(worker.as_fd()).unwrap().unwrap();
+        send(daemon.as_fd(), &server, &hello).unwrap();
+        let (link, received) = receive(worker.as_fd()).unwrap().unwrap();
         assert_eq!(received, hello);
         drop(server);
-        let byte = rustix::io::write(&socket, b"x").and_then(|_| {
+        let byte = rustix::io::write(&link, b"x").and_then(|_| {
             let mut byte = [0];
             rustix::io::read(&client, &mut byte).map(|_| byte)
         });

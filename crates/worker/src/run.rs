@@ -44,12 +44,12 @@ pub fn run(control: OwnedFd, options: WorkerOptions) -> u8 {
     }
     match prepare(&control, &options) {
         Ok(None) => 0,
-        Ok(Some((warm, socket, hello))) => {
+        Ok(Some((warm, link, hello))) => {
             let log = match rustix::io::fcntl_dupfd_cloexec(std::io::stderr(), 3) {
                 Ok(fd) => Log::new(fd),
                 Err(_) => return 1,
             };
-            serve(warm, (socket, control), &hello, options, &log)
+            serve(warm, (link, control), &hello, options, &log)
         }
         Err(why) => {
             let _ = writeln!(std::io::stderr(), "ropeway worker[{}]: {why}", std::process::id());
@@ -58,7 +58,7 @@ pub fn run(control: OwnedFd, options: WorkerOptions) -> u8 {
     }
 }
 
-fn prepare(control: &OwnedFd, options: &WorkerOptions) -> Result<Option<(Warm, OwnedFd, Hello)>, String> {
+fn prepare(control: &OwnedFd, options: &WorkerOptions) -> Result<Option<(Warm, Link, Hello)>, String> {
     // If the daemon is gone, a later message fails and ends this process.
     let step = |what: &str| {
         let _ = handoff::say(control.as_fd(), &ToDaemon::Step(what.to_owned()), None, true);
@@ -67,15 +67,14 @@ fn prepare(control: &OwnedFd, options: &WorkerOptions) -> Result<Option<(Warm, O
     let ready = ToDaemon::Ready(warm.session);
     handoff::say(control.as_fd(), &ready, None, true).map_err(|error| format!("the daemon is gone: {error}"))?;
     let handed = handoff::receive(control.as_fd()).map_err(|error| format!("no connection: {error}"))?;
-    Ok(handed.map(|(socket, hello)| (warm, socket, hello)))
+    Ok(handed.map(|(link, hello)| (warm, link, hello)))
 }
 
-fn serve(mut warm: Warm, (socket, control): (OwnedFd, OwnedFd), hello: &Hello, options: WorkerOptions, log: &Log) -> ! {
+fn serve(mut warm: Warm, (link, control): (Link, OwnedFd), hello: &Hello, options: WorkerOptions, log: &Log) -> ! {
     let give_up = |why: String| -> ! {
         log.line(&why);
         process::exit(1)
     };
-    let link = Link::from_fd(socket).unwrap_or_else(|error| give_up(format!("the connection is of no use: {error}")));
     let link = Arc::new(link);
     // The client waits for this; everything else can be made while it reads.
     let welcome = std::mem::take(&mut warm.welcome);

@@ -161,12 +161,16 @@ impl Role<'_> {
     /// any.
     pub(super) fn read(&mut self, link: &Link, wait: bool, to: &dyn Deliver) -> Result<bool, ReadError> {
         let Some(reader) = self.reader.as_deref_mut() else { return Ok(false) };
-        let any = reader.fill(link, wait)? && {
+        let mut any = false;
+        let mut more = reader.fill(link, wait)?;
+        while more {
             let outer = IS_READER.with(|is_reader| is_reader.replace(true));
-            let any = reader.hand_out(link, to);
+            let handed_out = reader.hand_out(link, to);
             IS_READER.with(|is_reader| is_reader.set(outer));
-            any?
-        };
+            any |= handed_out?;
+            // What was decrypted with these frames, nobody would be woken for.
+            more = link.has_more() && reader.fill(link, false)?;
+        }
         if any {
             self.inbox.wake();
         }

@@ -10,6 +10,7 @@ pub mod discover;
 pub mod local;
 mod seek;
 mod server;
+pub mod tickets;
 pub mod watch;
 
 use std::collections::HashSet;
@@ -224,7 +225,8 @@ fn open_all(addresses: &[Endpoint], timeout: Duration) -> Vec<Opened> {
 
 fn open(address: &Endpoint, timeout: Duration) -> Result<Opened, OpenError> {
     if *address != Endpoint::Local {
-        return Ok(Opened { connection: Connection::open(address, timeout)?, local: None });
+        let address = tickets::with_ticket(address)?;
+        return Ok(Opened { connection: Connection::open(&address, timeout)?, local: None });
     }
     let local = LocalServer::start(None)?;
     let connection = Connection::open_as(local.endpoint(), Some(address), timeout.max(local::PATIENCE))?;

@@ -8,7 +8,7 @@ fn pool(script: &str, warm: usize) -> Pool {
     pool
 }
 
-const GOOD: &str = "printf '\\000\\007' >&0; cat > /dev/null";
+const GOOD: &str = "printf '\\000\\007\\000' >&0; cat > /dev/null";
 
 /// Drives a pool until `condition` holds.
 fn drive(pool: &mut Pool, waiting: usize, condition: impl Fn(&Pool) -> bool) {

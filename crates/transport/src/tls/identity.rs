@@ -4,6 +4,8 @@ use std::fmt;
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair as _};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use rustls::sign::CertifiedKey;
 use std::sync::Arc;
@@ -17,7 +19,7 @@ const PRIVATE_PREFIX: [u8; 16] =
     [0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20];
 
 /// Who somebody is to others.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialOrd, Ord)]
 pub struct PublicKey([u8; KEY]);
 
 /// Who somebody is, with the means to prove it.
@@ -36,6 +38,16 @@ impl PublicKey {
     /// Its bytes.
     pub fn bytes(&self) -> &[u8; KEY] {
         &self.0
+    }
+
+    /// The key of such a text as it is printed with [`PublicKey::text`].
+    pub fn from_text(text: &str) -> Option<Self> {
+        Some(Self(URL_SAFE_NO_PAD.decode(text).ok()?.try_into().ok()?))
+    }
+
+    /// The key as text.
+    pub fn text(&self) -> String {
+        URL_SAFE_NO_PAD.encode(self.0)
     }
 
     /// The key in a SubjectPublicKeyInfo; `None` where that is of another kind.
@@ -91,6 +103,16 @@ impl Identity {
     /// The private key. It belongs into files that nobody else can read, and nowhere else.
     pub fn seed(&self) -> &[u8; KEY] {
         &self.seed
+    }
+
+    /// The private key as text, for a file.
+    pub fn seed_text(&self) -> String {
+        URL_SAFE_NO_PAD.encode(self.seed)
+    }
+
+    /// The one of such a text.
+    pub fn from_seed_text(text: &str) -> Option<Self> {
+        Self::from_seed(URL_SAFE_NO_PAD.decode(text).ok()?.try_into().ok()?)
     }
 
     /// Who that is to others.

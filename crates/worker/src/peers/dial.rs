@@ -1,7 +1,7 @@
 //! How sessions are connected to each other: proofs, and what the daemon does for this worker.
 
 use std::io::IoSlice;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -76,17 +76,12 @@ pub fn connect(peers: &Arc<Peers>, id: SessionId, addresses: Vec<String>) -> Res
 /// Hears what the daemon has to say, as long as it is there.
 pub fn listen(peers: &Peers) -> Option<End> {
     // When the daemon ends, so does this process; without it, the session has no new peers.
-    while let Ok(Some((message, socket))) = handoff::hear::<ToWorker>(peers.daemon.as_fd(), true) {
-        let link = |socket: OwnedFd| Link::from_fd(socket).map_err(|error| error.to_string());
-        match (message, socket) {
-            (ToWorker::Peer(hello), Some(socket)) => {
-                if let Ok(link) = link(socket) {
-                    admit(peers, PendingPeer { link, hello, since: Instant::now() });
-                }
-            }
-            (ToWorker::Dialled { ticket, outcome }, socket) => {
-                let socket = socket.ok_or_else(|| "the server has no connection".to_owned());
-                let outcome = outcome.and_then(|proof| Ok((link(socket?)?, proof)));
+    while let Ok(Some((message, link))) = handoff::hear::<ToWorker>(peers.daemon.as_fd(), true) {
+        match (message, link) {
+            (ToWorker::Peer(hello), Some(link)) => admit(peers, PendingPeer { link, hello, since: Instant::now() }),
+            (ToWorker::Dialled { ticket, outcome }, link) => {
+                let link = link.ok_or_else(|| "the server has no connection".to_owned());
+                let outcome = outcome.and_then(|proof| Ok((link?, proof)));
                 peers.dialled(ticket, outcome);
             }
             (ToWorker::Drivers(facts), _) => drivers::learn(facts),

@@ -65,6 +65,9 @@ impl Alarm {
             let _ = poll(&mut [timer], Some(&timeout));
             return false;
         };
+        if link.has_more() {
+            return true;
+        }
         let mut both = [timer, PollFd::new(link, PollFlags::IN)];
         let _ = poll(&mut both, Some(&timeout));
         !both[1].revents().is_empty()

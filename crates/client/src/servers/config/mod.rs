@@ -111,6 +111,16 @@ impl Default for Config {
     }
 }
 
+/// The folder of this user's configuration; none without a home.
+pub fn user_folder() -> Option<PathBuf> {
+    folder_of_user(&|name| std::env::var_os(name).filter(|value| !value.is_empty())?.into_string().ok())
+}
+
+fn folder_of_user(env: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
+    let folder = env("XDG_CONFIG_HOME").map(PathBuf::from);
+    Some(folder.or_else(|| Some(PathBuf::from(env("HOME")?).join(".config")))?.join("ropeway"))
+}
+
 impl Config {
     /// Adds one reason to trust, or notes what is wrong with it; `place` says where it is written.
     fn add_trusted(&mut self, place: &str, entry: &str) {
@@ -133,10 +143,7 @@ impl Config {
         // An empty variable is the same as none.
         let env = |name: &str| env(name).map(|v| v.trim().to_owned()).filter(|v| !v.is_empty());
         let mut config = Self::default();
-        let user = env("XDG_CONFIG_HOME")
-            .map(PathBuf::from)
-            .or_else(|| Some(PathBuf::from(env("HOME")?).join(".config")))
-            .map(|folder| folder.join("ropeway"));
+        let user = folder_of_user(&env);
         for folder in user.iter().map(PathBuf::as_path).chain([system]) {
             if config.read_file(&folder.join(FILE_NAME)) {
                 break;

@@ -1,0 +1,232 @@
+//! `access.toml`: the clients of a server, by their public keys, and what each may do.
+//!
+//! ```toml
+//! [clients.alice]
+//! key = "..."                       # her public key; `ropeway ticket new` puts it here
+//! expires = "2026-12-24T18:00:00Z"
+//! sessions = 4                      # at one time
+//! ```
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+use humantime::{format_rfc3339_seconds, parse_rfc3339};
+use ropeway_transport::tls::PublicKey;
+use toml_edit::{DocumentMut, Item, Table, value};
+
+/// The table that holds all clients.
+const CLIENTS: &str = "clients";
+
+/// Longest name of a client.
+const MAX_NAME: usize = 64;
+
+/// The clients' file, with its comments.
+#[derive(Clone, Debug, Default)]
+pub struct Clients {
+    document: DocumentMut,
+    rules: BTreeMap<String, Rules>,
+}
+
+/// One client.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Rules {
+    /// Its key.
+    pub key: PublicKey,
+    /// When its ticket was made.
+    pub created: Option<SystemTime>,
+    /// When it may not come any more.
+    pub expires: Option<SystemTime>,
+    /// Most sessions at one time.
+    pub sessions: Option<u32>,
+}
+
+impl Rules {
+    /// Rules that allow all that the server gives.
+    pub fn new(key: PublicKey) -> Self {
+        Self { key, created: None, expires: None, sessions: None }
+    }
+
+    /// Whether its time is over.
+    pub fn has_expired(&self, now: SystemTime) -> bool {
+        self.expires.is_some_and(|at| now >= at)
+    }
+}
+
+impl Clients {
+    /// Reads the file's text.
+    ///
+    /// # Errors
+    /// One sentence for a person: where, and what is wrong there.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let document: DocumentMut = text.parse().map_err(|error: toml_edit::TomlError| one_line(&error.to_string()))?;
+        let mut rules = BTreeMap::new();
+        for (name, item) in document.iter() {
+            if name != CLIENTS {
+                return Err(format!("'{name}' is not known here; clients are [{CLIENTS}.NAME]"));
+            }
+            let clients = item.as_table_like().ok_or_else(|| format!("'{CLIENTS}' is not a table"))?;
+            for (name, item) in clients.iter() {
+                check_name(name)?;
+                let read = item.as_table_like().ok_or_else(|| "it is not a table".to_owned()).and_then(read_rules);
+                rules.insert(name.to_owned(), read.map_err(|why| format!("client '{name}': {why}"))?);
+            }
+        }
+        Ok(Self { document, rules })
+    }
+
+    /// The file's text.
+    pub fn text(&self) -> String {
+        self.document.to_string()
+    }
+
+    /// All clients, by name.
+    pub fn all(&self) -> &BTreeMap<String, Rules> {
+        &self.rules
+    }
+
+    /// Adds a client.
+    ///
+    /// # Errors
+    /// The name is taken, or is none.
+    pub fn add(&mut self, name: &str, rules: &Rules) -> Result<(), String> {
+        check_name(name)?;
+        if self.rules.contains_key(name) {
+            return Err(format!("there is a client '{name}' already; `ropeway ticket revoke {name}` removes it"));
+        }
+        let mut table = Table::new();
+        table["key"] = value(rules.key.text());
+        for (field, at) in [("created", rules.created), ("expires", rules.expires)] {
+            if let Some(at) = at {
+                table[field] = value(format_rfc3339_seconds(at).to_string());
+            }
+        }
+        if let Some(sessions) = rules.sessions {
+            table["sessions"] = value(i64::from(sessions));
+        }
+        let clients = self.document.entry(CLIENTS).or_insert_with(|| {
+            let mut clients = Table::new();
+            clients.set_implicit(true);
+            Item::Table(clients)
+        });
+        let clients = clients.as_table_like_mut().ok_or_else(|| format!("'{CLIENTS}' is not a table"))?;
+        clients.insert(name, Item::Table(table));
+        self.rules.insert(name.to_owned(), rules.clone());
+        Ok(())
+    }
+
+    /// Removes a client; returns whether it was there.
+    pub fn remove(&mut self, name: &str) -> bool {
+        if let Some(clients) = self.document.get_mut(CLIENTS).and_then(Item::as_table_like_mut) {
+            clients.remove(name);
+        }
+        self.rules.remove(name).is_some()
+    }
+}
+
+fn read_rules(table: &dyn toml_edit::TableLike) -> Result<Rules, String> {
+    let mut key = None;
+    let mut rules = Rules::new(PublicKey::new([0; 32]));
+    for (field, item) in table.iter() {
+        let text = || item.as_str().ok_or_else(|| format!("'{field}' is not text"));
+        let time = || {
+            let text = text()?;
+            parse_rfc3339(text).map_err(|_| format!("'{field}' is not a time such as 2026-12-24T18:00:00Z"))
+        };
+        match field {
+            "key" => key = Some(PublicKey::from_text(text()?).ok_or("'key' is not a public key")?),
+            "created" => rules.created = Some(time()?),
+            "expires" => rules.expires = Some(time()?),
+            "sessions" => {
+                let sessions = item.as_integer().and_then(|sessions| u32::try_from(sessions).ok());
+                rules.sessions = Some(sessions.ok_or("'sessions' is not a number of sessions")?);
+            }
+            _ => return Err(format!("'{field}' is not known")),
+        }
+    }
+    rules.key = key.ok_or("it has no 'key'")?;
+    Ok(rules)
+}
+
+/// Names go into logs, file names and messages.
+fn check_name(name: &str) -> Result<(), String> {
+    let is_fine = |letter: char| letter.is_alphanumeric() || "-_.@".contains(letter);
+    if name.is_empty() || name.chars().count() > MAX_NAME || name.starts_with(['-', '.']) || !name.chars().all(is_fine)
+    {
+        return Err(format!(
+            "'{}' is not a client's name: letters, digits, '-', '_', '.' and '@', {MAX_NAME} at most",
+            name.escape_debug()
+        ));
+    }
+    Ok(())
+}
+
+/// A parser's message, which shows the place on several lines, as one.
+fn one_line(message: &str) -> String {
+    message
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && !line.starts_with('|'))
+        .collect::<Vec<_>>()
+        .join(": ")
+}
+
+/// A time as the file has it.
+pub fn text_of(at: SystemTime) -> String {
+    format_rfc3339_seconds(at).to_string()
+}
+
+/// A time from now on, as `--expires` gives it.
+///
+/// # Errors
+/// One sentence for a person.
+pub fn from_now(text: &str, now: SystemTime) -> Result<SystemTime, String> {
+    let span: Duration =
+        humantime::parse_duration(text).map_err(|_| format!("'{text}' is not a time; write for example 30d or 12h"))?;
+    now.checked_add(span).ok_or_else(|| format!("'{text}' is too long"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(byte: u8) -> Rules {
+        Rules { sessions: Some(4), ..Rules::new(PublicKey::new([byte; 32])) }
+    }
+
+    #[test]
+    fn clients_come_and_go_and_comments_stay() {
+        let mut clients =
+            Clients::parse("# Ours.\n[clients.bob] # him\nkey = \"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\"\n")
+                .unwrap();
+        let mut alice = rules(7);
+        alice.expires = Some(SystemTime::UNIX_EPOCH + Duration::from_secs(2_000_000_000));
+        clients.add("alice", &alice).unwrap();
+        assert!(clients.add("alice", &rules(8)).unwrap_err().contains("already"));
+        let text = clients.text();
+        assert!(text.contains("# Ours.") && text.contains("# him") && text.contains("2033-05-18T03:33:20Z"), "{text}");
+        let mut again = Clients::parse(&text).unwrap();
+        assert_eq!(again.all()["alice"], alice);
+        assert_eq!(again.all().len(), 2);
+        assert!(again.remove("alice") && !again.remove("alice"));
+        assert_eq!(Clients::parse(&again.text()).unwrap().all().len(), 1);
+    }
+
+    #[test]
+    fn a_wrong_file_says_where_in_one_line() {
+        for (text, what) in [
+            ("[clients.a]\n", "client 'a': it has no 'key'"),
+            ("[clients.a]\nkey = 1\n", "'key' is not text"),
+            ("[clients.a]\nkey = \"AA\"\n", "'key' is not a public key"),
+            ("[clients.\"a b\"]\n", "not a client's name"),
+            ("[clients.a]\ncolour = 1\n", "'colour' is not known"),
+            ("[client.a]\n", "'client' is not known"),
+            ("[clients.a]\nexpires = \"soon\"\n", "'expires' is not a time"),
+            ("[clients.a]\nsessions = -1\n", "'sessions' is not a number"),
+            ("clients = 1\n", "'clients' is not a table"),
+            ("[clients.a\n", "line 1"),
+        ] {
+            let error = Clients::parse(text).unwrap_err();
+            assert!(error.contains(what) && !error.contains('\n'), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! The clients that a running server knows, kept in step with the state folder.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::SystemTime;
+
+use ropeway_transport::tls::{self, ClientAuth, Door, PublicKey};
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+use tracing::{info, warn};
+
+use super::clients::{Clients, Rules};
+use super::state::{Held, State, StateError};
+
+/// The clients by their keys.
+type ByKey = BTreeMap<PublicKey, (String, Rules)>;
+
+/// Which keys the door lets in.
+#[derive(Debug, Default)]
+struct Known(RwLock<ByKey>);
+
+impl ClientAuth for Known {
+    fn knows(&self, key: &PublicKey) -> bool {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).contains_key(key)
+    }
+}
+
+/// The clients of a running server.
+#[derive(Debug)]
+pub(crate) struct Guests {
+    state: State,
+    known: Arc<Known>,
+    door: Door,
+    /// Becomes readable when a file of the state folder was replaced.
+    watch: OwnedFd,
+    _held: Held,
+}
+
+impl Guests {
+    /// Takes the state folder for this server.
+    ///
+    /// # Errors
+    /// The folder cannot be used, or another server uses it.
+    pub(crate) fn open(state: State) -> Result<Self, StateError> {
+        let held = state.hold()?;
+        let system = |error: std::io::Error| StateError::new(format!("cannot watch the state folder: {error}"));
+        let watch = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).map_err(|e| system(e.into()))?;
+        // Before the file is read, so that no change is missed.
+        let changes = WatchFlags::CLOSE_WRITE | WatchFlags::MOVED_TO | WatchFlags::DELETE;
+        inotify::add_watch(&watch, state.folder(), changes).map_err(|e| system(e.into()))?;
+        let known = Arc::new(Known(RwLock::new(by_key(&state.clients()?))));
+        let door =
+            tls::accept(&state.identity()?, known.clone()).map_err(|error| StateError::new(error.to_string()))?;
+        Ok(Self { state, known, door, watch, _held: held })
+    }
+
+    /// Where encrypted connections come in.
+    pub(crate) fn door(&self) -> &Door {
+        &self.door
+    }
+
+    /// Reads the clients again if their file was replaced; returns whether they are others now. A file with an error
+    /// changes nothing.
+    pub(crate) fn reread(&self) -> bool {
+        let mut events = [const { std::mem::MaybeUninit::uninit() }; 4096];
+        let mut reader = inotify::Reader::new(&self.watch, &mut events);
+        while reader.next().is_ok() {}
+        match self.state.clients() {
+            Ok(clients) => {
+                let clients = by_key(&clients);
+                let mut known = self.known.0.write().unwrap_or_else(PoisonError::into_inner);
+                let is_new = *known != clients;
+                if is_new {
+                    info!(clients = clients.len(), "the access rules were read again");
+                    *known = clients;
+                }
+                is_new
+            }
+            Err(error) => {
+                warn!("the access rules stay as they were: {error}");
+                false
+            }
+        }
+    }
+
+    /// The name and rules of the client that has proved this key.
+    ///
+    /// # Errors
+    /// One sentence: its ticket is revoked, or its time is over.
+    pub(crate) fn admit(&self, key: &PublicKey, now: SystemTime) -> Result<(String, Rules), String> {
+        let known = self.known.0.read().unwrap_or_else(PoisonError::into_inner);
+        let (name, rules) = known.get(key).ok_or("this client's ticket was revoked; ask for another")?;
+        match rules.expires {
+            Some(at) if now >= at => {
+                let at = humantime::format_rfc3339_seconds(at);
+                Err(format!("the ticket of '{name}' has expired at {at}; ask for another"))
+            }
+            _ => Ok((name.clone(), rules.clone())),
+        }
+    }
+}
+
+impl AsFd for Guests {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.watch.as_fd()
+    }
+}
+
+fn by_key(clients: &Clients) -> ByKey {
+    clients.all().iter().map(|(name, rules)| (rules.key, (name.clone(), rules.clone()))).collect()
+}

@@ -1,0 +1,9 @@
+//! Who may use a server, and how much of it.
+
+mod clients;
+mod guests;
+mod state;
+
+pub use clients::{Clients, Rules, from_now, text_of};
+pub(crate) use guests::Guests;
+pub use state::{Held, State, StateError};

@@ -1,0 +1,46 @@
+//! Files that only their owner may read, written as a whole or not at all.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::Path;
+
+/// Longest file that is read.
+const MAX_FILE: u64 = 1 << 16;
+
+/// Reads a file that nobody but its owner may read.
+///
+/// # Errors
+/// Those of the file; [`ErrorKind::PermissionDenied`] where others can read it.
+pub fn read(path: &Path) -> io::Result<String> {
+    let mode = fs::metadata(path)?.mode();
+    if mode & 0o077 != 0 {
+        let text = format!("others can read or write it (mode {:03o}); chmod 600 {}", mode & 0o777, path.display());
+        return Err(io::Error::new(ErrorKind::PermissionDenied, text));
+    }
+    let mut text = String::new();
+    File::open(path)?.take(MAX_FILE).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// Replaces a file by one that only its owner may read, as a whole or not at all.
+///
+/// # Errors
+/// The file system's; the old file is still there.
+pub fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let partial = folder.join(format!(".{name}.{}", std::process::id()));
+    let written = || {
+        let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&partial)?;
+        file.write_all(contents)?;
+        // A file that has its name before its contents are on the disk can be found empty after a power cut.
+        file.sync_all()?;
+        fs::rename(&partial, path)?;
+        File::open(folder)?.sync_all()
+    };
+    written().inspect_err(|_| {
+        // A full disk: leave nothing behind.
+        let _ = fs::remove_file(&partial);
+    })
+}
