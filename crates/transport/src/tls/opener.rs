@@ -13,10 +13,11 @@ const MAX_SEALED: usize = MAX_CONTENTS + 256;
 const ROOM: usize = HEADER + MAX_SEALED;
 const MAX_ROOM: usize = 16 * ROOM;
 
-/// Types of messages that may come after the handshake, and the alert that ends a connection.
+/// Types of messages that may come after the handshake; alerts that end a connection, and that refuse a key.
 const NEW_SESSION_TICKET: u8 = 4;
 const KEY_UPDATE: u8 = 24;
 const CLOSE_NOTIFY: u8 = 0;
+const ACCESS_DENIED: u8 = 49;
 
 /// Opens what comes on a connection.
 pub(crate) struct Opener {
@@ -141,6 +142,10 @@ impl Opener {
             (APPLICATION_DATA, _) if is_direct => return Ok(last),
             (APPLICATION_DATA, _) => self.plain = at.start..at.start + last,
             (ALERT, [_, CLOSE_NOTIFY]) => self.is_over = true,
+            (ALERT, [_, ACCESS_DENIED]) => {
+                let text = "it does not let this client's key in: the ticket was revoked, or is for another server";
+                return Err(io::Error::new(ErrorKind::PermissionDenied, text));
+            }
             (ALERT, [_, alert]) => {
                 let text = format!("the other end has ended the connection with TLS's alert {alert}");
                 return Err(io::Error::new(ErrorKind::ConnectionReset, text));

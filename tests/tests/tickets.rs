@@ -1,0 +1,172 @@
+//! Encrypted servers and tickets: who comes in, who does not, and what each is told.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use ropeway_tests::places::{c_program, ropeway};
+use ropeway_tests::program::Program;
+use ropeway_tests::server::Server;
+use ropeway_tests::wait_for;
+use tempfile::TempDir;
+
+/// A server with a state folder, on loopback, that takes encrypted connections only.
+struct Encrypted {
+    server: Server,
+    state: PathBuf,
+    _folder: TempDir,
+}
+
+impl Encrypted {
+    fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let state = folder.path().join("state");
+        let server = Server::start_with(&["--listen", "tls://127.0.0.1:0", "--state", state.to_str().unwrap()], &[]);
+        Self { server, state, _folder: folder }
+    }
+
+    fn host(&self) -> &str {
+        self.server.url().strip_prefix("tls://").expect("it is encrypted")
+    }
+
+    /// `ropeway ticket` on the server's machine.
+    fn ticket(&self, args: &[&str]) -> Output {
+        Command::new(ropeway()).args(["ticket", "--state"]).arg(&self.state).args(args).output().unwrap()
+    }
+
+    /// A new ticket's line.
+    fn new_ticket(&self, name: &str, args: &[&str]) -> String {
+        let made = self.ticket(&[&["new", name, "--host", self.host()], args].concat());
+        assert!(made.status.success(), "{made:?}");
+        let known = format!("clients={}", self.clients());
+        self.server.expect_log(&known);
+        String::from_utf8(made.stdout).unwrap().trim().to_owned()
+    }
+
+    fn clients(&self) -> usize {
+        fs::read_to_string(self.state.join("access.toml")).unwrap().matches("[clients.").count()
+    }
+}
+
+fn program(servers: &str) -> Program {
+    Program::remote(c_program("vector_add"), servers)
+}
+
+/// What a program that gets no device is told.
+fn refusal(servers: &str) -> String {
+    let outcome = program(servers).run();
+    assert!(!outcome.status.success());
+    outcome.stderr
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[test]
+fn a_ticket_lets_a_client_in_until_it_is_revoked() {
+    let encrypted = Encrypted::start();
+    let ticket = encrypted.new_ticket("alice", &[]);
+    program(&ticket).run().success();
+    encrypted.server.expect_log("name=\"alice\"");
+    // The server keeps public keys only, and nobody else reads its own.
+    for entry in fs::read_dir(&encrypted.state).unwrap() {
+        let path = entry.unwrap().path();
+        assert_eq!(mode(&path), 0o600, "{}", path.display());
+        assert!(!fs::read_to_string(&path).unwrap().contains(&ticket[ticket.len() - 40..]));
+    }
+    let listed = encrypted.ticket(&["list"]);
+    assert!(String::from_utf8_lossy(&listed.stdout).contains("alice"), "{listed:?}");
+
+    // A session that is under way ends within a second of the revocation.
+    let running = Program::remote(c_program("held"), &ticket).start();
+    let worker = encrypted.server.worker_of(running.pid());
+    assert!(encrypted.ticket(&["revoke", "alice"]).status.success());
+    wait_for("end of the session", Duration::from_secs(10), || {
+        (!encrypted.server.workers().contains(&worker)).then_some(())
+    });
+    encrypted.server.expect_log("this client's ticket was revoked");
+    running.kill();
+    let told = refusal(&ticket);
+    assert!(told.contains("it does not let this client's key in"), "{told}");
+    let again = encrypted.ticket(&["revoke", "alice"]);
+    assert!(
+        !again.status.success() && String::from_utf8_lossy(&again.stderr).contains("no client 'alice'"),
+        "{again:?}"
+    );
+}
+
+#[test]
+fn who_has_joined_needs_the_name_only() {
+    let encrypted = Encrypted::start();
+    let ticket = encrypted.new_ticket("bob", &[]);
+    let told = refusal(encrypted.server.url());
+    assert!(told.contains("there is no ticket for 127.0.0.1") && told.contains("ropeway join"), "{told}");
+
+    let config = tempfile::tempdir().unwrap();
+    let joined =
+        Command::new(ropeway()).args(["join", &ticket]).env("XDG_CONFIG_HOME", config.path()).output().unwrap();
+    assert!(joined.status.success(), "{joined:?}");
+    let joined_program = || program(encrypted.server.url()).env("XDG_CONFIG_HOME", config.path());
+    joined_program().run().success();
+    // A ticket that others can read is not used.
+    let folder = config.path().join("ropeway/tickets");
+    let file = fs::read_dir(&folder).unwrap().next().unwrap().unwrap().path();
+    assert_eq!(mode(&file), 0o600);
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+    let told = joined_program().run();
+    assert!(!told.status.success() && told.stderr.contains("others can read or write it"), "{}", told.stderr);
+}
+
+#[test]
+fn expired_tickets_and_too_many_sessions_are_refused_with_the_reason() {
+    let encrypted = Encrypted::start();
+    let brief = encrypted.new_ticket("brief", &["--expires", "1s"]);
+    let told = wait_for("expiry", Duration::from_secs(20), || {
+        let outcome = program(&brief).run();
+        (!outcome.status.success()).then_some(outcome.stderr)
+    });
+    assert!(told.contains("the ticket of 'brief' has expired at "), "{told}");
+    let one = encrypted.new_ticket("one", &["--sessions", "1"]);
+    let first = Program::remote(c_program("held"), &one).start();
+    encrypted.server.worker_of(first.pid());
+    let told = refusal(&one);
+    assert!(told.contains("'one' has 1 sessions there already, and may have 1"), "{told}");
+    first.kill();
+}
+
+#[test]
+fn another_server_in_its_place_and_plain_text_are_refused() {
+    let (right, wrong) = (Encrypted::start(), Encrypted::start());
+    let ticket = right.new_ticket("carol", &[]);
+    let told = refusal(&ticket.replace(right.host(), wrong.host()));
+    assert!(told.contains("it has another key than the ticket says"), "{told}");
+    // Strangers that do not speak TLS hear nothing.
+    let told = refusal(&right.server.url().replace("tls://", "tcp://"));
+    assert!(told.contains("closed the connection") || told.contains("reset"), "{told}");
+    right.server.expect_log("it does not speak TLS");
+    // Half a ticket is no ticket, and is not repeated.
+    let told = refusal(&ticket[..ticket.len() - 5]);
+    assert!(told.contains("it was not copied whole") && !told.contains(&ticket[60..90]), "{told}");
+}
+
+#[test]
+fn rules_with_an_error_leave_the_old_ones() {
+    let encrypted = Encrypted::start();
+    let ticket = encrypted.new_ticket("dora", &[]);
+    let file = encrypted.state.join("access.toml");
+    let good = fs::read_to_string(&file).unwrap();
+    fs::write(&file, format!("{good}\n[clients.dora\n")).unwrap();
+    encrypted.server.expect_log("the access rules stay as they were");
+    program(&ticket).run().success();
+    // Two servers do not share a state folder.
+    let second = Command::new(ropeway())
+        .args(["serve", "--listen", "tls://127.0.0.1:0", "--state"])
+        .arg(&encrypted.state)
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert!(!second.status.success() && told.contains("another server uses the state folder"), "{told}");
+}
