@@ -170,3 +170,20 @@ fn rules_with_an_error_leave_the_old_ones() {
     let told = String::from_utf8_lossy(&second.stderr).into_owned();
     assert!(!second.status.success() && told.contains("another server uses the state folder"), "{told}");
 }
+
+#[test]
+fn servers_send_each_other_memory_over_encrypted_connections() {
+    let servers: Vec<_> = (0..3).map(|_| Encrypted::start()).collect();
+    let tickets: Vec<_> = servers.iter().map(|server| server.new_ticket("erin", &[])).collect();
+    // Random commands over all three, checked word by word (see random.rs).
+    let outcome = Program::remote(c_program("random"), &tickets.join(","))
+        .args(["1", "3", "600", "without"])
+        .limit(Duration::from_secs(300))
+        .run()
+        .success();
+    assert!(!outcome.stderr.contains("do not reach each other"), "{}", outcome.stderr);
+    // Who has another session's ticket is no peer of this one: there were no refusals either.
+    for server in &servers {
+        assert!(!server.server.log().contains("refused"), "{}", server.server.log());
+    }
+}

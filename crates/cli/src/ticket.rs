@@ -7,7 +7,7 @@ use ropeway_client::tickets;
 use ropeway_daemon::access::{Rules, State, from_now, text_of};
 use ropeway_daemon::worker::host_name;
 use ropeway_transport::tls::{Identity, Ticket};
-use ropeway_transport::{DEFAULT_PORT, Endpoint};
+use ropeway_transport::{DEFAULT_PORT, Endpoint, Pass};
 
 use crate::args::{JoinArgs, TicketArgs, TicketCommand};
 use crate::failure::Failure;
@@ -37,7 +37,7 @@ pub fn ticket(args: &TicketArgs) -> Result<(), Failure> {
             let endpoint: Endpoint = format!("tls://{address}").parse()?;
             state.change(|clients| clients.add(name, &rules))?;
             let (host, port) = (endpoint.host().to_owned(), endpoint.port());
-            let ticket = Endpoint::Tls { host, port, ticket: Some(Ticket { server, identity }.into()) };
+            let ticket = Endpoint::Tls { host, port, pass: Some(Pass::Ticket(Ticket { server, identity }).into()) };
             println!("{}", ticket.with_secret());
             Ok(())
         }

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use ropeway_protocol::handshake::{Hello, Opening, PREAMBLE_LEN, Preamble, Purpose, decode_joined, encode_opening};
 use ropeway_protocol::limits;
+use ropeway_transport::tls::Identity;
 use ropeway_transport::{Endpoint, Link, Sender};
 use ropeway_worker::handoff::{self, MAX_ADDRESS, MAX_ADDRESSES, MAX_DIALS, ToWorker};
 use tracing::{debug, warn};
@@ -27,6 +28,8 @@ pub(crate) struct Dial {
     pub(crate) ticket: u64,
     /// URLs, in order of preference.
     pub(crate) addresses: Vec<String>,
+    /// Who to be where connections are encrypted.
+    pub(crate) identity: Option<Identity>,
     /// The purpose of the connection.
     pub(crate) purpose: Purpose,
 }
@@ -74,7 +77,11 @@ impl Dial {
 
     fn connect_to(&self, address: &str) -> Result<(Link, [u8; 32]), String> {
         let endpoint: Endpoint = address.parse().map_err(|error| format!("{error}"))?;
-        let link = Link::connect(&endpoint, CONNECT).map_err(|error| plain(&error))?;
+        let link = match &self.identity {
+            Some(identity) => Link::connect_as(&endpoint, identity, CONNECT),
+            None => Link::connect(&endpoint, CONNECT),
+        };
+        let link = link.map_err(|error| plain(&error))?;
         let proof = self.join(&link)?;
         Ok((link, proof))
     }

@@ -172,7 +172,7 @@ mod tests {
             credential: vec![],
         };
         let link = Link::from_fd(OwnedFd::from(ours)).unwrap();
-        (Client { link, peer: "test".into(), guest: None, hello: Box::new(hello), number }, theirs)
+        (Client { link, peer: "test".into(), key: None, guest: None, hello: Box::new(hello), number }, theirs)
     }
 
     fn heard(stream: &mut UnixStream) -> (u32, String) {

@@ -36,7 +36,7 @@ pub(crate) fn open(options: &ServeOptions) -> Result<Vec<Listener>, ServeError> 
 fn encrypted(endpoint: &Endpoint, options: &ServeOptions) -> Endpoint {
     match endpoint {
         Endpoint::Tcp { host, port } if !may_be_plain(endpoint, options) => {
-            Endpoint::Tls { host: host.clone(), port: *port, ticket: None }
+            Endpoint::Tls { host: host.clone(), port: *port, pass: None }
         }
         _ => endpoint.clone(),
     }

@@ -1,6 +1,6 @@
 //! The worker processes: warm ones kept ready for the next clients, and those that serve.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use ropeway_protocol::handshake::Hello;
@@ -79,7 +79,9 @@ pub(crate) struct Client {
     pub(crate) link: Link,
     /// The peer's address.
     pub(crate) peer: String,
-    /// Who it is, where it has proved that.
+    /// The key that it has proved to have, over an encrypted connection.
+    pub(crate) key: Option<PublicKey>,
+    /// Who it is, if its key is a client's.
     pub(crate) guest: Option<Guest>,
     /// The server's announcement.
     pub(crate) hello: Box<Hello>,
@@ -128,6 +130,11 @@ impl Pool {
     /// Returns the number of workers that serve a session.
     pub(crate) fn sessions(&self) -> usize {
         self.count(|state| matches!(state, State::Session(_)))
+    }
+
+    /// Returns the keys that the peers of all sessions show.
+    pub(crate) fn peers_keys(&self) -> BTreeSet<PublicKey> {
+        self.workers.values().filter_map(Worker::peers_key).collect()
     }
 
     /// Returns the number of sessions of the client with this key.
@@ -370,6 +377,10 @@ impl Pool {
     pub(crate) fn hand_peer(&self, session: SessionId, client: &Client) -> Result<(), String> {
         let worker = self.workers.values().find(|worker| worker.serves(session));
         let worker = worker.ok_or("it has no such session, or none any more")?;
+        // Over an encrypted connection, peers show the key of their group, and not that of another.
+        if client.link.is_encrypted() && client.key != worker.peers_key() {
+            return Err("it is no peer of this session".to_owned());
+        }
         worker.hand_peer(&client.link, &client.hello).map_err(|error| {
             warn!(worker = worker.pid(), %error, "a worker takes no peer");
             "the session takes no peers now".to_owned()

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use ropeway_protocol::handshake::Hello;
 use ropeway_protocol::ids::SessionId;
 use ropeway_transport::Link;
-use ropeway_transport::tls::PublicKey;
+use ropeway_transport::tls::{Identity, PublicKey};
 use ropeway_worker::handoff::{self, DriverFact, ToDaemon, ToWorker};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
@@ -55,6 +55,8 @@ pub(crate) struct Session {
     pub(crate) program: String,
     /// Whose it is, where that is known.
     pub(crate) guest: Option<Guest>,
+    /// The key that its peers show.
+    pub(crate) peers: Option<PublicKey>,
     /// When it began.
     pub(crate) since: Instant,
     /// When to check its memory next; `None` once it has taken too much.
@@ -172,8 +174,8 @@ impl Worker {
             Ok(Some((ToDaemon::Step(what), _))) if starting => Word::Step(what),
             Ok(Some((ToDaemon::Probing(driver), _))) if starting => Word::Probing(driver),
             Ok(Some((ToDaemon::Probed(late), _))) if starting => Word::Probed(late),
-            Ok(Some((ToDaemon::Dial { ticket, addresses, purpose }, _))) if !starting => {
-                Word::Dial(Dial { ticket, addresses, purpose })
+            Ok(Some((ToDaemon::Dial { ticket, addresses, seed, purpose }, _))) if !starting => {
+                Word::Dial(Dial { ticket, addresses, identity: Identity::from_seed(seed), purpose })
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Word::Nothing,
             _ => {
@@ -206,6 +208,14 @@ impl Worker {
     /// Returns whether the worker serves `session`.
     pub(crate) fn serves(&self, session: SessionId) -> bool {
         matches!(self.state, State::Session(_)) && self.session == Some(session)
+    }
+
+    /// The key that the peers of its session show.
+    pub(crate) fn peers_key(&self) -> Option<PublicKey> {
+        match &self.state {
+            State::Session(session) => session.peers,
+            _ => None,
+        }
     }
 
     /// Tells the worker the known facts about the machine's drivers.
@@ -255,7 +265,8 @@ impl Worker {
         handoff::send(self.control.as_fd(), &client.link, &client.hello)?;
         let now = Instant::now();
         let (program, guest) = (client.hello.program.clone(), client.guest.clone());
-        self.state = State::Session(Session { number, program, guest, since: now, look_at: Some(now) });
+        let peers = client.hello.credential.as_slice().try_into().ok().map(PublicKey::new);
+        self.state = State::Session(Session { number, program, guest, peers, since: now, look_at: Some(now) });
         Ok(())
     }
 

@@ -155,7 +155,10 @@ impl Server {
                     }
                     Source::Waiting(number) => self.leaves(number),
                     Source::Control(pid) => self.pool.hear(pid),
-                    Source::Exit(pid) => self.pool.reap(pid, Instant::now()),
+                    Source::Exit(pid) => {
+                        self.pool.reap(pid, Instant::now());
+                        self.expect_peers();
+                    }
                     Source::Prober => {
                         if self.prober.hear(Instant::now()) {
                             self.pool.learn(self.prober.facts());
@@ -316,12 +319,13 @@ impl Server {
             Step::Drop(reason) => warn!(%peer, "connection dropped: {reason}"),
             Step::Refuse(text) => self.refuse(link, &peer, &text),
             Step::Hello(hello) => {
-                let guest = match known.map(|key| self.welcome(&key)).transpose() {
+                let is_client = hello.purpose == Purpose::Commands;
+                let guest = match known.filter(|_| is_client).map(|key| self.welcome(&key)).transpose() {
                     Ok(guest) => guest,
                     Err(text) => return self.refuse(link, &peer, &text),
                 };
-                self.clients += 1;
-                self.admit(Client { link, peer, guest, hello: Box::new(hello), number: self.clients });
+                self.clients += u64::from(is_client);
+                self.admit(Client { link, peer, key: known, guest, hello: Box::new(hello), number: self.clients });
             }
         }
     }
@@ -339,6 +343,13 @@ impl Server {
                 Err(format!("'{name}' has {sessions} sessions there already, and may have {most}; try again later"))
             }
             _ => Ok(Guest { key: *key, name }),
+        }
+    }
+
+    /// Lets in the peers of all sessions that there are now, and no others.
+    fn expect_peers(&self) {
+        if let Some(guests) = &self.guests {
+            guests.expect_peers(self.pool.peers_keys());
         }
     }
 
@@ -371,6 +382,7 @@ impl Server {
             return;
         }
         let result = if self.line.is_empty() { self.pool.serve(client) } else { Err(client) };
+        self.expect_peers();
         if let Err(client) = result {
             let now = Instant::now();
             self.pool.missed(now);
@@ -391,7 +403,10 @@ impl Server {
 
     /// Gives warm workers to those who wait.
     fn give_workers(&mut self) {
-        self.line.serve(|client| self.pool.serve(client));
+        if !self.line.is_empty() {
+            self.line.serve(|client| self.pool.serve(client));
+            self.expect_peers();
+        }
         if self.pool.is_broken() {
             for client in self.line.dissolve() {
                 self.refuse(client.link, &client.peer, "its workers cannot start; the server's log says why");

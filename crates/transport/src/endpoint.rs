@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use crate::tls::Ticket;
+use crate::tls::{PublicKey, Ticket};
 
 /// The TCP port of a server whose URL names none.
 pub const DEFAULT_PORT: u16 = 7590;
@@ -22,9 +22,9 @@ pub enum Endpoint {
         host: String,
         /// Port; 0 only when listening: any free one.
         port: u16,
-        /// The ticket that came with the address. It is not a part of the address: it is not printed, and makes no
-        /// difference between endpoints.
-        ticket: Option<Arc<Ticket>>,
+        /// The key that the server must have, and what came with the address to be let in there. They are not a part of
+        /// the address: they are not printed, and make no difference between endpoints.
+        pass: Option<Arc<Pass>>,
     },
     /// A TCP port of a host, in plain text.
     Tcp {
@@ -37,6 +37,25 @@ pub enum Endpoint {
     Unix(PathBuf),
     /// The program's own server on this machine, started when needed.
     Local,
+}
+
+/// What an address says of a server besides where it is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Pass {
+    /// The server's key, `tls://host/#KEY`: enough for who has another key to show there.
+    Key(PublicKey),
+    /// A ticket.
+    Ticket(Ticket),
+}
+
+impl Pass {
+    /// The server's key.
+    pub fn server(&self) -> PublicKey {
+        match self {
+            Self::Key(key) => *key,
+            Self::Ticket(ticket) => ticket.server,
+        }
+    }
 }
 
 /// A server address that cannot be understood.
@@ -85,11 +104,27 @@ impl Endpoint {
 
     /// The ticket's line where it has a ticket, which is a secret; else the address.
     pub fn with_secret(&self) -> String {
-        match self {
-            Self::Tls { host, port, ticket: Some(ticket) } => {
+        match (self, self.pass()) {
+            (Self::Tls { host, port, .. }, Some(Pass::Ticket(ticket))) => {
                 format!("ropeway://{}/#{}", Authority(host, *port), ticket.secret_text())
             }
-            _ => self.to_string(),
+            _ => self.with_key(),
+        }
+    }
+
+    /// The address with the server's key, where that is known.
+    pub fn with_key(&self) -> String {
+        match self.pass() {
+            Some(pass) => format!("{self}/#{}", pass.server().text()),
+            None => self.to_string(),
+        }
+    }
+
+    /// What it says besides the address.
+    pub fn pass(&self) -> Option<&Pass> {
+        match self {
+            Self::Tls { pass, .. } => pass.as_deref(),
+            Self::Tcp { .. } | Self::Unix(_) | Self::Local => None,
         }
     }
 
@@ -138,7 +173,7 @@ impl FromStr for Endpoint {
         if text == "local:" {
             return Ok(Self::Local);
         }
-        let mut ticket = None;
+        let mut pass = None;
         let (scheme, rest) = match text.split_once("://") {
             // Nothing of a ticket is repeated in a message.
             Some(("ropeway", rest)) => {
@@ -147,7 +182,14 @@ impl FromStr for Endpoint {
                     .split_once("/#")
                     .ok_or_else(|| wrong("it has no '/#' with keys behind it; copy all of its line"))?;
                 let read = Ticket::from_secret_text(secret);
-                ticket = Some(Arc::new(read.ok_or_else(|| wrong("it was not copied whole, or changed on its way"))?));
+                let ticket = read.ok_or_else(|| wrong("it was not copied whole, or changed on its way"))?;
+                pass = Some(Arc::new(Pass::Ticket(ticket)));
+                (Some("tls"), address)
+            }
+            Some(("tls", rest)) if rest.contains("/#") => {
+                let (address, key) = rest.split_once("/#").unwrap_or_default();
+                let key = PublicKey::from_text(key).ok_or_else(|| wrong("what follows '/#' is not a server's key"))?;
+                pass = Some(Arc::new(Pass::Key(key)));
                 (Some("tls"), address)
             }
             Some((scheme @ ("tcp" | "tls"), rest)) => (Some(scheme), rest.trim_end_matches('/')),
@@ -159,7 +201,7 @@ impl FromStr for Endpoint {
             None => (None, text),
         };
         // From here on nothing of a ticket is in `text`'s place.
-        let text = if ticket.is_some() { rest } else { text };
+        let text = if pass.is_some() { rest } else { text };
         let wrong = |why: &str| ParseEndpointError(format!("'{text}' is not a server address: {why}"));
         let (host, port) = if let Some(rest) = rest.strip_prefix('[') {
             let (host, port) =
@@ -186,8 +228,8 @@ impl FromStr for Endpoint {
         }
         let host = host.to_owned();
         Ok(match scheme {
-            Some("tls") => Self::Tls { host, port, ticket },
-            None if !is_loopback(&host) => Self::Tls { host, port, ticket },
+            Some("tls") => Self::Tls { host, port, pass },
+            None if !is_loopback(&host) => Self::Tls { host, port, pass },
             _ => Self::Tcp { host, port },
         })
     }
@@ -236,7 +278,7 @@ mod tests {
     }
 
     fn tls(host: &str, port: u16) -> Endpoint {
-        Endpoint::Tls { host: host.into(), port, ticket: None }
+        Endpoint::Tls { host: host.into(), port, pass: None }
     }
 
     #[test]
@@ -247,6 +289,9 @@ mod tests {
         let endpoint: Endpoint = line.parse().unwrap();
         assert_eq!((endpoint.clone(), endpoint.to_string().as_str()), (tls("gpu.lab", 99), "tls://gpu.lab:99"));
         assert_eq!(endpoint.with_secret(), line);
+        let pinned: Endpoint = endpoint.with_key().parse().unwrap();
+        assert_eq!(pinned.pass(), Some(&Pass::Key(ticket.server)));
+        assert_eq!(pinned.with_secret(), pinned.with_key());
         for wrong in [&line[..line.len() - 1], &line.replace("/#", "/"), &line.replace(":99", ":x")] {
             let error = wrong.parse::<Endpoint>().unwrap_err().to_string();
             assert!(!error.contains(&ticket.secret_text()[..8]), "{error}");

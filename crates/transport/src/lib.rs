@@ -14,6 +14,6 @@ mod listener;
 pub mod private_file;
 pub mod tls;
 
-pub use endpoint::{DEFAULT_PORT, Endpoint, ParseEndpointError};
+pub use endpoint::{DEFAULT_PORT, Endpoint, ParseEndpointError, Pass};
 pub use link::{GLANCE, Link, Sender};
 pub use listener::Listener;

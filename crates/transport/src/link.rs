@@ -11,11 +11,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, sendmsg, shutdown};
 use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
 
-use crate::Endpoint;
 use crate::encrypted::{Before, Now, Records};
 use crate::inherited::Kept;
 use crate::kernel::{self, TcpState};
-use crate::tls::{self, Accepting, PublicKey, Secrets};
+use crate::tls::{self, Accepting, Identity, PublicKey, Secrets};
+use crate::{Endpoint, Pass};
 
 /// A machine that has answered nothing for this long is gone, or cannot be reached.
 const GONE_AFTER: Duration = Duration::from_secs(10);
@@ -98,19 +98,15 @@ impl Link {
                 Self::from_socket(socket, Some(kept))
             }
             Endpoint::Local => Err(not_an_address()),
-            Endpoint::Tls { host, port, ticket } => {
-                let no_ticket = || {
+            Endpoint::Tls { host, .. } => match endpoint.pass() {
+                Some(Pass::Ticket(ticket)) => Self::connect_as(endpoint, &ticket.identity, timeout),
+                _ => {
                     let text = format!(
                         "there is no ticket for {host}; get one from who runs it, and give it to `ropeway join`"
                     );
-                    io::Error::new(ErrorKind::PermissionDenied, text)
-                };
-                let ticket = ticket.as_ref().ok_or_else(no_ticket)?;
-                let plain = Endpoint::Tcp { host: host.clone(), port: *port };
-                let link = Self::connect(&plain, timeout)?;
-                let secrets = tls::connect(&mut Before(&link, deadline), &ticket.identity, ticket.server)?;
-                link.encrypt(secrets)
-            }
+                    Err(io::Error::new(ErrorKind::PermissionDenied, text))
+                }
+            },
             Endpoint::Tcp { host, port } => {
                 let mut last = io::Error::new(ErrorKind::NotFound, "the host name has no address");
                 for address in (host.as_str(), *port).to_socket_addrs()? {
@@ -128,6 +124,21 @@ impl Link {
                 Err(last)
             }
         }
+    }
+
+    /// Does the same as somebody whom an encrypted server knows, or will know, by another key than a ticket's.
+    ///
+    /// # Errors
+    /// As [`Link::connect`]; [`ErrorKind::PermissionDenied`] when the server has another key than `endpoint` says, or
+    /// `endpoint` says none.
+    pub fn connect_as(endpoint: &Endpoint, identity: &Identity, timeout: Duration) -> io::Result<Self> {
+        let Endpoint::Tls { host, port, .. } = endpoint else { return Self::connect(endpoint, timeout) };
+        let no_key = || io::Error::new(ErrorKind::PermissionDenied, format!("the key of {host} is not known"));
+        let server = endpoint.pass().ok_or_else(no_key)?.server();
+        let deadline = Instant::now() + timeout;
+        let link = Self::connect(&Endpoint::Tcp { host: host.clone(), port: *port }, timeout)?;
+        let secrets = tls::connect(&mut Before(&link, deadline), identity, server)?;
+        link.encrypt(secrets)
     }
 
     /// Takes over a socket that is connected already.

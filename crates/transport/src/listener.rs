@@ -57,7 +57,7 @@ impl Listener {
                 socket.listen(BACKLOG)?;
                 let mut listener = Self::from_fd(socket.into())?;
                 if let (Endpoint::Tls { .. }, Endpoint::Tcp { host, port }) = (endpoint, &listener.endpoint) {
-                    listener.endpoint = Endpoint::Tls { host: host.clone(), port: *port, ticket: None };
+                    listener.endpoint = Endpoint::Tls { host: host.clone(), port: *port, pass: None };
                 }
                 Ok(listener)
             }

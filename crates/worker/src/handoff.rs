@@ -53,6 +53,8 @@ pub enum ToDaemon {
         ticket: u64,
         /// URLs.
         addresses: Vec<String>,
+        /// The private key to show where connections are encrypted.
+        seed: [u8; 32],
         /// The purpose of the connection.
         purpose: Purpose,
     },

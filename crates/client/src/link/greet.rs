@@ -12,6 +12,7 @@ use ropeway_protocol::limits;
 use ropeway_transport::{Link, Sender};
 
 use super::error::OpenError;
+use super::peers::group_key;
 use crate::base::stats::{STATS, count};
 
 /// After waiting this long, the client says so on standard error.
@@ -35,7 +36,11 @@ pub fn greet(link: &Link, server: &str, deadline: Instant) -> Result<Welcome, Op
         release: env!("CARGO_PKG_VERSION").to_owned(),
         program: program.to_string_lossy().chars().take(200).collect(),
         pid: std::process::id(),
-        credential: Vec::new(),
+        // The server lets in whoever shows this key as one of the session's peers.
+        credential: match link.is_encrypted() {
+            true => group_key().map(|key| key.bytes().to_vec()).unwrap_or_default(),
+            false => Vec::new(),
+        },
     };
     let bytes = encode_opening(Opening::Hello, &hello);
     link.send_all(&mut [IoSlice::new(&bytes)])?;

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use ropeway_protocol::ids::SessionId;
 use ropeway_protocol::messages::{ConnectPeer, OpenPeers, WaitForEvents};
 use ropeway_protocol::types::EventList;
+use ropeway_transport::tls::{Identity, PublicKey};
 
 use super::connection::Connection;
 use super::sessions::State;
@@ -47,6 +48,12 @@ fn secret() -> Option<[u8; 32]> {
         read.inspect_err(|error| crate::error!("no random numbers from /dev/urandom: {error}")).ok()?;
         Some(secret)
     })
+}
+
+/// The key that the servers of this process show each other: who knows the secret has it.
+pub(super) fn group_key() -> Option<PublicKey> {
+    static KEY: OnceLock<Option<PublicKey>> = OnceLock::new();
+    *KEY.get_or_init(|| Some(Identity::of_group(&secret()?)?.public()))
 }
 
 /// Whether servers may connect to each other at all: `ROPEWAY_PEERS=off` has everything go through the client.
@@ -195,8 +202,12 @@ impl Connection {
         }
         // The peer must know the secret when the other session connects.
         peer.flush()?;
-        let reached_here = peer.endpoint().to_string();
-        let addresses = peer.welcome().peer_address.iter().cloned().chain([reached_here]).collect();
+        // An encrypted server is dialled with the key by which this client knows it.
+        let with_key = |address: &String| match peer.endpoint().pass() {
+            Some(pass) if address.starts_with("tls://") => format!("{address}/#{}", pass.server().text()),
+            _ => address.clone(),
+        };
+        let addresses = peer.welcome().peer_address.iter().map(with_key).chain([peer.endpoint().with_key()]).collect();
         let mut known = lock(&self.sessions.0);
         if known.peers.contains_key(&peer.session()) {
             // Another thread was faster.

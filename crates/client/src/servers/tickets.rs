@@ -4,7 +4,7 @@
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use ropeway_transport::{Endpoint, private_file};
+use ropeway_transport::{Endpoint, Pass, private_file};
 
 use crate::servers::config::{SYSTEM_FOLDER, user_folder};
 
@@ -16,7 +16,9 @@ const FOLDER: &str = "tickets";
 /// # Errors
 /// The ticket's file cannot be used: one sentence that names it.
 pub fn with_ticket(endpoint: &Endpoint) -> io::Result<Endpoint> {
-    let Endpoint::Tls { ticket: None, .. } = endpoint else { return Ok(endpoint.clone()) };
+    if !matches!(endpoint, Endpoint::Tls { .. }) || matches!(endpoint.pass(), Some(Pass::Ticket(_))) {
+        return Ok(endpoint.clone());
+    }
     for folder in user_folder().into_iter().chain([PathBuf::from(SYSTEM_FOLDER)]) {
         let path = file(&folder, endpoint);
         let wrong =
@@ -38,7 +40,7 @@ pub fn with_ticket(endpoint: &Endpoint) -> io::Result<Endpoint> {
 /// # Errors
 /// The endpoint has no ticket, the user has no home, or the file cannot be written: the old one is still there.
 pub fn keep(endpoint: &Endpoint) -> io::Result<PathBuf> {
-    if !matches!(endpoint, Endpoint::Tls { ticket: Some(_), .. }) {
+    if !matches!(endpoint.pass(), Some(Pass::Ticket(_))) {
         return Err(io::Error::new(
             ErrorKind::InvalidInput,
             "this is no ticket; a ticket begins with ropeway:// and is one line",

@@ -1,8 +1,8 @@
 //! The clients that a running server knows, kept in step with the state folder.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::SystemTime;
 
 use ropeway_transport::tls::{self, ClientAuth, Door, PublicKey};
@@ -17,12 +17,30 @@ type ByKey = BTreeMap<PublicKey, (String, Rules)>;
 
 /// Which keys the door lets in.
 #[derive(Debug, Default)]
-struct Known(RwLock<ByKey>);
+struct Known {
+    clients: RwLock<ByKey>,
+    /// The keys that peers of sessions show.
+    peers: RwLock<BTreeSet<PublicKey>>,
+}
 
 impl ClientAuth for Known {
     fn knows(&self, key: &PublicKey) -> bool {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).contains_key(key)
+        self.clients().contains_key(key) || read(&self.peers).contains(key)
     }
+}
+
+impl Known {
+    fn clients(&self) -> RwLockReadGuard<'_, ByKey> {
+        read(&self.clients)
+    }
+}
+
+fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
+    lock.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
+    lock.write().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The clients of a running server.
@@ -48,7 +66,7 @@ impl Guests {
         // Before the file is read, so that no change is missed.
         let changes = WatchFlags::CLOSE_WRITE | WatchFlags::MOVED_TO | WatchFlags::DELETE;
         inotify::add_watch(&watch, state.folder(), changes).map_err(|e| system(e.into()))?;
-        let known = Arc::new(Known(RwLock::new(by_key(&state.clients()?))));
+        let known = Arc::new(Known { clients: RwLock::new(by_key(&state.clients()?)), ..Known::default() });
         let door =
             tls::accept(&state.identity()?, known.clone()).map_err(|error| StateError::new(error.to_string()))?;
         Ok(Self { state, known, door, watch, _held: held })
@@ -68,7 +86,7 @@ impl Guests {
         match self.state.clients() {
             Ok(clients) => {
                 let clients = by_key(&clients);
-                let mut known = self.known.0.write().unwrap_or_else(PoisonError::into_inner);
+                let mut known = write(&self.known.clients);
                 let is_new = *known != clients;
                 if is_new {
                     info!(clients = clients.len(), "the access rules were read again");
@@ -83,12 +101,17 @@ impl Guests {
         }
     }
 
+    /// Lets in, from now on, whoever shows one of these keys as a peer of a session.
+    pub(crate) fn expect_peers(&self, keys: BTreeSet<PublicKey>) {
+        *write(&self.known.peers) = keys;
+    }
+
     /// The name and rules of the client that has proved this key.
     ///
     /// # Errors
     /// One sentence: its ticket is revoked, or its time is over.
     pub(crate) fn admit(&self, key: &PublicKey, now: SystemTime) -> Result<(String, Rules), String> {
-        let known = self.known.0.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.clients();
         let (name, rules) = known.get(key).ok_or("this client's ticket was revoked; ask for another")?;
         match rules.expires {
             Some(at) if now >= at => {

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
+use aws_lc_rs::hkdf::{HKDF_SHA256, Prk};
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair as _};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -75,6 +76,14 @@ impl fmt::Debug for PublicKey {
     }
 }
 
+impl PartialEq for Identity {
+    fn eq(&self, other: &Self) -> bool {
+        self.public == other.public
+    }
+}
+
+impl Eq for Identity {}
+
 impl fmt::Debug for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Identity({:?})", self.public)
@@ -91,6 +100,17 @@ impl Identity {
         let error = |_| std::io::Error::other("the system gives no random bytes for a key");
         aws_lc_rs::rand::fill(&mut seed).map_err(error)?;
         Self::from_seed(seed).ok_or_else(|| std::io::Error::other("a new key is of no use"))
+    }
+
+    /// The one that everybody has who knows this secret.
+    ///
+    /// # Errors
+    /// None that can be: the secret has the right length.
+    pub fn of_group(secret: &[u8; KEY]) -> Option<Self> {
+        let mut seed = [0; KEY];
+        let group = Prk::new_less_safe(HKDF_SHA256, secret);
+        group.expand(&[b"ropeway peers' identity"], HKDF_SHA256).ok()?.fill(&mut seed).ok()?;
+        Self::from_seed(seed)
     }
 
     /// The one of this private key.

@@ -8,6 +8,7 @@ use std::time::Instant;
 use ropeway_protocol::handshake::{Joined, Opening, Purpose, Refusal, encode_opening, peer_proof, proofs_equal};
 use ropeway_protocol::ids::SessionId;
 use ropeway_protocol::messages::PeerState;
+use ropeway_transport::tls::Identity;
 use ropeway_transport::{Link, Sender};
 
 use super::dialer::{Again, Attempt, PendingPeer};
@@ -121,9 +122,10 @@ impl Peers {
             let from = self.services.own;
             let broken = broken.filter(|_| number == CONTROL);
             let (stream, resumes) = (broken.unwrap_or(ticket), broken.is_some());
+            let seed = Identity::of_group(&secret).map(|identity| *identity.seed()).unwrap_or_default();
             let proof = peer_proof(&secret, from, id, number);
             let purpose = Purpose::Peer { session: id, from, link: number, stream, resumes, proof };
-            let message = ToDaemon::Dial { ticket, addresses, purpose };
+            let message = ToDaemon::Dial { ticket, addresses, seed, purpose };
             if let Err(error) = handoff::say(self.daemon.as_fd(), &message, None, true) {
                 self.dialled(ticket, Err(format!("the server does not connect it: {error}")));
             }
