@@ -23,7 +23,7 @@ enum Stage {
     /// Nothing has come: whether it will be encrypted is open.
     Begin,
     /// The TLS handshake.
-    Handshake(Option<Accepting>),
+    Handshake(Option<Box<Accepting>>),
     /// The hello.
     Hello,
 }
@@ -88,7 +88,7 @@ impl Pending {
                 Stage::Begin => match (self.link.peek(), door) {
                     (Ok(None), _) => return Step::Drop("it closed without a word".into()),
                     (Ok(Some(TLS_HANDSHAKE)), Some(door)) => match door.open() {
-                        Ok(accepting) => self.stage = Stage::Handshake(Some(accepting)),
+                        Ok(accepting) => self.stage = Stage::Handshake(Some(Box::new(accepting))),
                         Err(error) => return Step::Drop(format!("its handshake cannot begin: {error}")),
                     },
                     // Strangers hear nothing.

@@ -28,7 +28,7 @@ pub(crate) struct Line {
 
 /// A client in the line.
 struct Place {
-    client: Client,
+    client: Box<Client>,
     since: Instant,
 }
 
@@ -52,7 +52,7 @@ impl Line {
     ///
     /// # Errors
     /// The client, whose connection is of no use.
-    pub(crate) fn join(&mut self, client: Client, reason: &str, now: Instant) -> Result<(), Client> {
+    pub(crate) fn join(&mut self, client: Box<Client>, reason: &str, now: Instant) -> Result<(), Box<Client>> {
         if self.is_empty() {
             self.next_beat = now + BEAT;
         }
@@ -64,7 +64,7 @@ impl Line {
     }
 
     /// Serves clients from the front of the line until `serve` gives one back.
-    pub(crate) fn serve(&mut self, mut serve: impl FnMut(Client) -> Result<(), Client>) {
+    pub(crate) fn serve(&mut self, mut serve: impl FnMut(Box<Client>) -> Result<(), Box<Client>>) {
         while let Some(Place { client, since }) = self.waiting.pop_front() {
             if let Err(client) = serve(client) {
                 self.waiting.push_front(Place { client, since });
@@ -79,7 +79,7 @@ impl Line {
     }
 
     /// Removes and returns the clients that may not be here any more, each with the reason that `reason` gives.
-    pub(crate) fn dismiss(&mut self, reason: impl Fn(&PublicKey) -> Option<String>) -> Vec<(Client, String)> {
+    pub(crate) fn dismiss(&mut self, reason: impl Fn(&PublicKey) -> Option<String>) -> Vec<(Box<Client>, String)> {
         let mut dismissed = Vec::new();
         for place in std::mem::take(&mut self.waiting) {
             match place.client.guest.as_ref().and_then(|guest| reason(&guest.key)) {
@@ -91,12 +91,12 @@ impl Line {
     }
 
     /// Empties the line, and returns its clients.
-    pub(crate) fn dissolve(&mut self) -> impl Iterator<Item = Client> + use<> {
+    pub(crate) fn dissolve(&mut self) -> impl Iterator<Item = Box<Client>> + use<> {
         std::mem::take(&mut self.waiting).into_iter().map(|place| place.client)
     }
 
     /// Removes a client that has gone.
-    pub(crate) fn leave(&mut self, number: u64) -> Option<Client> {
+    pub(crate) fn leave(&mut self, number: u64) -> Option<Box<Client>> {
         let at = self.waiting.iter().position(|place| place.client.number == number)?;
         self.waiting.remove(at).map(|place| place.client)
     }
@@ -104,7 +104,7 @@ impl Line {
     /// Removes and returns the clients that have waited for [`MOST`].
     pub(crate) fn expired(&mut self, now: Instant) -> Vec<Client> {
         let late = self.waiting.partition_point(|place| now >= place.since + MOST);
-        self.waiting.drain(..late).map(|place| place.client).collect()
+        self.waiting.drain(..late).map(|place| *place.client).collect()
     }
 
     /// Sends every client a sign of life when it is due; removes and returns those whose connections no longer work.
@@ -119,7 +119,7 @@ impl Line {
             if tell(&place.client, before, &reason) {
                 self.waiting.push_back(place);
             } else {
-                lost.push(place.client);
+                lost.push(*place.client);
             }
         }
         lost
@@ -161,7 +161,7 @@ mod tests {
 
     use super::*;
 
-    fn client(number: u64) -> (Client, UnixStream) {
+    fn client(number: u64) -> (Box<Client>, UnixStream) {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let hello = Hello {
             features: 0,
@@ -172,7 +172,7 @@ mod tests {
             credential: vec![],
         };
         let link = Link::from_fd(OwnedFd::from(ours)).unwrap();
-        (Client { link, peer: "test".into(), key: None, guest: None, hello: Box::new(hello), number }, theirs)
+        (Box::new(Client { link, peer: "test".into(), key: None, guest: None, hello: Box::new(hello), number }), theirs)
     }
 
     fn heard(stream: &mut UnixStream) -> (u32, String) {

@@ -232,7 +232,7 @@ impl Pool {
     }
 
     /// Hands `client` to a warm worker; gives it back when there is none.
-    pub(crate) fn serve(&mut self, client: Client) -> Result<(), Client> {
+    pub(crate) fn serve(&mut self, client: Box<Client>) -> Result<(), Box<Client>> {
         loop {
             // The oldest warm worker: newer ones may still be finishing their start.
             let warm = self.workers.values_mut().filter(|worker| matches!(worker.state, State::Warm));
@@ -241,7 +241,7 @@ impl Pool {
             match worker.hand_over(&client, self.sessions_begun + 1) {
                 Ok(()) => {
                     self.sessions_begun += 1;
-                    let Client { peer, hello, number, guest, .. } = &client;
+                    let Client { peer, hello, number, guest, .. } = &*client;
                     let name = guest.as_ref().map_or("", |guest| &guest.name);
                     info!(
                         session = self.sessions_begun, client = number, name, worker = pid, %peer, program = %hello.program, pid = hello.pid,

@@ -325,7 +325,8 @@ impl Server {
                     Err(text) => return self.refuse(link, &peer, &text),
                 };
                 self.clients += u64::from(is_client);
-                self.admit(Client { link, peer, key: known, guest, hello: Box::new(hello), number: self.clients });
+                let number = self.clients;
+                self.admit(Box::new(Client { link, peer, key: known, guest, hello: Box::new(hello), number }));
             }
         }
     }
@@ -365,7 +366,7 @@ impl Server {
     }
 
     /// Gives a client a worker, now or as soon as there is one.
-    fn admit(&mut self, client: Client) {
+    fn admit(&mut self, client: Box<Client>) {
         if let Purpose::Peer { session, .. } = client.hello.purpose {
             match self.pool.hand_peer(session, &client) {
                 Ok(()) => debug!(peer = %client.peer, session = %format_args!("{:016x}", session.0), "peer"),

@@ -167,7 +167,7 @@ impl Link {
     ///
     /// # Errors
     /// As [`Accepting::advance`].
-    pub fn advance(&mut self, accepting: &mut Option<Accepting>) -> io::Result<Option<PublicKey>> {
+    pub fn advance(&mut self, accepting: &mut Option<Box<Accepting>>) -> io::Result<Option<PublicKey>> {
         let Some(handshake) = accepting else { return Ok(None) };
         match handshake.advance(&mut Now(self)) {
             Ok(()) => {}

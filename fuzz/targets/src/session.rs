@@ -17,6 +17,7 @@ use ropeway_protocol::ids::{QueueId, TransferId};
 use ropeway_protocol::messages::{Finish, Output, TransferReady};
 use ropeway_protocol::types::{Status, Waited};
 use ropeway_protocol::{FRAME_HEADER_LEN, FrameHeader, Note, decode, encode_call, frame, limits};
+use ropeway_transport::Link;
 use ropeway_worker::{WorkerOptions, handoff};
 
 /// Set in the processes that are workers.
@@ -126,8 +127,9 @@ impl Worker {
             pid: std::process::id(),
             credential: Vec::new(),
         };
-        handoff::send(self.control.as_fd(), server.as_fd(), &hello).expect("a worker takes a connection");
-        drop(server);
+        let link = Link::from_fd(server.into()).expect("a link");
+        handoff::send(self.control.as_fd(), &link, &hello).expect("a worker takes a connection");
+        drop(link);
 
         client.set_write_timeout(Some(stay)).expect("a timeout");
         let writer = Mutex::new(client.try_clone().expect("a second handle"));
