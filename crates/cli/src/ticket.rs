@@ -44,7 +44,7 @@ pub fn ticket(args: &TicketArgs) -> Result<(), Failure> {
         TicketCommand::List => {
             let clients = state.clients()?;
             let now = SystemTime::now();
-            let time = |at: Option<SystemTime>| at.map_or("-".to_owned(), |at| text_of(at));
+            let time = |at: Option<SystemTime>| at.map_or("-".to_owned(), text_of);
             let rows = clients.all().iter().map(|(name, rules)| {
                 let over = if rules.has_expired(now) { " (over)" } else { "" };
                 let sessions = rules.sessions.map_or("-".to_owned(), |most| most.to_string());
