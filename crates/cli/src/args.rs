@@ -60,8 +60,8 @@ pub enum Command {
 
 #[derive(Args, Debug)]
 pub struct ServeArgs {
-    /// Where to listen: tls://host:port (port 0: any free one), tcp://host:port or unix:/path; may be given several times
-    /// [default: sockets passed by systemd, else tcp://127.0.0.1:7590]
+    /// Where to listen: tls://host:port (port 0: any free one), tcp://host:port or unix:/path; may be given several
+    /// times [default: sockets passed by systemd, else tcp://127.0.0.1:7590]
     #[arg(long = "listen", value_name = "URL")]
     pub listen: Vec<Endpoint>,
 

@@ -80,8 +80,8 @@ impl Pending {
         (self.link, self.peer, self.key)
     }
 
-    /// Goes on with what has come: the handshake at the `door`, where the client wants it, then the hello. Reads no bytes
-    /// beyond the hello: those are the worker's.
+    /// Goes on with what has come: the handshake at the `door`, where the client wants it, then the hello. Reads no
+    /// bytes beyond the hello: those are the worker's.
     pub(crate) fn advance(&mut self, door: Option<&Door>) -> Step {
         loop {
             match &mut self.stage {

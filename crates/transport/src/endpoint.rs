@@ -12,8 +12,8 @@ use crate::tls::{PublicKey, Ticket};
 /// The TCP port of a server whose URL names none.
 pub const DEFAULT_PORT: u16 = 7590;
 
-/// Where a server is: `tls://host[:port]`, a ticket `ropeway://host[:port]/#...`, `tcp://host[:port]`, `unix:/path`, `local:`, or
-/// a bare `host[:port]`, which is encrypted unless it names this machine's loopback.
+/// Where a server is: `tls://host[:port]`, a ticket `ropeway://host[:port]/#...`, `tcp://host[:port]`, `unix:/path`,
+/// `local:`, or a bare `host[:port]`, which is encrypted unless it names this machine's loopback.
 #[derive(Clone, Debug)]
 pub enum Endpoint {
     /// A TCP port of a host, encrypted with TLS.

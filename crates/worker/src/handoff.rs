@@ -120,7 +120,8 @@ pub fn say<T: Serialize>(control: BorrowedFd<'_>, message: &T, link: Option<&Lin
 /// its end.
 ///
 /// # Errors
-/// The socket's error: without `wait`, [`ErrorKind::WouldBlock`]; [`ErrorKind::InvalidData`] for bytes that are no message.
+/// The socket's error: without `wait`, [`ErrorKind::WouldBlock`]; [`ErrorKind::InvalidData`] for bytes that are no
+/// message.
 pub fn hear<T: DeserializeOwned>(control: BorrowedFd<'_>, wait: bool) -> io::Result<Option<(T, Option<Link>)>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut bytes = [0; MAX_MESSAGE];

@@ -1,8 +1,8 @@
 //! TLS 1.3: the handshake by rustls, the records by [`Sealer`] and [`Opener`].
 //!
 //! A daemon does the handshake, for it alone has the server's private key; the process that serves the client gets the
-//! connection's [`Secrets`]. Records are therefore not rustls's business, and can be sealed from where the application's
-//! data lie and opened into where they belong.
+//! connection's [`Secrets`]. Records are therefore not rustls's business, and can be sealed from where the
+//! application's data lie and opened into where they belong.
 
 mod handshake;
 mod identity;

@@ -126,8 +126,8 @@ impl Opener {
         self.sealed.start = at.end;
         let len = at.len() - TAG;
         let refused = |Refused| not_sealed();
-        // The type comes after the contents, so that one byte more is written than there are contents. The next record is
-        // written over it.
+        // The type comes after the contents, so that one byte more is written than there are contents. The next record
+        // is written over it.
         let is_direct = into.len() >= len;
         let contents = if is_direct {
             self.key.open(header, &self.buffer[at.clone()], &mut into[..len]).map_err(refused)?;
