@@ -187,3 +187,23 @@ fn servers_send_each_other_memory_over_encrypted_connections() {
         assert!(!server.server.log().contains("refused"), "{}", server.server.log());
     }
 }
+
+#[test]
+fn a_ticket_shows_some_devices_and_gives_some_memory() {
+    let encrypted = Encrypted::start();
+    let cpu = encrypted.new_ticket("cpu", &["--devices", "cpu"]);
+    let gpu = encrypted.new_ticket("gpu", &["--devices", "gpu,no such name"]);
+    let listed = |ticket: &str| Program::remote("clinfo", ticket).args(["-l"]).run().stdout;
+    let devices = |ticket: &str| listed(ticket).lines().filter(|line| line.contains("Device #")).count();
+    // PoCL's device is a processor, and the server has no other.
+    assert_eq!((devices(&cpu), devices(&gpu)), (1, 0));
+    program(&cpu).run().success();
+    // 64 MiB do not fit.
+    let small = encrypted.new_ticket("small", &["--memory", "32M"]);
+    program(&small).run().success();
+    let told = Program::remote(c_program("held"), &small).run();
+    assert!(!told.status.success() && told.stdout.contains("gave -4"), "{}{}", told.stdout, told.stderr);
+    let listed = encrypted.ticket(&["list"]);
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    assert!(listed.contains("gpu,no such name") && listed.contains("32M"), "{listed}");
+}

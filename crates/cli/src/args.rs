@@ -4,6 +4,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use ropeway_daemon::access::parse_size;
+use ropeway_daemon::worker::DeviceSelector;
 use ropeway_transport::Endpoint;
 
 /// OpenCL devices of other machines, as if they were in this one.
@@ -153,6 +155,13 @@ pub enum TicketCommand {
         /// Most sessions at one time
         #[arg(long, value_name = "N")]
         sessions: Option<u32>,
+        /// Devices that the client sees: by number, by cpu, gpu or accelerator, or by a part of the name; several with
+        /// commas between them [default: all]
+        #[arg(long, value_name = "DEVICES", value_delimiter = ',')]
+        devices: Vec<DeviceSelector>,
+        /// Most bytes of buffers for each session; K, M and G are understood [default: what the server's options say]
+        #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+        memory: Option<u64>,
     },
     /// List the clients that have tickets
     List,
@@ -239,20 +248,6 @@ fn parse_servers(text: &str) -> Result<Servers, String> {
         entry => entry.parse().map_err(|error| format!("{error}")),
     });
     entries.collect::<Result<_, _>>().map(Servers)
-}
-
-/// A number of bytes, with K, M, G or T for powers of 1024.
-fn parse_size(text: &str) -> Result<u64, String> {
-    let wrong = || format!("'{text}' is not a size; write for example 500M or 2G");
-    let (number, shift) = match text.char_indices().next_back() {
-        Some((at, 'k' | 'K')) => (&text[..at], 10),
-        Some((at, 'm' | 'M')) => (&text[..at], 20),
-        Some((at, 'g' | 'G')) => (&text[..at], 30),
-        Some((at, 't' | 'T')) => (&text[..at], 40),
-        _ => (text, 0),
-    };
-    let number: u64 = number.parse().map_err(|_| wrong())?;
-    number.checked_mul(1 << shift).ok_or_else(wrong)
 }
 
 #[cfg(test)]

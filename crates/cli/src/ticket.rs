@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use ropeway_client::tickets;
 use ropeway_daemon::access::{Rules, State, from_now, text_of};
-use ropeway_daemon::worker::host_name;
+use ropeway_daemon::worker::{Allowance, host_name};
 use ropeway_transport::tls::{Identity, Ticket};
 use ropeway_transport::{DEFAULT_PORT, Endpoint, Pass};
 
@@ -27,11 +27,14 @@ pub fn ticket(args: &TicketArgs) -> Result<(), Failure> {
         .ok_or_else(|| Failure::new("this user has no home folder; name the server's state folder with --state"))?;
     let state = State::open(&folder)?;
     match &args.command {
-        TicketCommand::New { name, host, expires, sessions } => {
+        TicketCommand::New { name, host, expires, sessions, devices, memory } => {
             let now = SystemTime::now();
             let identity = Identity::generate()?;
             let expires = expires.as_deref().map(|text| from_now(text, now)).transpose().map_err(Failure::new)?;
-            let rules = Rules { created: Some(now), expires, sessions: *sessions, ..Rules::new(identity.public()) };
+            let devices = (!devices.is_empty()).then(|| devices.clone());
+            let allowance = Allowance { devices, memory: *memory };
+            let rules =
+                Rules { allowance, created: Some(now), expires, sessions: *sessions, ..Rules::new(identity.public()) };
             let server = state.identity()?.public();
             let address = host.clone().unwrap_or_else(|| format!("{}:{DEFAULT_PORT}", host_name()));
             let endpoint: Endpoint = format!("tls://{address}").parse()?;

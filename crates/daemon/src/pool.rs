@@ -7,7 +7,7 @@ use ropeway_protocol::handshake::Hello;
 use ropeway_protocol::ids::SessionId;
 use ropeway_transport::Link;
 use ropeway_transport::tls::PublicKey;
-use ropeway_worker::handoff::DriverFact;
+use ropeway_worker::handoff::{Allowance, DriverFact};
 use tracing::{debug, error, info, warn};
 
 use crate::memory;
@@ -96,6 +96,8 @@ pub(crate) struct Guest {
     pub(crate) key: PublicKey,
     /// Its name.
     pub(crate) name: String,
+    /// What its session may use.
+    pub(crate) allowance: Allowance,
 }
 
 impl Pool {

@@ -262,7 +262,8 @@ impl Worker {
 
     /// Hands a client over to it.
     pub(crate) fn hand_over(&mut self, client: &Client, number: u64) -> io::Result<()> {
-        handoff::send(self.control.as_fd(), &client.link, &client.hello)?;
+        let allowance = client.guest.as_ref().map(|guest| guest.allowance.clone()).unwrap_or_default();
+        handoff::send(self.control.as_fd(), &client.link, &client.hello, &allowance)?;
         let now = Instant::now();
         let (program, guest) = (client.hello.program.clone(), client.guest.clone());
         let peers = client.hello.credential.as_slice().try_into().ok().map(PublicKey::new);

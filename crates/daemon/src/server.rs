@@ -343,7 +343,7 @@ impl Server {
             Some(most) if sessions >= most as usize => {
                 Err(format!("'{name}' has {sessions} sessions there already, and may have {most}; try again later"))
             }
-            _ => Ok(Guest { key: *key, name }),
+            _ => Ok(Guest { key: *key, name, allowance: rules.allowance }),
         }
     }
 

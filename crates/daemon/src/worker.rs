@@ -6,6 +6,7 @@ use std::io::{self, IsTerminal};
 use std::os::fd::{AsFd, OwnedFd};
 
 pub use ropeway_worker::WorkerOptions;
+pub use ropeway_worker::handoff::{Allowance, DeviceSelector};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use rustix::stdio::dup2_stdin;
 

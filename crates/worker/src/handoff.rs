@@ -21,6 +21,8 @@ use rustix::net::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+pub use crate::base::allowance::Allowance;
+pub use crate::base::allowance::DeviceSelector;
 use crate::base::drivers;
 pub use crate::base::drivers::DriverFact;
 
@@ -67,8 +69,8 @@ pub enum ToWorker {
     Drivers(Vec<DriverFact>),
     /// The session has to end, for this reason: one sentence for a person.
     End(String),
-    /// The client's connection, from which this hello has been read.
-    Serve(Hello),
+    /// The client's connection, from which this hello has been read, and what its session may use.
+    Serve(Hello, Allowance),
     /// The connection of a pending peer, from which this hello has been read.
     Peer(Hello),
     /// The outcome of a [`ToDaemon::Dial`]: a connection, with the proof in the peer's answer, or one sentence that
@@ -172,8 +174,8 @@ pub fn await_ready(control: BorrowedFd<'_>) -> io::Result<SessionId> {
 ///
 /// # Errors
 /// As [`say`]. The client's connection is still the caller's.
-pub fn send(control: BorrowedFd<'_>, link: &Link, hello: &Hello) -> io::Result<()> {
-    say(control, &ToWorker::Serve(hello.clone()), Some(link), false)
+pub fn send(control: BorrowedFd<'_>, link: &Link, hello: &Hello, allowance: &Allowance) -> io::Result<()> {
+    say(control, &ToWorker::Serve(hello.clone(), allowance.clone()), Some(link), false)
 }
 
 /// Waits, on the worker's side, for the client, and meanwhile takes in the facts about the drivers. `None` if the
@@ -181,12 +183,12 @@ pub fn send(control: BorrowedFd<'_>, link: &Link, hello: &Hello) -> io::Result<(
 ///
 /// # Errors
 /// As [`hear`].
-pub fn receive(control: BorrowedFd<'_>) -> io::Result<Option<(Link, Hello)>> {
+pub fn receive(control: BorrowedFd<'_>) -> io::Result<Option<(Link, Hello, Allowance)>> {
     loop {
         match hear(control, true)? {
             None => return Ok(None),
             Some((ToWorker::Drivers(facts), _)) => drivers::learn(facts),
-            Some((ToWorker::Serve(hello), Some(link))) => return Ok(Some((link, hello))),
+            Some((ToWorker::Serve(hello, allowance), Some(link))) => return Ok(Some((link, hello, allowance))),
             Some(_) => return Err(io::Error::new(ErrorKind::InvalidData, "the daemon sent no client")),
         }
     }
@@ -215,8 +217,8 @@ mod tests {
             pid: 7,
             credential: vec![],
         };
-        send(daemon.as_fd(), &server, &hello).unwrap();
-        let (link, received) = receive(worker.as_fd()).unwrap().unwrap();
+        send(daemon.as_fd(), &server, &hello, &Allowance::default()).unwrap();
+        let (link, received, _) = receive(worker.as_fd()).unwrap().unwrap();
         assert_eq!(received, hello);
         drop(server);
         let byte = rustix::io::write(&link, b"x").and_then(|_| {

@@ -10,6 +10,7 @@ use ropeway_protocol::handshake::Hello;
 use ropeway_protocol::messages::Closing;
 use ropeway_transport::Link;
 
+use crate::base::allowance::Allowance;
 use crate::base::budget::Budget;
 use crate::base::error::End;
 use crate::base::log::Log;
@@ -44,7 +45,13 @@ pub fn run(control: OwnedFd, options: WorkerOptions) -> u8 {
     }
     match prepare(&control, &options) {
         Ok(None) => 0,
-        Ok(Some((warm, link, hello))) => {
+        Ok(Some((mut warm, link, hello, allowance))) => {
+            if let Some(selectors) = &allowance.devices {
+                warm.restrict(selectors);
+            }
+            let least = |quota: Option<u64>, limit: Option<u64>| quota.into_iter().chain(limit).min();
+            let memory_quota = least(options.memory_quota, allowance.memory);
+            let options = WorkerOptions { memory_quota, ..options };
             let log = match rustix::io::fcntl_dupfd_cloexec(std::io::stderr(), 3) {
                 Ok(fd) => Log::new(fd),
                 Err(_) => return 1,
@@ -58,7 +65,7 @@ pub fn run(control: OwnedFd, options: WorkerOptions) -> u8 {
     }
 }
 
-fn prepare(control: &OwnedFd, options: &WorkerOptions) -> Result<Option<(Warm, Link, Hello)>, String> {
+fn prepare(control: &OwnedFd, options: &WorkerOptions) -> Result<Option<(Warm, Link, Hello, Allowance)>, String> {
     // If the daemon is gone, a later message fails and ends this process.
     let step = |what: &str| {
         let _ = handoff::say(control.as_fd(), &ToDaemon::Step(what.to_owned()), None, true);
@@ -67,7 +74,7 @@ fn prepare(control: &OwnedFd, options: &WorkerOptions) -> Result<Option<(Warm, L
     let ready = ToDaemon::Ready(warm.session);
     handoff::say(control.as_fd(), &ready, None, true).map_err(|error| format!("the daemon is gone: {error}"))?;
     let handed = handoff::receive(control.as_fd()).map_err(|error| format!("no connection: {error}"))?;
-    Ok(handed.map(|(link, hello)| (warm, link, hello)))
+    Ok(handed.map(|(link, hello, allowance)| (warm, link, hello, allowance)))
 }
 
 fn serve(mut warm: Warm, (link, control): (Link, OwnedFd), hello: &Hello, options: WorkerOptions, log: &Log) -> ! {
@@ -77,7 +84,7 @@ fn serve(mut warm: Warm, (link, control): (Link, OwnedFd), hello: &Hello, option
     };
     let link = Arc::new(link);
     // The client waits for this; everything else can be made while it reads.
-    let welcome = std::mem::take(&mut warm.welcome);
+    let welcome = std::mem::take(&mut warm.encoded_welcome);
     if let Err(error) = ropeway_transport::Sender::send_all(&*link, &mut [std::io::IoSlice::new(&welcome)]) {
         give_up(format!("the client left before the welcome: {error}"));
     }

@@ -15,6 +15,7 @@ use ropeway_protocol::messages::ContextError;
 use ropeway_protocol::types;
 use ropeway_protocol::types::{Status, SubDevices};
 
+use crate::base::allowance::DeviceSelector;
 use crate::link::client::Client;
 use crate::native::{self, Device, ErrorSink, Part, Place, Platform, StagedRead, SubDevice, Waits, process};
 use crate::notify::notification::{Letterbox, Post, post};
@@ -83,8 +84,9 @@ impl WarmPlatform {
 pub struct Warm {
     /// The machine's platforms, as the welcome lists them.
     pub platforms: Vec<WarmPlatform>,
-    /// The encoded welcome.
-    pub welcome: Vec<u8>,
+    welcome: Welcome,
+    /// The welcome, as it is sent.
+    pub encoded_welcome: Vec<u8>,
     /// The session's name.
     pub session: SessionId,
     /// The channel for notifications from native code.
@@ -123,10 +125,11 @@ impl Warm {
             peer_address: options.peer_address.clone(),
             platforms: platforms.iter().map(describe).collect(),
         };
-        let welcome = encode_opening(Opening::Welcome, &welcome);
+        let encoded_welcome = encode_opening(Opening::Welcome, &welcome);
         let mut warm = Self {
             platforms,
             welcome,
+            encoded_welcome,
             session,
             notification,
             contexts: HashMap::new(),
@@ -150,6 +153,43 @@ impl Warm {
             }
         }
         Ok(warm)
+    }
+
+    /// Leaves only the devices that one of these names, and the platforms that have some. To the client, the others are
+    /// not there.
+    pub fn restrict(&mut self, selectors: &[DeviceSelector]) {
+        let mut number = 0;
+        let mut selected = |device: &Device| {
+            let (own, device_type) = (number, device.device_type());
+            number += 1;
+            selectors.iter().any(|selector| selector.selects(own, device_type, &device.name()))
+        };
+        let (mut platforms, mut contexts) = (Vec::new(), HashMap::new());
+        let mut infos = Vec::new();
+        let all = std::mem::take(&mut self.platforms).into_iter().zip(std::mem::take(&mut self.welcome.platforms));
+        for (before, (platform, info)) in (0..).zip(all) {
+            let (mut devices, mut described) = (Vec::new(), Vec::new());
+            for (index, (device, info)) in (0..).zip(platform.devices.iter().zip(info.devices)) {
+                if !selected(device) {
+                    continue;
+                }
+                if let Some((mut context, errors)) = self.contexts.remove(&(before, index)) {
+                    // Devices are known by their place in the list.
+                    let place = devices.len() as u32;
+                    context.devices = vec![(place, *device)];
+                    contexts.insert((platforms.len() as u32, place), (context, errors));
+                }
+                devices.push(*device);
+                described.push(info);
+            }
+            if !devices.is_empty() {
+                let next_part = devices.len() as u32;
+                platforms.push(WarmPlatform { devices, next_part, ..platform });
+                infos.push(PlatformInfo { devices: described, ..info });
+            }
+        }
+        (self.platforms, self.contexts, self.welcome.platforms) = (platforms, contexts, infos);
+        self.encoded_welcome = encode_opening(Opening::Welcome, &self.welcome);
     }
 
     /// A new context.

@@ -128,7 +128,8 @@ impl Worker {
             credential: Vec::new(),
         };
         let link = Link::from_fd(server.into()).expect("a link");
-        handoff::send(self.control.as_fd(), &link, &hello).expect("a worker takes a connection");
+        handoff::send(self.control.as_fd(), &link, &hello, &handoff::Allowance::default())
+            .expect("a worker takes a connection");
         drop(link);
 
         client.set_write_timeout(Some(stay)).expect("a timeout");

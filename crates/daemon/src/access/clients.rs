@@ -5,6 +5,8 @@
 //! key = "..."                       # her public key; `ropeway ticket new` puts it here
 //! expires = "2026-12-24T18:00:00Z"
 //! sessions = 4                      # at one time
+//! devices = ["gpu", "0"]            # by type, number or a part of the name; what is not named she does not see
+//! memory = "8G"                     # of buffers, for each session
 //! ```
 
 use std::collections::BTreeMap;
@@ -12,7 +14,8 @@ use std::time::{Duration, SystemTime};
 
 use humantime::{format_rfc3339_seconds, parse_rfc3339};
 use ropeway_transport::tls::PublicKey;
-use toml_edit::{DocumentMut, Item, Table, value};
+use ropeway_worker::handoff::Allowance;
+use toml_edit::{Array, DocumentMut, Item, Table, value};
 
 /// The table that holds all clients.
 const CLIENTS: &str = "clients";
@@ -38,12 +41,14 @@ pub struct Rules {
     pub expires: Option<SystemTime>,
     /// Most sessions at one time.
     pub sessions: Option<u32>,
+    /// What each of its sessions may use.
+    pub allowance: Allowance,
 }
 
 impl Rules {
     /// Rules that allow all that the server gives.
     pub fn new(key: PublicKey) -> Self {
-        Self { key, created: None, expires: None, sessions: None }
+        Self { key, created: None, expires: None, sessions: None, allowance: Allowance::default() }
     }
 
     /// Whether its time is over.
@@ -103,6 +108,12 @@ impl Clients {
         if let Some(sessions) = rules.sessions {
             table["sessions"] = value(i64::from(sessions));
         }
+        if let Some(devices) = &rules.allowance.devices {
+            table["devices"] = value(devices.iter().map(ToString::to_string).collect::<Array>());
+        }
+        if let Some(bytes) = rules.allowance.memory {
+            table["memory"] = value(size_text(bytes));
+        }
         let clients = self.document.entry(CLIENTS).or_insert_with(|| {
             let mut clients = Table::new();
             clients.set_implicit(true);
@@ -140,6 +151,16 @@ fn read_rules(table: &dyn toml_edit::TableLike) -> Result<Rules, String> {
                 let sessions = item.as_integer().and_then(|sessions| u32::try_from(sessions).ok());
                 rules.sessions = Some(sessions.ok_or("'sessions' is not a number of sessions")?);
             }
+            "devices" => {
+                let list = item.as_array().ok_or("'devices' is not a list of devices")?;
+                let devices = list.iter().map(|device| match (device.as_str(), device.as_integer()) {
+                    (Some(text), _) => text.parse(),
+                    (_, Some(number)) => number.to_string().parse(),
+                    _ => Err("'devices' is not a list of names and numbers".to_owned()),
+                });
+                rules.allowance.devices = Some(devices.collect::<Result<_, String>>()?);
+            }
+            "memory" => rules.allowance.memory = Some(parse_size(text()?)?),
             _ => return Err(format!("'{field}' is not known")),
         }
     }
@@ -170,6 +191,32 @@ fn one_line(message: &str) -> String {
         .join(": ")
 }
 
+/// A number of bytes, with K, M, G or T for powers of 1024.
+///
+/// # Errors
+/// One sentence for a person.
+pub fn parse_size(text: &str) -> Result<u64, String> {
+    let wrong = || format!("'{text}' is not a size; write for example 500M or 2G");
+    let (number, shift) = match text.char_indices().next_back() {
+        Some((at, 'k' | 'K')) => (&text[..at], 10),
+        Some((at, 'm' | 'M')) => (&text[..at], 20),
+        Some((at, 'g' | 'G')) => (&text[..at], 30),
+        Some((at, 't' | 'T')) => (&text[..at], 40),
+        _ => (text, 0),
+    };
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    number.checked_mul(1 << shift).ok_or_else(wrong)
+}
+
+/// A number of bytes as [`parse_size`] reads it.
+fn size_text(bytes: u64) -> String {
+    let unit = [(40, "T"), (30, "G"), (20, "M"), (10, "K")].into_iter();
+    let whole = |(shift, letter): (u32, &str)| {
+        (bytes > 0 && bytes.trailing_zeros() >= shift).then(|| format!("{}{letter}", bytes >> shift))
+    };
+    unit.clone().find_map(whole).unwrap_or_else(|| bytes.to_string())
+}
+
 /// A time as the file has it.
 pub fn text_of(at: SystemTime) -> String {
     format_rfc3339_seconds(at).to_string()
@@ -190,7 +237,9 @@ mod tests {
     use super::*;
 
     fn rules(byte: u8) -> Rules {
-        Rules { sessions: Some(4), ..Rules::new(PublicKey::new([byte; 32])) }
+        let devices = Some(vec!["gpu".parse().unwrap(), "3".parse().unwrap(), "H200".parse().unwrap()]);
+        let allowance = Allowance { devices, memory: Some(3 << 29) };
+        Rules { sessions: Some(4), allowance, ..Rules::new(PublicKey::new([byte; 32])) }
     }
 
     #[test]
@@ -222,6 +271,8 @@ mod tests {
             ("[client.a]\n", "'client' is not known"),
             ("[clients.a]\nexpires = \"soon\"\n", "'expires' is not a time"),
             ("[clients.a]\nsessions = -1\n", "'sessions' is not a number"),
+            ("[clients.a]\ndevices = \"gpu\"\n", "'devices' is not a list"),
+            ("[clients.a]\nmemory = \"much\"\n", "'much' is not a size"),
             ("clients = 1\n", "'clients' is not a table"),
             ("[clients.a\n", "line 1"),
         ] {

@@ -196,17 +196,22 @@ impl Device {
         std::ptr::NonNull::new(unsafe { (api().clGetExtensionFunctionAddressForPlatform)(platform, name.as_ptr()) })
     }
 
+    /// CL_DEVICE_TYPE; 0 where it cannot be had.
+    pub fn device_type(self) -> u64 {
+        // SAFETY: `value` passes memory of the size it announces.
+        let asked = info::value(|size, value, ret| unsafe {
+            (api().clGetDeviceInfo)(self.0, cl::CL_DEVICE_TYPE, size, value, ret)
+        });
+        asked.unwrap_or_default()
+    }
+
     /// Whether buffers live in memory that this process can reach without a copy over a bus.
     pub fn shares_host_memory(self) -> bool {
         // SAFETY: `value` passes memory of the size it announces.
-        let kind: Result<u64, _> = info::value(|size, value, ret| unsafe {
-            (api().clGetDeviceInfo)(self.0, cl::CL_DEVICE_TYPE, size, value, ret)
-        });
-        // SAFETY: as above.
         let unified: Result<u32, _> = info::value(|size, value, ret| unsafe {
             (api().clGetDeviceInfo)(self.0, cl::CL_DEVICE_HOST_UNIFIED_MEMORY, size, value, ret)
         });
-        kind.is_ok_and(|kind| kind & cl::CL_DEVICE_TYPE_CPU != 0) || unified.is_ok_and(|unified| unified != 0)
+        self.device_type() & cl::CL_DEVICE_TYPE_CPU != 0 || unified.is_ok_and(|unified| unified != 0)
     }
 }
 

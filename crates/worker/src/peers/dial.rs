@@ -87,7 +87,7 @@ pub fn listen(peers: &Peers) -> Option<End> {
             }
             (ToWorker::Drivers(facts), _) => drivers::learn(facts),
             (ToWorker::End(reason), _) => return Some(End::Ended(reason)),
-            (ToWorker::Serve(_) | ToWorker::Peer(_), _) => return None,
+            (ToWorker::Serve(..) | ToWorker::Peer(_), _) => return None,
         }
         peers.ask_for(std::iter::empty());
     }
