@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use ropeway_client::tickets;
-use ropeway_daemon::access::{Rules, State, from_now, text_of};
+use ropeway_daemon::access::{Rules, State, from_now, size_text, text_of};
 use ropeway_daemon::worker::{Allowance, host_name};
 use ropeway_transport::tls::{Identity, Ticket};
 use ropeway_transport::{DEFAULT_PORT, Endpoint, Pass};
@@ -47,20 +47,9 @@ pub fn ticket(args: &TicketArgs) -> Result<(), Failure> {
         TicketCommand::List => {
             let clients = state.clients()?;
             let now = SystemTime::now();
-            let time = |at: Option<SystemTime>| at.map_or("-".to_owned(), text_of);
-            let rows = clients.all().iter().map(|(name, rules)| {
-                let over = if rules.has_expired(now) { " (over)" } else { "" };
-                let sessions = rules.sessions.map_or("-".to_owned(), |most| most.to_string());
-                vec![
-                    name.clone(),
-                    format!("{:?}", rules.key),
-                    time(rules.created),
-                    time(rules.expires) + over,
-                    sessions,
-                ]
-            });
+            let rows = clients.all().iter().map(|(name, rules)| row(name, rules, now));
             let rows: Vec<_> = rows.collect();
-            table(&["NAME", "KEY", "CREATED", "EXPIRES", "SESSIONS"], &rows).iter().for_each(|line| println!("{line}"));
+            table(&COLUMNS, &rows).iter().for_each(|line| println!("{line}"));
             Ok(())
         }
         TicketCommand::Revoke { name } => {
@@ -71,6 +60,24 @@ pub fn ticket(args: &TicketArgs) -> Result<(), Failure> {
             Ok(())
         }
     }
+}
+
+/// The columns of the list of tickets.
+const COLUMNS: [&str; 7] = ["NAME", "KEY", "CREATED", "EXPIRES", "SESSIONS", "MEMORY", "DEVICES"];
+
+fn row(name: &str, rules: &Rules, now: SystemTime) -> Vec<String> {
+    let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    let over = if rules.has_expired(now) { " (over)" } else { "" };
+    let devices = rules.allowance.devices.as_ref();
+    vec![
+        name.to_owned(),
+        format!("{:?}", rules.key),
+        or_none(rules.created.map(text_of)),
+        or_none(rules.expires.map(text_of)) + over,
+        or_none(rules.sessions.map(|most| most.to_string())),
+        or_none(rules.allowance.memory.map(size_text)),
+        or_none(devices.map(|all| all.iter().map(ToString::to_string).collect::<Vec<_>>().join(","))),
+    ]
 }
 
 /// Keeps a ticket at the client.

@@ -209,7 +209,7 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
 }
 
 /// A number of bytes as [`parse_size`] reads it.
-fn size_text(bytes: u64) -> String {
+pub fn size_text(bytes: u64) -> String {
     let unit = [(40, "T"), (30, "G"), (20, "M"), (10, "K")].into_iter();
     let whole = |(shift, letter): (u32, &str)| {
         (bytes > 0 && bytes.trailing_zeros() >= shift).then(|| format!("{}{letter}", bytes >> shift))

@@ -4,6 +4,6 @@ mod clients;
 mod guests;
 mod state;
 
-pub use clients::{Clients, Rules, from_now, parse_size, text_of};
+pub use clients::{Clients, Rules, from_now, parse_size, size_text, text_of};
 pub(crate) use guests::Guests;
 pub use state::{Held, State, StateError};
