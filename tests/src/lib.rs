@@ -6,6 +6,7 @@
 
 pub mod cluster;
 pub mod compare;
+pub mod encrypted;
 pub mod fake;
 pub mod natives;
 pub mod net;

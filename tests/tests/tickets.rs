@@ -2,53 +2,14 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
+use ropeway_tests::encrypted::Encrypted;
 use ropeway_tests::places::{c_program, ropeway};
 use ropeway_tests::program::Program;
-use ropeway_tests::server::Server;
 use ropeway_tests::wait_for;
-use tempfile::TempDir;
-
-/// A server with a state folder, on loopback, that takes encrypted connections only.
-struct Encrypted {
-    server: Server,
-    state: PathBuf,
-    _folder: TempDir,
-}
-
-impl Encrypted {
-    fn start() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let state = folder.path().join("state");
-        let server = Server::start_with(&["--listen", "tls://127.0.0.1:0", "--state", state.to_str().unwrap()], &[]);
-        Self { server, state, _folder: folder }
-    }
-
-    fn host(&self) -> &str {
-        self.server.url().strip_prefix("tls://").expect("it is encrypted")
-    }
-
-    /// `ropeway ticket` on the server's machine.
-    fn ticket(&self, args: &[&str]) -> Output {
-        Command::new(ropeway()).args(["ticket", "--state"]).arg(&self.state).args(args).output().unwrap()
-    }
-
-    /// A new ticket's line.
-    fn new_ticket(&self, name: &str, args: &[&str]) -> String {
-        let made = self.ticket(&[&["new", name, "--host", self.host()], args].concat());
-        assert!(made.status.success(), "{made:?}");
-        let known = format!("clients={}", self.clients());
-        self.server.expect_log(&known);
-        String::from_utf8(made.stdout).unwrap().trim().to_owned()
-    }
-
-    fn clients(&self) -> usize {
-        fs::read_to_string(self.state.join("access.toml")).unwrap().matches("[clients.").count()
-    }
-}
 
 fn program(servers: &str) -> Program {
     Program::remote(c_program("vector_add"), servers)
@@ -206,4 +167,56 @@ fn a_ticket_shows_some_devices_and_gives_some_memory() {
     let listed = encrypted.ticket(&["list"]);
     let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
     assert!(listed.contains("gpu,no such name") && listed.contains("32M"), "{listed}");
+    let shown = encrypted.ticket(&["show", "small"]);
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(shown.contains("32M") && !shown.contains("no such name"), "{shown}");
+    assert!(!encrypted.ticket(&["show", "nobody"]).status.success());
+}
+
+#[test]
+fn who_takes_more_of_the_main_memory_than_his_ticket_gives_is_told_whose_limit_it_was() {
+    let encrypted = Encrypted::start();
+    let ticket = encrypted.new_ticket("fay", &["--host-memory", "64M"]);
+    // 64 MiB of buffers, beside all that a worker takes anyway.
+    let outcome = Program::remote(c_program("held"), &ticket).limit(Duration::from_secs(60)).start();
+    encrypted.server.expect_log("MiB of the server's main memory and may take 64 (the limit of 'fay' there)");
+    outcome.kill();
+}
+
+#[test]
+fn each_session_and_each_refusal_is_a_line_of_the_audit_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("audit.log");
+    let encrypted = Encrypted::start_with(&["--audit-log", log.to_str().unwrap()]);
+    let ticket = encrypted.new_ticket("gina", &["--sessions", "1"]);
+    program(&ticket).run().success();
+    let lines = || fs::read_to_string(&log).unwrap().lines().map(str::to_owned).collect::<Vec<_>>();
+    let all = wait_for("two lines", Duration::from_secs(10), || Some(lines()).filter(|lines| lines.len() == 2));
+    let field = |line: &str, name: &str| {
+        let value = line.split_once(&format!("\"{name}\":")).unwrap_or_else(|| panic!("no {name}: {line}")).1;
+        value[..value.find([',', '}']).unwrap()].to_owned()
+    };
+    for (line, event) in all.iter().zip(["\"begin\"", "\"end\""]) {
+        assert_eq!(field(line, "event"), event);
+        assert_eq!((field(line, "client"), field(line, "program")), ("\"gina\"".into(), "\"vector_add\"".into()));
+        assert!(field(line, "address").contains("127.0.0.1:"), "{line}");
+    }
+    assert_eq!(field(&all[1], "outcome"), "\"ended\"");
+    assert!(!field(&all[1], "devices").is_empty() && all[1].contains("\"devices\":[\""), "{}", all[1]);
+    for counted in ["sent", "received", "peak_memory"] {
+        assert!(field(&all[1], counted).parse::<u64>().unwrap() > 100, "{counted}: {}", all[1]);
+    }
+
+    let first = Program::remote(c_program("held"), &ticket).start();
+    encrypted.server.worker_of(first.pid());
+    refusal(&ticket);
+    encrypted.ticket(&["revoke", "gina"]);
+    let all = wait_for("five lines", Duration::from_secs(10), || Some(lines()).filter(|lines| lines.len() == 5));
+    first.kill();
+    assert!(field(&all[3], "event") == "\"refused\"" && all[3].contains("may have 1"), "{}", all[3]);
+    assert!(field(&all[4], "outcome").contains("revoked"), "{}", all[4]);
+    // What the server says of its clients is no secret's text.
+    let (_, secret) = ticket.split_once('#').unwrap();
+    let said = fs::read_to_string(&log).unwrap() + &encrypted.server.log();
+    assert!(!secret.as_bytes().windows(20).any(|part| said.contains(std::str::from_utf8(part).unwrap())));
 }

@@ -76,6 +76,19 @@ pub struct ServeArgs {
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
 
+    /// File to which one line of JSON is added for each session's beginning and end, and for each client that is refused
+    #[arg(long, value_name = "FILE")]
+    pub audit_log: Option<PathBuf>,
+
+    /// User of this machine who may use the Unix sockets, by name or number; may be given several times. Root and this
+    /// server's own user always may [default: whoever can open the socket]
+    #[arg(long, value_name = "USER")]
+    pub allow_user: Vec<String>,
+
+    /// Group of users who may use the Unix sockets, by name or number; may be given several times
+    #[arg(long, value_name = "GROUP")]
+    pub allow_group: Vec<String>,
+
     /// Announce this server on the local network (mDNS), under this name [default name: the machine's]
     #[arg(long, value_name = "NAME", num_args = 0..=1, require_equals = true)]
     pub announce: Option<Option<String>>,
@@ -162,9 +175,18 @@ pub enum TicketCommand {
         /// Most bytes of buffers for each session; K, M and G are understood [default: what the server's options say]
         #[arg(long, value_name = "SIZE", value_parser = parse_size)]
         memory: Option<u64>,
+        /// Most bytes of the server's main memory for each session; K, M and G are understood; a session that takes more
+        /// ends [default: what the server's options say]
+        #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+        host_memory: Option<u64>,
     },
     /// List the clients that have tickets
     List,
+    /// Show what the server knows of a client
+    Show {
+        /// The client's name
+        name: String,
+    },
     /// Void a client's ticket, and end its sessions
     Revoke {
         /// The client's name

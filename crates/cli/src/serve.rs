@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use ropeway_daemon::access::LocalUsers;
 use ropeway_daemon::options::{ServeOptions, WorkerCommand};
 use ropeway_daemon::worker::{WorkerOptions, host_name};
 use ropeway_transport::Endpoint;
@@ -24,6 +25,8 @@ pub fn serve(args: ServeArgs) -> Result<(), Failure> {
     let needs_key = args.state.is_some() || !args.plaintext_network && args.listen.iter().any(is_reached);
     let options = ServeOptions {
         state: needs_key.then(|| state_folder(args.state.as_deref())).flatten(),
+        local_users: LocalUsers::of(&args.allow_user, &args.allow_group).map_err(Failure::new)?,
+        audit: args.audit_log,
         listen: args.listen,
         plaintext_network: args.plaintext_network,
         warm: args.warm.into(),

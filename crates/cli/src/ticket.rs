@@ -27,14 +27,15 @@ pub fn ticket(args: &TicketArgs) -> Result<(), Failure> {
         .ok_or_else(|| Failure::new("this user has no home folder; name the server's state folder with --state"))?;
     let state = State::open(&folder)?;
     match &args.command {
-        TicketCommand::New { name, host, expires, sessions, devices, memory } => {
+        TicketCommand::New { name, host, expires, sessions, devices, memory, host_memory } => {
             let now = SystemTime::now();
             let identity = Identity::generate()?;
             let expires = expires.as_deref().map(|text| from_now(text, now)).transpose().map_err(Failure::new)?;
             let devices = (!devices.is_empty()).then(|| devices.clone());
             let allowance = Allowance { devices, memory: *memory };
-            let rules =
-                Rules { allowance, created: Some(now), expires, sessions: *sessions, ..Rules::new(identity.public()) };
+            let (sessions, host_memory) = (*sessions, *host_memory);
+            let key = identity.public();
+            let rules = Rules { key, created: Some(now), expires, sessions, host_memory, allowance };
             let server = state.identity()?.public();
             let address = host.clone().unwrap_or_else(|| format!("{}:{DEFAULT_PORT}", host_name()));
             let endpoint: Endpoint = format!("tls://{address}").parse()?;
@@ -52,9 +53,16 @@ pub fn ticket(args: &TicketArgs) -> Result<(), Failure> {
             table(&COLUMNS, &rows).iter().for_each(|line| println!("{line}"));
             Ok(())
         }
+        TicketCommand::Show { name } => {
+            let clients = state.clients()?;
+            let rules = clients.all().get(name).ok_or_else(|| no_client(name))?;
+            let row = row(name, rules, SystemTime::now());
+            COLUMNS.iter().zip(row).for_each(|(column, value)| println!("{:12} {value}", column.to_lowercase()));
+            Ok(())
+        }
         TicketCommand::Revoke { name } => {
             if !state.change(|clients| Ok(clients.remove(name)))? {
-                return Err(Failure::new(format!("there is no client '{name}'; `ropeway ticket list` lists them")));
+                return Err(no_client(name));
             }
             println!("The ticket of '{name}' is revoked; a running server ends its sessions now.");
             Ok(())
@@ -62,8 +70,12 @@ pub fn ticket(args: &TicketArgs) -> Result<(), Failure> {
     }
 }
 
+fn no_client(name: &str) -> Failure {
+    Failure::new(format!("there is no client '{name}'; `ropeway ticket list` lists them"))
+}
+
 /// The columns of the list of tickets.
-const COLUMNS: [&str; 7] = ["NAME", "KEY", "CREATED", "EXPIRES", "SESSIONS", "MEMORY", "DEVICES"];
+const COLUMNS: [&str; 8] = ["NAME", "KEY", "CREATED", "EXPIRES", "SESSIONS", "MEMORY", "HOST-MEMORY", "DEVICES"];
 
 fn row(name: &str, rules: &Rules, now: SystemTime) -> Vec<String> {
     let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
@@ -76,6 +88,7 @@ fn row(name: &str, rules: &Rules, now: SystemTime) -> Vec<String> {
         or_none(rules.expires.map(text_of)) + over,
         or_none(rules.sessions.map(|most| most.to_string())),
         or_none(rules.allowance.memory.map(size_text)),
+        or_none(rules.host_memory.map(size_text)),
         or_none(devices.map(|all| all.iter().map(ToString::to_string).collect::<Vec<_>>().join(","))),
     ]
 }

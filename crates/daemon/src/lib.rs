@@ -5,7 +5,10 @@
 //! |---|---|
 //! | [`options`] | the options of a server |
 //! | `listen` | the sockets, and which addresses are refused |
-//! | `handshake` | reads hellos in pieces, without blocking |
+//! | `openings`, `handshake` | connections that have not said who they are: read in pieces, without blocking |
+//! | `tally` | keeps the log short when strangers try often |
+//! | [`access`] | the state folder: the server's key, its clients, and what each may do |
+//! | `audit` | a line of JSON for each session and each refusal |
 //! | `line` | clients that wait for a worker |
 //! | `pool`, `process` | worker processes: warm ones kept ready, sessions watched |
 //! | `probe` | finds out facts about drivers by trying them, in a process of its own |
@@ -17,12 +20,14 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
+mod audit;
 mod dial;
 mod handshake;
 mod line;
 mod listen;
 mod memory;
 mod notify;
+mod openings;
 pub mod options;
 mod pool;
 mod probe;
@@ -30,6 +35,7 @@ mod process;
 mod sandbox;
 mod server;
 mod stop;
+mod tally;
 pub mod worker;
 
 pub use options::{ServeError, ServeOptions};

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt as _;
 
 use listenfd::ListenFd;
 use ropeway_transport::{Endpoint, Listener};
@@ -26,6 +27,12 @@ pub(crate) fn open(options: &ServeOptions) -> Result<Vec<Listener>, ServeError> 
         listeners.push(Listener::bind(endpoint).map_err(|error| ServeError::Listen(endpoint.clone(), error))?);
     }
     for listener in &listeners {
+        if let (Endpoint::Unix(path), Some(_)) = (listener.endpoint(), &options.local_users) {
+            // Everybody may connect, and is asked who he is.
+            let open = std::fs::Permissions::from_mode(0o666);
+            std::fs::set_permissions(path, open)
+                .map_err(|error| ServeError::Listen(listener.endpoint().clone(), error))?;
+        }
         // A client that hangs up between poll and accept must not leave the server waiting in accept.
         ioctl_fionbio(listener, true).map_err(|error| ServeError::Listen(listener.endpoint().clone(), error.into()))?;
     }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use ropeway_transport::Endpoint;
 
-use crate::access::StateError;
+use crate::access::{LocalUsers, StateError};
 
 /// The options of a server.
 #[derive(Clone, Debug)]
@@ -18,6 +18,10 @@ pub struct ServeOptions {
     pub plaintext_network: bool,
     /// The folder with the server's key and its clients; without one there is no encryption.
     pub state: Option<PathBuf>,
+    /// The file to which a line of JSON is added for each session's beginning and end, and for each refusal.
+    pub audit: Option<PathBuf>,
+    /// The users of this machine that Unix sockets are for; `None`: whoever can open them.
+    pub local_users: Option<LocalUsers>,
     /// Worker processes to keep ready for the next clients; with none, one is started for each client that comes.
     pub warm: usize,
     /// Most sessions at one time.
@@ -48,6 +52,8 @@ impl ServeOptions {
             listen: Vec::new(),
             plaintext_network: false,
             state: None,
+            audit: None,
+            local_users: None,
             warm: 4,
             max_sessions: 256,
             session_memory: None,

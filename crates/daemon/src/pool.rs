@@ -7,12 +7,14 @@ use ropeway_protocol::handshake::Hello;
 use ropeway_protocol::ids::SessionId;
 use ropeway_transport::Link;
 use ropeway_transport::tls::PublicKey;
-use ropeway_worker::handoff::{Allowance, DriverFact};
+use ropeway_worker::handoff::DriverFact;
 use tracing::{debug, error, info, warn};
 
+use crate::access::Rules;
+use crate::audit::{Audit, Event, Who};
 use crate::memory;
 use crate::options::WorkerCommand;
-use crate::process::{Session, State, Word, Worker};
+use crate::process::{End, Session, State, Word, Worker};
 
 /// A burst of clients makes the pool keep up to this many times the usual number of warm workers. Not more: on a GPU
 /// each holds some hundred MB.
@@ -69,6 +71,8 @@ pub(crate) struct Pool {
     drivers: Vec<DriverFact>,
     /// The maximum number of bytes of main memory that a session may take.
     session_memory: u64,
+    /// Where sessions are written down.
+    audit: Audit,
     /// Whether a worker ever became ready.
     can_serve: bool,
 }
@@ -96,14 +100,22 @@ pub(crate) struct Guest {
     pub(crate) key: PublicKey,
     /// Its name.
     pub(crate) name: String,
-    /// What its session may use.
-    pub(crate) allowance: Allowance,
+    /// What it may do.
+    pub(crate) rules: Rules,
+}
+
+impl Client {
+    /// Who it is, as far as is known.
+    pub(crate) fn who(&self) -> Who {
+        let user = self.link.peer_user().map(|peer| peer.user);
+        Who { client: self.guest.as_ref().map(|guest| guest.name.clone()), user, address: self.peer.clone() }
+    }
 }
 
 impl Pool {
     /// Creates a pool that keeps `warm` workers ready, each of whose sessions may take up to `session_memory` bytes of
     /// main memory. Starts no worker yet.
-    pub(crate) fn new(command: WorkerCommand, warm: usize, session_memory: u64, now: Instant) -> Self {
+    pub(crate) fn new(command: WorkerCommand, warm: usize, session_memory: u64, audit: Audit, now: Instant) -> Self {
         let workers = BTreeMap::new();
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let at_once = cores.min(MAX_AT_ONCE);
@@ -120,6 +132,7 @@ impl Pool {
             sessions_begun: 0,
             drivers: Vec::new(),
             session_memory,
+            audit,
             can_serve: false,
         }
     }
@@ -149,7 +162,7 @@ impl Pool {
         for (&pid, worker) in &mut self.workers {
             let State::Session(session) = &mut worker.state else { continue };
             let Some(why) = session.guest.as_ref().and_then(|guest| reason(&guest.key)) else { continue };
-            info!(session = session.number, worker = pid, "a session is ended: {why}");
+            info!(session = session.about.session, worker = pid, "a session is ended: {why}");
             // It is ended once.
             session.guest = None;
             worker.end_session(&why);
@@ -170,9 +183,11 @@ impl Pool {
 
     /// Ends sessions that take more of the machine's main memory than allowed.
     pub(crate) fn watch_memory(&mut self, now: Instant) {
-        let limit = self.session_memory;
         for (&pid, worker) in &mut self.workers {
             let State::Session(session) = &mut worker.state else { continue };
+            let own = session.guest.as_ref().and_then(|guest| Some((guest.rules.host_memory?, &guest.name)));
+            let own = own.filter(|(limit, _)| *limit < self.session_memory);
+            let limit = own.map_or(self.session_memory, |(limit, _)| limit);
             if session.look_at.is_none_or(|at| now < at) {
                 continue;
             }
@@ -182,14 +197,18 @@ impl Pool {
                 session.look_at = Some(now + memory::look_again(taken, limit));
                 continue;
             }
-            session.look_at = None;
             let mib = |bytes: u64| bytes >> 20;
+            let whose = own.map_or_else(
+                || "--session-host-memory of `ropeway serve`".to_owned(),
+                |(_, name)| format!("the limit of '{name}' there"),
+            );
             let reason = format!(
-                "the session took {} MiB of the server's main memory and may take {} (--session-host-memory of `ropeway serve`)",
+                "the session took {} MiB of the server's main memory and may take {} ({whose})",
                 mib(taken),
                 mib(limit)
             );
-            error!(session = session.number, worker = pid, program = %session.program, "{reason}; other sessions go on");
+            session.look_at = None;
+            error!(session = session.about.session, worker = pid, program = %session.about.program, "{reason}; other sessions go on");
             worker.end_session(&reason);
         }
     }
@@ -249,6 +268,9 @@ impl Pool {
                         session = self.sessions_begun, client = number, name, worker = pid, %peer, program = %hello.program, pid = hello.pid,
                         release = %hello.release, "session begins"
                     );
+                    if let State::Session(session) = &worker.state {
+                        self.audit.write(&Event::Begin(&session.about));
+                    }
                     let settle = match self.ready() {
                         0 => Duration::ZERO,
                         ready if ready * 2 < self.target => SETTLE_IN_HASTE,
@@ -366,6 +388,7 @@ impl Pool {
                 debug!(worker = pid, after = ?worker.started.elapsed(), "worker is warm");
             }
             Word::Step(what) => worker.takes_step(what, STUCK_STEP),
+            Word::Account(account) => worker.has_taken(account),
             Word::Dial(dial) => dial.start(pid, worker.shared_control(), &worker.dials),
             // The exit of a worker with a session is handled when it is reaped.
             Word::Gone if matches!(worker.state, State::Session(_)) => {}
@@ -393,14 +416,16 @@ impl Pool {
     pub(crate) fn reap(&mut self, pid: u32, now: Instant) {
         let Some(worker) = self.workers.get_mut(&pid) else { return };
         let Some(end) = worker.ended() else { return };
+        self.audit_end(pid, &end);
+        let Some(worker) = self.workers.get_mut(&pid) else { return };
         match &worker.state {
             State::Session(session) => {
                 let (session, seconds) = (session, session.since.elapsed().as_secs_f64());
                 if end.is_clean() {
-                    info!(session = session.number, worker = pid, program = %session.program, seconds, "session ends");
+                    info!(session = session.about.session, worker = pid, program = %session.about.program, seconds, "session ends");
                 } else {
                     error!(
-                        session = session.number, worker = pid, program = %session.program, seconds, %end,
+                        session = session.about.session, worker = pid, program = %session.about.program, seconds, %end,
                         "session ends: its worker failed; other sessions go on"
                     );
                 }
@@ -420,6 +445,20 @@ impl Pool {
             }
         }
         self.workers.remove(&pid);
+    }
+
+    /// Writes down how a worker's session ended, if it had one.
+    fn audit_end(&mut self, pid: u32, end: &End) {
+        let Some(worker) = self.workers.get_mut(&pid) else { return };
+        // It may have said something right before it ended.
+        while let Word::Account(account) = worker.listen() {
+            worker.has_taken(account);
+        }
+        let State::Session(Session { about, since, ended_for, account, .. }) = &worker.state else { return };
+        let failed = || if end.is_clean() { "ended".to_owned() } else { format!("its worker failed: {end}") };
+        let outcome = ended_for.clone().unwrap_or_else(failed);
+        let (seconds, account) = (since.elapsed().as_secs_f64(), account.as_ref());
+        self.audit.write(&Event::End { about, seconds, outcome: &outcome, account });
     }
 
     /// Records a failed start and lengthens the pause before the next one.
@@ -455,8 +494,10 @@ impl Pool {
     fn end_quietly(&mut self, pid: u32) {
         let Some(worker) = self.workers.get_mut(&pid) else { return };
         let Some(end) = worker.ended() else { return };
-        if let State::Session(Session { number, .. }) = &worker.state {
-            info!(session = number, worker = pid, %end, "session ends with the server");
+        self.audit_end(pid, &end);
+        let Some(worker) = self.workers.get_mut(&pid) else { return };
+        if let State::Session(session) = &worker.state {
+            info!(session = session.about.session, worker = pid, %end, "session ends with the server");
         }
         self.workers.remove(&pid);
     }

@@ -13,11 +13,12 @@ use ropeway_protocol::handshake::Hello;
 use ropeway_protocol::ids::SessionId;
 use ropeway_transport::Link;
 use ropeway_transport::tls::{Identity, PublicKey};
-use ropeway_worker::handoff::{self, DriverFact, ToDaemon, ToWorker};
+use ropeway_worker::handoff::{self, Account, DriverFact, ToDaemon, ToWorker};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use tracing::{debug, warn};
 
+use crate::audit::About;
 use crate::dial::Dial;
 use crate::options::WorkerCommand;
 use crate::pool::{Client, Guest};
@@ -49,10 +50,8 @@ pub(crate) enum State {
 /// The session that a worker serves.
 #[derive(Debug)]
 pub(crate) struct Session {
-    /// The session's number, counted from 1 since the server's start.
-    pub(crate) number: u64,
-    /// The client's program name, as it says.
-    pub(crate) program: String,
+    /// What the audit log says of it.
+    pub(crate) about: About,
     /// Whose it is, where that is known.
     pub(crate) guest: Option<Guest>,
     /// The key that its peers show.
@@ -61,6 +60,10 @@ pub(crate) struct Session {
     pub(crate) since: Instant,
     /// When to check its memory next; `None` once it has taken too much.
     pub(crate) look_at: Option<Instant>,
+    /// Why the server has ended it, if it has.
+    pub(crate) ended_for: Option<String>,
+    /// What its worker said that it has taken.
+    pub(crate) account: Option<Account>,
 }
 
 impl Session {
@@ -115,6 +118,8 @@ pub(crate) enum Word {
     Probed(bool),
     /// The worker asks to be connected to a peer.
     Dial(Dial),
+    /// The session ends, and has taken this.
+    Account(Account),
     /// The worker has closed its socket or broken the protocol, and is about to end.
     Gone,
     /// Nothing yet.
@@ -177,11 +182,19 @@ impl Worker {
             Ok(Some((ToDaemon::Dial { ticket, addresses, seed, purpose }, _))) if !starting => {
                 Word::Dial(Dial { ticket, addresses, identity: Identity::from_seed(seed), purpose })
             }
+            Ok(Some((ToDaemon::Account(account), _))) if !starting => Word::Account(account),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Word::Nothing,
             _ => {
                 self.deaf = true;
                 Word::Gone
             }
+        }
+    }
+
+    /// Records what its session has taken.
+    pub(crate) fn has_taken(&mut self, taken: Account) {
+        if let State::Session(session) = &mut self.state {
+            session.account = Some(taken);
         }
     }
 
@@ -233,6 +246,9 @@ impl Worker {
             self.kill();
         }
         self.kill_at = Some(Instant::now() + FAREWELL_LIMIT);
+        if let State::Session(session) = &mut self.state {
+            session.ended_for = Some(reason.to_owned());
+        }
     }
 
     /// Passes a connection from an alleged peer of its session on to the worker.
@@ -262,12 +278,15 @@ impl Worker {
 
     /// Hands a client over to it.
     pub(crate) fn hand_over(&mut self, client: &Client, number: u64) -> io::Result<()> {
-        let allowance = client.guest.as_ref().map(|guest| guest.allowance.clone()).unwrap_or_default();
+        let allowance = client.guest.as_ref().map(|guest| guest.rules.allowance.clone()).unwrap_or_default();
         handoff::send(self.control.as_fd(), &client.link, &client.hello, &allowance)?;
         let now = Instant::now();
-        let (program, guest) = (client.hello.program.clone(), client.guest.clone());
-        let peers = client.hello.credential.as_slice().try_into().ok().map(PublicKey::new);
-        self.state = State::Session(Session { number, program, guest, peers, since: now, look_at: Some(now) });
+        let Hello { program, pid, credential, .. } = &*client.hello;
+        let about = About { session: number, who: client.who(), program: program.clone(), pid: *pid };
+        let peers = credential.as_slice().try_into().ok().map(PublicKey::new);
+        let (guest, look_at) = (client.guest.clone(), Some(now));
+        self.state =
+            State::Session(Session { about, guest, peers, since: now, look_at, ended_for: None, account: None });
         Ok(())
     }
 

@@ -2,7 +2,6 @@
 //!
 //! The same thread starts the workers, which ask the kernel to kill them when the thread that started them ends.
 
-use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant, SystemTime};
@@ -15,19 +14,16 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::{debug, info, warn};
 
-use crate::access::{Guests, State};
-use crate::handshake::{Pending, Refused, Step};
+use crate::access::{Guests, LocalUsers, State};
+use crate::audit::{Audit, Event, Who};
+use crate::handshake::Step;
 use crate::line::{self, Line};
+use crate::openings::{Opened, Openings};
 use crate::pool::{Client, Guest, Pool};
 use crate::probe::Prober;
 use crate::stop::StopSignal;
 use crate::worker::host_name;
 use crate::{ServeError, ServeOptions, listen, memory, notify};
-
-/// The maximum number of connections whose hello is incomplete, or that are being refused. A further connection
-/// replaces the oldest, so that silent peers cannot keep others out. A burst of clients on a busy machine connects
-/// first and sends its hellos later.
-const MAX_PENDING: usize = 512;
 
 /// How long sessions have to end when the server is asked to.
 const STOP_LIMIT: Duration = Duration::from_secs(2);
@@ -55,20 +51,23 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
     let guests = options.state.as_deref().map(|folder| Guests::open(State::open(folder)?)).transpose();
     let guests = guests.map_err(ServeError::State)?;
     let session_memory = options.session_memory.unwrap_or_else(memory::default_limit);
+    let audit = Audit::to(options.audit.clone())
+        .map_err(|error| ServeError::System("write to the audit log (--audit-log)", error))?;
+    let openings = Openings::new(audit.clone());
     let now = Instant::now();
     let mut server = Server {
         listeners,
         stop,
-        pool: Pool::new(options.worker.clone(), options.warm, session_memory, now),
+        pool: Pool::new(options.worker.clone(), options.warm, session_memory, audit.clone(), now),
         prober: Prober::new(&options.worker),
         max_sessions: options.max_sessions,
         guests,
+        audit,
+        local_users: options.local_users.clone(),
         look_at: now,
         may_be_plain,
-        pending: BTreeMap::new(),
-        refused: BTreeMap::new(),
+        openings,
         line: Line::new(now),
-        next_key: 0,
         clients: 0,
         accept_after: now,
         announced: false,
@@ -105,16 +104,18 @@ struct Server {
     max_sessions: usize,
     /// The clients that are known; none on a server that serves this machine in plain text alone.
     guests: Option<Guests>,
+    /// Where refusals are written down.
+    audit: Audit,
+    /// The users of this machine that Unix sockets are for.
+    local_users: Option<LocalUsers>,
     /// When to look next whether a client's time is over.
     look_at: Instant,
     /// Whether connections of each listener may be in plain text.
     may_be_plain: Vec<bool>,
-    /// Connections with an unfinished handshake, by arrival; `refused` has the same order.
-    pending: BTreeMap<u64, Pending>,
-    refused: BTreeMap<u64, Refused>,
+    /// Connections whose opening is not over.
+    openings: Openings,
     /// Clients without a worker.
     line: Line,
-    next_key: u64,
     /// The number of clients that have said hello since the server's start.
     clients: u64,
     accept_after: Instant,
@@ -148,11 +149,7 @@ impl Server {
                     }
                     Source::Listener(index) => self.accept(index),
                     Source::Pending(key) => self.advance(key),
-                    Source::Refused(key) => {
-                        if self.refused.get_mut(&key).is_some_and(Refused::drain) {
-                            self.refused.remove(&key);
-                        }
-                    }
+                    Source::Refused(key) => self.openings.drain(key),
                     Source::Waiting(number) => self.leaves(number),
                     Source::Control(pid) => self.pool.hear(pid),
                     Source::Exit(pid) => {
@@ -185,8 +182,8 @@ impl Server {
         if Instant::now() >= self.accept_after {
             sources.extend(self.listeners.iter().enumerate().map(|(i, l)| (Source::Listener(i), l.as_fd())));
         }
-        sources.extend(self.pending.iter().map(|(&key, p)| (Source::Pending(key), p.as_fd())));
-        sources.extend(self.refused.iter().map(|(&key, r)| (Source::Refused(key), r.as_fd())));
+        sources.extend(self.openings.pending().map(|(key, fd)| (Source::Pending(key), fd)));
+        sources.extend(self.openings.refused().map(|(key, fd)| (Source::Refused(key), fd)));
         sources.extend(self.line.sockets().map(|(number, fd)| (Source::Waiting(number), fd)));
         for (pid, worker) in self.pool.workers() {
             if worker.is_heard() {
@@ -223,10 +220,8 @@ impl Server {
 
     /// Returns the next time at which something must be done even without a socket event.
     fn deadline(&self, now: Instant) -> Option<Instant> {
-        let first = |deadlines: &mut dyn Iterator<Item = Instant>| deadlines.min();
         [
-            first(&mut self.pending.values().map(Pending::deadline)),
-            first(&mut self.refused.values().map(Refused::deadline)),
+            self.openings.deadline(),
             self.line.deadline(),
             self.prober.deadline(),
             self.pool.deadline(self.line.len()),
@@ -240,14 +235,7 @@ impl Server {
 
     /// Ends everything whose time is up.
     fn expire(&mut self, now: Instant) {
-        self.pending.retain(|_, pending| {
-            let late = now >= pending.deadline();
-            if late {
-                warn!(peer = %pending.peer(), "connection dropped: its handshake was not done in time");
-            }
-            !late
-        });
-        self.refused.retain(|_, refused| now < refused.deadline());
+        self.openings.expire(now);
         self.pool.kill_hanging(now);
         self.pool.watch_memory(now);
         self.prober.expire(now);
@@ -261,7 +249,7 @@ impl Server {
                 line::MOST.as_secs(),
                 self.pool.standing(now)
             );
-            self.refuse(client.link, &client.peer, &text);
+            self.refuse_client(client, &text);
         }
         for client in self.line.beat(|| self.pool.standing(now), now) {
             log_leaving(&client);
@@ -272,12 +260,7 @@ impl Server {
     fn accept(&mut self, index: usize) {
         match self.listeners[index].accept() {
             Ok(link) => {
-                let now = Instant::now();
-                self.make_room();
-                let pending = Pending::new(link, self.may_be_plain[index], now);
-                debug!(peer = %pending.peer(), "connection");
-                let key = self.key();
-                self.pending.insert(key, pending);
+                let key = self.openings.begin(link, self.may_be_plain[index], Instant::now());
                 // The hello is usually there already.
                 self.advance(key);
             }
@@ -289,44 +272,29 @@ impl Server {
         }
     }
 
-    /// Keeps unfinished handshakes within their limit.
-    fn make_room(&mut self) {
-        if self.pending.len() + self.refused.len() < MAX_PENDING {
-            return;
-        }
-        if self.refused.pop_first().is_none()
-            && let Some((_, oldest)) = self.pending.pop_first()
-        {
-            warn!(peer = %oldest.peer(), "connection dropped: too many others begin a handshake and do not finish it");
-        }
-    }
-
-    fn key(&mut self) -> u64 {
-        self.next_key += 1;
-        self.next_key
-    }
-
     /// Reads more of a hello.
     fn advance(&mut self, key: u64) {
         let door = self.guests.as_ref().map(Guests::door);
-        let Some(step) = self.pending.get_mut(&key).map(|pending| pending.advance(door)) else { return };
-        if matches!(step, Step::Wait) {
-            return;
-        }
-        let Some((link, peer, known)) = self.pending.remove(&key).map(Pending::into_parts) else { return };
+        let Some(Opened { link, peer, key, step }) = self.openings.advance(key, door) else { return };
+        let name = self.guests.as_ref().zip(key).and_then(|(guests, key)| guests.name_of(&key));
+        let who = Who { client: name, user: link.peer_user().map(|peer| peer.user), address: peer.clone() };
         match step {
-            Step::Wait => {}
-            Step::Drop(reason) => warn!(%peer, "connection dropped: {reason}"),
-            Step::Refuse(text) => self.refuse(link, &peer, &text),
+            Step::Wait | Step::Drop(_) => {}
+            Step::Refuse(text) => self.refuse(link, &who, &text),
             Step::Hello(hello) => {
+                if let (Some(allowed), Some(user)) = (&self.local_users, link.peer_user())
+                    && let Err(text) = allowed.admit(&user)
+                {
+                    return self.refuse(link, &who, &text);
+                }
                 let is_client = hello.purpose == Purpose::Commands;
-                let guest = match known.filter(|_| is_client).map(|key| self.welcome(&key)).transpose() {
+                let guest = match key.filter(|_| is_client).map(|key| self.welcome(&key)).transpose() {
                     Ok(guest) => guest,
-                    Err(text) => return self.refuse(link, &peer, &text),
+                    Err(text) => return self.refuse(link, &who, &text),
                 };
                 self.clients += u64::from(is_client);
                 let number = self.clients;
-                self.admit(Box::new(Client { link, peer, key: known, guest, hello: Box::new(hello), number }));
+                self.admit(Box::new(Client { link, peer, key, guest, hello: Box::new(hello), number }));
             }
         }
     }
@@ -343,7 +311,7 @@ impl Server {
             Some(most) if sessions >= most as usize => {
                 Err(format!("'{name}' has {sessions} sessions there already, and may have {most}; try again later"))
             }
-            _ => Ok(Guest { key: *key, name, allowance: rules.allowance }),
+            _ => Ok(Guest { key: *key, name, rules }),
         }
     }
 
@@ -361,7 +329,7 @@ impl Server {
         let reason = |key: &PublicKey| guests.admit(key, now).err();
         self.pool.end_sessions_of(reason);
         for (client, why) in self.line.dismiss(reason) {
-            self.refuse(client.link, &client.peer, &why);
+            self.refuse_client(*client, &why);
         }
     }
 
@@ -370,7 +338,7 @@ impl Server {
         if let Purpose::Peer { session, .. } = client.hello.purpose {
             match self.pool.hand_peer(session, &client) {
                 Ok(()) => debug!(peer = %client.peer, session = %format_args!("{:016x}", session.0), "peer"),
-                Err(text) => self.refuse(client.link, &client.peer, &text),
+                Err(text) => self.refuse_client(*client, &text),
             }
             return;
         }
@@ -379,7 +347,7 @@ impl Server {
                 "it serves {} sessions already, which is its limit (--max-sessions); try again later",
                 self.max_sessions
             );
-            self.refuse(client.link, &client.peer, &text);
+            self.refuse_client(*client, &text);
             return;
         }
         let result = if self.line.is_empty() { self.pool.serve(client) } else { Err(client) };
@@ -410,18 +378,20 @@ impl Server {
         }
         if self.pool.is_broken() {
             for client in self.line.dissolve() {
-                self.refuse(client.link, &client.peer, "its workers cannot start; the server's log says why");
+                self.refuse_client(*client, "its workers cannot start; the server's log says why");
             }
         }
     }
 
-    fn refuse(&mut self, link: Link, peer: &str, text: &str) {
-        warn!(peer, "connection refused: {text}");
-        self.make_room();
-        if let Some(refused) = Refused::tell(link, text, Instant::now()) {
-            let key = self.key();
-            self.refused.insert(key, refused);
-        }
+    fn refuse_client(&mut self, client: Client, text: &str) {
+        let who = client.who();
+        self.refuse(client.link, &who, text);
+    }
+
+    fn refuse(&mut self, link: Link, who: &Who, text: &str) {
+        warn!(peer = who.address, "connection refused: {text}");
+        self.audit.write(&Event::Refused { who, reason: text });
+        self.openings.refuse(link, text);
     }
 
     /// Announces, once, that clients will start fast from now on.
@@ -440,9 +410,9 @@ impl Server {
         notify::notify("STOPPING=1");
         // From here on there are no new clients, and the files of Unix sockets are removed.
         self.listeners.clear();
-        self.pending.clear();
+        self.openings.close();
         for client in self.line.dissolve() {
-            self.refuse(client.link, &client.peer, "the server is stopping");
+            self.refuse_client(*client, "the server is stopping");
         }
         let stop = &self.stop;
         self.pool.stop(STOP_LIMIT, || stop.take());

@@ -50,6 +50,33 @@ pub fn tcp_state(socket: BorrowedFd<'_>) -> io::Result<TcpState> {
     })
 }
 
+/// The supplementary groups that the process at the other end of a Unix socket had when it connected
+/// (`SO_PEERGROUPS`).
+///
+/// # Errors
+/// The kernel's error, as for another kind of socket.
+pub fn peer_groups(socket: BorrowedFd<'_>) -> io::Result<Vec<u32>> {
+    // As many as the kernel allows (NGROUPS_MAX).
+    let mut groups = vec![0_u32; 65_536];
+    let mut len = size_of_val(&*groups) as libc::socklen_t;
+    // SAFETY: the descriptor is open while it is borrowed; the kernel writes at most `len` bytes to `groups`, which has
+    // as many, and a gid_t is a u32.
+    let outcome = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERGROUPS,
+            groups.as_mut_ptr().cast(),
+            std::ptr::from_mut(&mut len),
+        )
+    };
+    if outcome != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    groups.truncate(len as usize / size_of::<u32>());
+    Ok(groups)
+}
+
 /// Returns how many sent bytes the other end has not taken (`SIOCOUTQ`): of a TCP socket, those that the other machine
 /// has not acknowledged; of a Unix socket, those that are not read.
 ///

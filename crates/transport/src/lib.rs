@@ -4,6 +4,7 @@
 //! lists the descriptors that children must not keep open; unsafe code is in `kernel` alone.
 #![deny(unsafe_code)]
 
+mod connect;
 mod encrypted;
 mod endpoint;
 pub mod inherited;
@@ -11,9 +12,10 @@ pub mod inherited;
 mod kernel;
 mod link;
 mod listener;
+mod machine;
 pub mod private_file;
 pub mod tls;
 
 pub use endpoint::{DEFAULT_PORT, Endpoint, ParseEndpointError, Pass};
-pub use link::{GLANCE, Link, Sender};
+pub use link::{GLANCE, Link, PeerUser, Sender};
 pub use listener::Listener;

@@ -1,7 +1,7 @@
 //! One connected stream.
 
 use std::io::{self, ErrorKind, IoSlice};
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,31 +9,13 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, sendmsg, shutdown};
-use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
+use socket2::{Domain, Socket};
 
-use crate::encrypted::{Before, Now, Records};
+use crate::encrypted::{Now, Records};
 use crate::inherited::Kept;
-use crate::kernel::{self, TcpState};
-use crate::tls::{self, Accepting, Identity, PublicKey, Secrets};
-use crate::{Endpoint, Pass};
-
-/// A machine that has answered nothing for this long is gone, or cannot be reached.
-const GONE_AFTER: Duration = Duration::from_secs(10);
-
-/// A quiet TCP link is probed after this long without a byte, ...
-const PROBE_AFTER: Duration = Duration::from_secs(4);
-
-/// ... again after this long without an answer, ...
-const PROBE_EACH: Duration = Duration::from_secs(2);
-
-/// ... and this many times; then the kernel breaks the link, after [`GONE_AFTER`] in all.
-const PROBES: u8 = 3;
-
-/// A machine counts as gone only if it has been seen twice, this far apart, to leave something unanswered.
-const SUSPECTED_FOR: Duration = Duration::from_secs(4);
-
-/// Bytes sent less than this long ago may still be answered.
-const ANSWERED_WITHIN: Duration = Duration::from_secs(1);
+use crate::kernel;
+use crate::machine::{self, is_gone};
+use crate::tls::{Accepting, PublicKey, Secrets};
 
 /// How long a thread waits on a link before it checks whether the other machine still answers and whether the wait is
 /// still wanted.
@@ -54,7 +36,7 @@ const CORES_TO_SPIN: u32 = 2;
 /// and at most one writing at a time.
 ///
 /// For TCP, the link decides whether the *other machine* is there: it is gone when it has answered nothing for
-/// [`GONE_AFTER`]. A machine that still answers is there, even if it only answers "no room" because its program does
+/// `machine::GONE_AFTER`. A machine that still answers is there, even if it only answers "no room" because its program does
 /// not read. Whether that *program* is alive is decided by callers, who know what it owes them.
 #[derive(Debug)]
 pub struct Link {
@@ -74,6 +56,15 @@ pub struct Link {
     received: AtomicU64,
 }
 
+/// Who is at the other end of a Unix socket, as the kernel says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PeerUser {
+    /// The user's number.
+    pub user: u32,
+    /// The numbers of the groups that the process was in.
+    pub groups: Vec<u32>,
+}
+
 /// Something that bytes can be written to whole: a link, or a test's stand-in.
 pub trait Sender {
     /// Writes all of `parts`, in order.
@@ -84,63 +75,6 @@ pub trait Sender {
 }
 
 impl Link {
-    /// Connects within `timeout`, which bounds all of a host's addresses together.
-    ///
-    /// # Errors
-    /// The error of the last address tried; [`ErrorKind::TimedOut`] when none answered in time.
-    pub fn connect(endpoint: &Endpoint, timeout: Duration) -> io::Result<Self> {
-        let deadline = Instant::now() + timeout;
-        match endpoint {
-            Endpoint::Unix(path) => {
-                let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-                let kept = Kept::from_children(&socket);
-                socket.connect_timeout(&SockAddr::unix(path)?, timeout)?;
-                Self::from_socket(socket, Some(kept))
-            }
-            Endpoint::Local => Err(not_an_address()),
-            Endpoint::Tls { host, .. } => match endpoint.pass() {
-                Some(Pass::Ticket(ticket)) => Self::connect_as(endpoint, &ticket.identity, timeout),
-                _ => {
-                    let text = format!(
-                        "there is no ticket for {host}; get one from who runs it, and give it to `ropeway join`"
-                    );
-                    Err(io::Error::new(ErrorKind::PermissionDenied, text))
-                }
-            },
-            Endpoint::Tcp { host, port } => {
-                let mut last = io::Error::new(ErrorKind::NotFound, "the host name has no address");
-                for address in (host.as_str(), *port).to_socket_addrs()? {
-                    let left = deadline.saturating_duration_since(Instant::now());
-                    if left.is_zero() {
-                        return Err(ErrorKind::TimedOut.into());
-                    }
-                    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
-                    let kept = Kept::from_children(&socket);
-                    match socket.connect_timeout(&address.into(), left) {
-                        Ok(()) => return Self::from_socket(socket, Some(kept)),
-                        Err(error) => last = error,
-                    }
-                }
-                Err(last)
-            }
-        }
-    }
-
-    /// Does the same as somebody whom an encrypted server knows, or will know, by another key than a ticket's.
-    ///
-    /// # Errors
-    /// As [`Link::connect`]; [`ErrorKind::PermissionDenied`] when the server has another key than `endpoint` says, or
-    /// `endpoint` says none.
-    pub fn connect_as(endpoint: &Endpoint, identity: &Identity, timeout: Duration) -> io::Result<Self> {
-        let Endpoint::Tls { host, port, .. } = endpoint else { return Self::connect(endpoint, timeout) };
-        let no_key = || io::Error::new(ErrorKind::PermissionDenied, format!("the key of {host} is not known"));
-        let server = endpoint.pass().ok_or_else(no_key)?.server();
-        let deadline = Instant::now() + timeout;
-        let link = Self::connect(&Endpoint::Tcp { host: host.clone(), port: *port }, timeout)?;
-        let secrets = tls::connect(&mut Before(&link, deadline), identity, server)?;
-        link.encrypt(secrets)
-    }
-
     /// Takes over a socket that is connected already.
     ///
     /// # Errors
@@ -198,17 +132,14 @@ impl Link {
         Ok((there > 0).then_some(byte[0]))
     }
 
-    fn from_socket(socket: Socket, kept: Option<Kept>) -> io::Result<Self> {
+    pub(crate) fn from_socket(socket: Socket, kept: Option<Kept>) -> io::Result<Self> {
         socket.set_nonblocking(false)?;
         socket.set_read_timeout(Some(GLANCE))?;
         socket.set_write_timeout(Some(GLANCE))?;
         let is_tcp = socket.domain()? != Domain::UNIX;
         if is_tcp {
             socket.set_tcp_nodelay(true)?;
-            // For a link on which nothing is under way. TCP_USER_TIMEOUT would not do for other links: it also breaks a
-            // link whose other machine answers, but has no room.
-            let probe = TcpKeepalive::new().with_time(PROBE_AFTER).with_interval(PROBE_EACH);
-            socket.set_tcp_keepalive(&probe.with_retries(PROBES.into()))?;
+            socket.set_tcp_keepalive(&machine::keepalive())?;
         }
         let cores = rustix::thread::sched_getaffinity(None).map_or(1, |cores| cores.count());
         Ok(Self {
@@ -353,13 +284,15 @@ impl Link {
         Ok(())
     }
 
-    /// Sends all of `parts`, in order; asks `goes_on` whenever the socket has taken nothing for a [`GLANCE`].
+    /// Sends all of `parts`, in order; asks `goes_on` whenever the socket has taken nothing for a [`GLANCE`]. `parts` is
+    /// then what was not sent.
     ///
     /// # Errors
-    /// The error of the socket or of `goes_on`; the link cannot be used any more.
+    /// The error of the socket, after which the link cannot be used any more, or of `goes_on`, after which what is left
+    /// of `parts` has to be sent first of all.
     pub fn send_all_while(
         &self,
-        mut parts: &mut [IoSlice<'_>],
+        parts: &mut &mut [IoSlice<'_>],
         mut goes_on: impl FnMut() -> io::Result<()>,
     ) -> io::Result<()> {
         let mut send = |parts: &[IoSlice<'_>]| loop {
@@ -372,10 +305,10 @@ impl Link {
             return records.sealer().send_all(parts, |bytes| send(&[IoSlice::new(bytes)]));
         }
         // Removes empty parts as well.
-        IoSlice::advance_slices(&mut parts, 0);
+        IoSlice::advance_slices(parts, 0);
         while !parts.is_empty() {
             let sent = send(parts)?;
-            IoSlice::advance_slices(&mut parts, sent);
+            IoSlice::advance_slices(parts, sent);
         }
         Ok(())
     }
@@ -488,6 +421,17 @@ impl Link {
         socket2::SockRef::from(&self.fd).peer_addr().ok()?.as_socket()
     }
 
+    /// The user and the groups of the process at the other end when it connected; `None` unless it is a Unix socket.
+    pub fn peer_user(&self) -> Option<PeerUser> {
+        if self.is_tcp {
+            return None;
+        }
+        let about = rustix::net::sockopt::socket_peercred(&self.fd).ok()?;
+        let mut groups = kernel::peer_groups(self.fd.as_fd()).ok()?;
+        groups.push(about.gid.as_raw());
+        Some(PeerUser { user: about.uid.as_raw(), groups })
+    }
+
     /// The peer's address as a person would write it.
     pub fn peer(&self) -> String {
         match self.peer_address() {
@@ -501,73 +445,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether the machine at the other end is gone. `suspected` is the time when it was first seen to leave something
-/// unanswered.
-///
-/// The number of retransmissions alone does not show that: a machine whose program reads nothing answers each one that
-/// it has no room, and is asked ever more rarely.
-fn is_gone(state: &TcpState, suspected: &mut Option<Instant>, now: Instant) -> bool {
-    let is_unanswered = state.since_sent < state.since_heard;
-    if state.probes == 0 && (state.retransmits == 0 || !is_unanswered) {
-        *suspected = None;
-        return false;
-    }
-    let since = *suspected.get_or_insert(now);
-    let was_asked_enough =
-        state.probes >= PROBES || state.retransmits > 0 && is_unanswered && state.since_sent >= ANSWERED_WITHIN;
-    was_asked_enough && state.since_heard >= GONE_AFTER && now.saturating_duration_since(since) >= SUSPECTED_FOR
-}
-
-/// The error for connecting to `local:`; its user has to start that server first, and then knows where it listens.
-pub(crate) fn not_an_address() -> io::Error {
-    io::Error::new(ErrorKind::Unsupported, "local: names a server that is started when it is needed, not an address")
-}
-
 impl Sender for Link {
-    fn send_all(&self, parts: &mut [IoSlice<'_>]) -> io::Result<()> {
-        self.send_all_while(parts, || self.check_machine())
+    fn send_all(&self, mut parts: &mut [IoSlice<'_>]) -> io::Result<()> {
+        self.send_all_while(&mut parts, || self.check_machine())
     }
 }
 
 impl AsFd for Link {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn state(retransmits: u8, probes: u8, since_sent: u64, since_heard: u64) -> TcpState {
-        let [since_sent, since_heard] = [since_sent, since_heard].map(Duration::from_secs);
-        TcpState { retransmits, probes, since_sent, since_heard }
-    }
-
-    /// Returns the verdict on each state, checked one [`GLANCE`] apart.
-    fn looks(states: &[TcpState]) -> Vec<bool> {
-        let (mut suspected, begin) = (None, Instant::now());
-        (0..).zip(states).map(|(number, state)| is_gone(state, &mut suspected, begin + GLANCE * number)).collect()
-    }
-
-    #[test]
-    fn a_machine_that_leaves_all_unanswered_is_gone() {
-        let sent_again = [(1, 1, 3), (3, 2, 5), (4, 1, 7), (5, 1, 9), (5, 3, 11)];
-        let sent_again = sent_again.map(|(retransmits, sent, heard)| state(retransmits, 0, sent, heard));
-        assert_eq!(looks(&sent_again), [false, false, false, false, true]);
-        let probed = [(0, 3), (1, 5), (2, 7), (3, 9), (3, 11)].map(|(probes, heard)| state(0, probes, 60, heard));
-        assert_eq!(looks(&probed), [false, false, false, false, true]);
-    }
-
-    #[test]
-    fn a_machine_that_answers_that_it_has_no_room_is_there() {
-        // The machine is probed every 50 s; the answer to the last probe is under way, or has been lost.
-        let probed = [(0, 48), (1, 50), (0, 1), (0, 49), (1, 51), (1, 53), (1, 55)];
-        assert!(!looks(&probed.map(|(probes, heard)| state(0, probes, 60, heard))).contains(&true));
-        // The machine answers each retransmission by acknowledging only what it had before.
-        let sent_again = [(24, 24), (0, 26), (1, 1), (3, 3), (24, 24), (0, 26)];
-        assert!(!looks(&sent_again.map(|(sent, heard)| state(9, 0, sent, heard))).contains(&true));
-        // A quiet link, and one on which something was just sent.
-        assert!(!looks(&[state(0, 0, 3600, 3600), state(0, 0, 0, 3600), state(1, 0, 0, 3600)]).contains(&true));
     }
 }

@@ -38,6 +38,19 @@ pub const MAX_ADDRESS: usize = 256;
 /// Most connections that the daemon makes for one worker at the same time.
 pub const MAX_DIALS: usize = 8;
 
+/// What a session has taken, as its worker says at its end.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Account {
+    /// The names of the devices that it saw.
+    pub devices: Vec<String>,
+    /// Bytes to the client, ...
+    pub sent: u64,
+    /// ... and from it.
+    pub received: u64,
+    /// The most bytes of buffers, images and pipes that it had at one time.
+    pub peak_memory: u64,
+}
+
 /// A message of the worker's.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum ToDaemon {
@@ -60,6 +73,8 @@ pub enum ToDaemon {
         /// The purpose of the connection.
         purpose: Purpose,
     },
+    /// The session ends, and has taken this.
+    Account(Account),
 }
 
 /// A message of the daemon's.

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
 use ropeway_protocol::handshake::Hello;
@@ -14,7 +14,7 @@ use crate::base::allowance::Allowance;
 use crate::base::budget::Budget;
 use crate::base::error::End;
 use crate::base::log::Log;
-use crate::handoff::{self, ToDaemon};
+use crate::handoff::{self, Account, ToDaemon};
 use crate::link::client::Client;
 use crate::link::input::Input;
 use crate::link::outgoing::Outgoing;
@@ -107,12 +107,19 @@ fn serve(mut warm: Warm, (link, control): (Link, OwnedFd), hello: &Hello, option
         cache: Cache::new(options.cache_folder, options.cache_bytes, staged),
         leading: Default::default(),
         unasked: AtomicUsize::new(0),
+        peak_memory: AtomicU64::new(0),
         left: Budget::new(MAX_LEFT),
     });
     log.line(&format!("{name} begins"));
     let over = {
-        let (log, client) = (log.clone(), client.clone());
-        move |end: End| over(&log, &client, &name, &end)
+        let (log, common) = (log.clone(), common.clone());
+        let devices = warm.device_names();
+        move |end: End| {
+            let (sent, received) = common.client.outgoing.traffic();
+            let peak_memory = common.peak_memory.load(Ordering::Relaxed);
+            common.peers.account(Account { devices: devices.clone(), sent, received, peak_memory });
+            over(&log, &common.client, &name, &end)
+        }
     };
     let over = Arc::new(over);
     end_on_panic(log.clone());

@@ -155,6 +155,11 @@ impl Warm {
         Ok(warm)
     }
 
+    /// The names of the devices that the session sees.
+    pub fn device_names(&self) -> Vec<String> {
+        self.platforms.iter().flat_map(|platform| &platform.devices).map(|device| device.name()).collect()
+    }
+
     /// Leaves only the devices that one of these names, and the platforms that have some. To the client, the others are
     /// not there.
     pub fn restrict(&mut self, selectors: &[DeviceSelector]) {

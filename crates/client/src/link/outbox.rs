@@ -209,8 +209,8 @@ impl Outbox {
     ) -> io::Result<bool> {
         Self::take(sending, pending);
         count(&STATS.bytes_sent, sending.len() + tail.len());
-        let (before, _) = link.traffic();
-        match link.send_all_while(&mut [IoSlice::new(sending), IoSlice::new(tail)], goes_on) {
+        let mut parts: &mut [_] = &mut [IoSlice::new(sending), IoSlice::new(tail)];
+        match link.send_all_while(&mut parts, goes_on) {
             Ok(()) => {
                 if self.is_held_up() {
                     self.is_held_up.store(false, Ordering::Release);
@@ -218,8 +218,8 @@ impl Outbox {
                 Ok(true)
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                // Nobody else has sent in the meantime.
-                let sent = (link.traffic().0 - before) as usize;
+                let left: usize = parts.iter().map(|part| part.len()).sum();
+                let sent = sending.len() + tail.len() - left;
                 sending.extend_from_slice(tail);
                 self.keep(sending, sent);
                 self.note_held_up();

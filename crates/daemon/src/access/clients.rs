@@ -7,6 +7,7 @@
 //! sessions = 4                      # at one time
 //! devices = ["gpu", "0"]            # by type, number or a part of the name; what is not named she does not see
 //! memory = "8G"                     # of buffers, for each session
+//! host_memory = "16G"               # of the server's main memory, for each session
 //! ```
 
 use std::collections::BTreeMap;
@@ -41,6 +42,8 @@ pub struct Rules {
     pub expires: Option<SystemTime>,
     /// Most sessions at one time.
     pub sessions: Option<u32>,
+    /// Most bytes of the server's main memory for each session.
+    pub host_memory: Option<u64>,
     /// What each of its sessions may use.
     pub allowance: Allowance,
 }
@@ -48,7 +51,7 @@ pub struct Rules {
 impl Rules {
     /// Rules that allow all that the server gives.
     pub fn new(key: PublicKey) -> Self {
-        Self { key, created: None, expires: None, sessions: None, allowance: Allowance::default() }
+        Self { key, created: None, expires: None, sessions: None, host_memory: None, allowance: Allowance::default() }
     }
 
     /// Whether its time is over.
@@ -111,8 +114,10 @@ impl Clients {
         if let Some(devices) = &rules.allowance.devices {
             table["devices"] = value(devices.iter().map(ToString::to_string).collect::<Array>());
         }
-        if let Some(bytes) = rules.allowance.memory {
-            table["memory"] = value(size_text(bytes));
+        for (field, bytes) in [("memory", rules.allowance.memory), ("host_memory", rules.host_memory)] {
+            if let Some(bytes) = bytes {
+                table[field] = value(size_text(bytes));
+            }
         }
         let clients = self.document.entry(CLIENTS).or_insert_with(|| {
             let mut clients = Table::new();
@@ -161,6 +166,7 @@ fn read_rules(table: &dyn toml_edit::TableLike) -> Result<Rules, String> {
                 rules.allowance.devices = Some(devices.collect::<Result<_, String>>()?);
             }
             "memory" => rules.allowance.memory = Some(parse_size(text()?)?),
+            "host_memory" => rules.host_memory = Some(parse_size(text()?)?),
             _ => return Err(format!("'{field}' is not known")),
         }
     }
@@ -239,7 +245,7 @@ mod tests {
     fn rules(byte: u8) -> Rules {
         let devices = Some(vec!["gpu".parse().unwrap(), "3".parse().unwrap(), "H200".parse().unwrap()]);
         let allowance = Allowance { devices, memory: Some(3 << 29) };
-        Rules { sessions: Some(4), allowance, ..Rules::new(PublicKey::new([byte; 32])) }
+        Rules { sessions: Some(4), host_memory: Some(5 << 30), allowance, ..Rules::new(PublicKey::new([byte; 32])) }
     }
 
     #[test]

@@ -106,6 +106,11 @@ impl Guests {
         *write(&self.known.peers) = keys;
     }
 
+    /// The name of the client with this key.
+    pub(crate) fn name_of(&self, key: &PublicKey) -> Option<String> {
+        self.known.clients().get(key).map(|(name, _)| name.clone())
+    }
+
     /// The name and rules of the client that has proved this key.
     ///
     /// # Errors

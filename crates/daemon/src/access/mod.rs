@@ -3,7 +3,9 @@
 mod clients;
 mod guests;
 mod state;
+mod users;
 
 pub use clients::{Clients, Rules, from_now, parse_size, size_text, text_of};
 pub(crate) use guests::Guests;
 pub use state::{Held, State, StateError};
+pub use users::LocalUsers;

@@ -3,7 +3,7 @@ use super::*;
 /// A pool of workers that are shell scripts; their standard input is the control socket.
 fn pool(script: &str, warm: usize) -> Pool {
     let command = WorkerCommand { program: "/bin/sh".into(), args: vec!["-c".into(), script.into()] };
-    let mut pool = Pool::new(command, warm, u64::MAX, Instant::now());
+    let mut pool = Pool::new(command, warm, u64::MAX, Audit::default(), Instant::now());
     pool.at_once = 8;
     pool
 }

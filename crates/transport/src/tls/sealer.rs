@@ -34,18 +34,19 @@ impl Sealer {
         self.key.secret().clone()
     }
 
-    /// Sends all of `parts` through `send`, which takes some bytes and returns how many.
+    /// Sends all of `parts` through `send`, which takes some bytes and returns how many. `parts` is then what was not
+    /// sent.
     ///
     /// # Errors
-    /// Those of `send`, after which the connection cannot be used any more.
+    /// Those of `send`, after which what is left of `parts` has to be given again, first of all.
     pub(crate) fn send_all(
         &mut self,
-        mut parts: &mut [IoSlice<'_>],
+        parts: &mut &mut [IoSlice<'_>],
         mut send: impl FnMut(&[u8]) -> io::Result<usize>,
     ) -> io::Result<()> {
         loop {
             self.flush(&mut send)?;
-            IoSlice::advance_slices(&mut parts, std::mem::take(&mut self.held));
+            IoSlice::advance_slices(parts, std::mem::take(&mut self.held));
             if parts.iter().all(|part| part.is_empty()) {
                 return Ok(());
             }

@@ -1,6 +1,6 @@
 //! The peers of a session.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -13,6 +13,7 @@ use super::peer::Peer;
 use super::services::Services;
 use crate::base::error::End;
 use crate::base::lock::lock;
+use crate::handoff::{self, Account, ToDaemon};
 
 /// Most peers of a session.
 const MAX_PEERS: usize = 4096;
@@ -34,6 +35,11 @@ pub(super) struct State {
 }
 
 impl Peers {
+    /// Tells the daemon what the session has taken, if it still listens.
+    pub fn account(&self, account: Account) {
+        let _ = handoff::say(self.daemon.as_fd(), &ToDaemon::Account(account), None, false);
+    }
+
     /// A session without peers; `daemon` is its control socket.
     pub fn new(services: Arc<Services>, daemon: OwnedFd) -> Arc<Self> {
         Arc::new(Self { services, daemon, state: Mutex::default() })

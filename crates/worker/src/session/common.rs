@@ -1,7 +1,7 @@
 //! State that the threads of a session share, beside the reader of commands.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use crate::base::budget::Budget;
 use crate::link::client::Client;
@@ -30,6 +30,8 @@ pub struct Common {
     pub leading: Leading,
     /// Number of threads that wait for something that no call of the client's waits for.
     pub unasked: AtomicUsize,
+    /// The most bytes of device memory that the session has had at one time.
+    pub peak_memory: AtomicU64,
     /// Calls that wait without a thread.
     pub left: Budget,
 }

@@ -150,6 +150,7 @@ impl Session {
         let charged = memory.charged;
         claim(self.objects(), &mut self.memory, id, memory)?;
         self.memory_bytes = self.memory_bytes.saturating_add(charged);
+        self.common.peak_memory.fetch_max(self.memory_bytes, Ordering::Relaxed);
         Ok(())
     }
 

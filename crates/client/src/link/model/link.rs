@@ -112,7 +112,7 @@ impl Link {
 
     pub(in crate::link) fn send_all_while(
         &self,
-        parts: &mut [IoSlice<'_>],
+        parts: &mut &mut [IoSlice<'_>],
         _goes_on: impl FnMut() -> io::Result<()>,
     ) -> io::Result<()> {
         self.outgoing.send(&parts.iter().map(|part| &**part).collect::<Vec<_>>())

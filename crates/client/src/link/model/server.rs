@@ -74,7 +74,7 @@ impl Server {
 
     fn send(&self, first: &[u8], then: &[u8]) {
         // The client may have gone.
-        let _ = self.0.send_all_while(&mut [IoSlice::new(first), IoSlice::new(then)], || Ok(()));
+        let _ = self.0.send_all_while(&mut &mut [IoSlice::new(first), IoSlice::new(then)][..], || Ok(()));
     }
 }
 

@@ -1,0 +1,76 @@
+//! How a link comes to be: a connection to an endpoint, and the handshake where it is encrypted.
+
+use std::io::{self, ErrorKind};
+use std::net::ToSocketAddrs;
+use std::time::{Duration, Instant};
+
+use socket2::{Domain, SockAddr, Socket, Type};
+
+use crate::encrypted::Before;
+use crate::inherited::Kept;
+use crate::tls::{self, Identity};
+use crate::{Endpoint, Link, Pass};
+
+impl Link {
+    /// Connects within `timeout`, which bounds all of a host's addresses together.
+    ///
+    /// # Errors
+    /// The error of the last address tried; [`ErrorKind::TimedOut`] when none answered in time.
+    pub fn connect(endpoint: &Endpoint, timeout: Duration) -> io::Result<Self> {
+        let deadline = Instant::now() + timeout;
+        match endpoint {
+            Endpoint::Unix(path) => {
+                let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+                let kept = Kept::from_children(&socket);
+                socket.connect_timeout(&SockAddr::unix(path)?, timeout)?;
+                Self::from_socket(socket, Some(kept))
+            }
+            Endpoint::Local => Err(not_an_address()),
+            Endpoint::Tls { host, .. } => match endpoint.pass() {
+                Some(Pass::Ticket(ticket)) => Self::connect_as(endpoint, &ticket.identity, timeout),
+                _ => {
+                    let text = format!(
+                        "there is no ticket for {host}; get one from who runs it, and give it to `ropeway join`"
+                    );
+                    Err(io::Error::new(ErrorKind::PermissionDenied, text))
+                }
+            },
+            Endpoint::Tcp { host, port } => {
+                let mut last = io::Error::new(ErrorKind::NotFound, "the host name has no address");
+                for address in (host.as_str(), *port).to_socket_addrs()? {
+                    let left = deadline.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        return Err(ErrorKind::TimedOut.into());
+                    }
+                    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+                    let kept = Kept::from_children(&socket);
+                    match socket.connect_timeout(&address.into(), left) {
+                        Ok(()) => return Self::from_socket(socket, Some(kept)),
+                        Err(error) => last = error,
+                    }
+                }
+                Err(last)
+            }
+        }
+    }
+
+    /// Does the same as somebody whom an encrypted server knows, or will know, by another key than a ticket's.
+    ///
+    /// # Errors
+    /// As [`Link::connect`]; [`ErrorKind::PermissionDenied`] when the server has another key than `endpoint` says, or
+    /// `endpoint` says none.
+    pub fn connect_as(endpoint: &Endpoint, identity: &Identity, timeout: Duration) -> io::Result<Self> {
+        let Endpoint::Tls { host, port, .. } = endpoint else { return Self::connect(endpoint, timeout) };
+        let no_key = || io::Error::new(ErrorKind::PermissionDenied, format!("the key of {host} is not known"));
+        let server = endpoint.pass().ok_or_else(no_key)?.server();
+        let deadline = Instant::now() + timeout;
+        let link = Self::connect(&Endpoint::Tcp { host: host.clone(), port: *port }, timeout)?;
+        let secrets = tls::connect(&mut Before(&link, deadline), identity, server)?;
+        link.encrypt(secrets)
+    }
+}
+
+/// The error for connecting to `local:`; its user has to start that server first, and then knows where it listens.
+pub(crate) fn not_an_address() -> io::Error {
+    io::Error::new(ErrorKind::Unsupported, "local: names a server that is started when it is needed, not an address")
+}

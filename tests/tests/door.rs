@@ -1,0 +1,144 @@
+//! Strangers at an encrypted server: none comes in, and nobody else notices.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+use ropeway_tests::encrypted::Encrypted;
+use ropeway_tests::places::c_program;
+use ropeway_tests::process::resident;
+use ropeway_tests::program::Program;
+use ropeway_transport::tls::Identity;
+use ropeway_transport::{Endpoint, Link, Pass};
+
+/// How long a stranger waits for an answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Attempts, unless `ROPEWAY_ATTEMPTS` says how many.
+const ATTEMPTS: usize = 3000;
+
+/// Sends bytes, and reads what comes until the server has closed.
+fn blurt(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut answer = Vec::new();
+    // The server may be done with it at any time.
+    let _ = stream.write_all(bytes);
+    let _ = stream.shutdown(Shutdown::Write);
+    let _ = stream.read_to_end(&mut answer);
+    answer
+}
+
+/// The bytes that a client with a ticket sends until it has its welcome, in the pieces in which it sends them.
+fn recorded(encrypted: &Encrypted, ticket: &str) -> Vec<Vec<u8>> {
+    let (listener, to) = (TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap(), encrypted.host().to_owned());
+    let through = listener.local_addr().unwrap().to_string();
+    let recording = thread::spawn(move || {
+        let (mut client, _) = listener.accept().unwrap();
+        let mut server = TcpStream::connect(to).unwrap();
+        let (mut back, mut to_client) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+        thread::spawn(move || {
+            let _ = std::io::copy(&mut back, &mut to_client);
+            let _ = to_client.shutdown(Shutdown::Both);
+        });
+        let (mut pieces, mut piece) = (Vec::new(), vec![0; 1 << 16]);
+        while let Ok(len @ 1..) = client.read(&mut piece) {
+            pieces.push(piece[..len].to_vec());
+            if server.write_all(&piece[..len]).is_err() {
+                break;
+            }
+        }
+        let _ = server.shutdown(Shutdown::Both);
+        pieces
+    });
+    let through = ticket.replace(encrypted.host(), &through);
+    Program::remote(c_program("vector_add"), &through).run().success();
+    recording.join().unwrap()
+}
+
+/// Whether somebody with this key gets as far as to be known.
+fn knock(endpoint: &Endpoint, identity: &Identity) -> bool {
+    let Ok(link) = Link::connect_as(endpoint, identity, PATIENCE) else { return false };
+    // In TLS 1.3, the client is done before it hears whether the server is.
+    let mut byte = [0];
+    link.recv_exact(&mut byte).is_ok()
+}
+
+fn descriptors(pid: u32) -> usize {
+    std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count()
+}
+
+#[test]
+fn strangers_of_every_kind_stay_outside() {
+    let encrypted = Encrypted::start();
+    let ticket = encrypted.new_ticket("known", &[]);
+    let (expired, revoked) = (encrypted.new_ticket("late", &["--expires", "1s"]), encrypted.new_ticket("revoked", &[]));
+    assert!(encrypted.ticket(&["revoke", "revoked"]).status.success());
+    let address: SocketAddr = encrypted.host().parse().unwrap();
+    let flights = recorded(&encrypted, &ticket);
+    let whole = flights.concat();
+    assert!(whole.len() > 500);
+    let as_known: Endpoint = ticket.parse().unwrap();
+    let identity_of = |ticket: &str| match ticket.parse::<Endpoint>().unwrap().pass() {
+        Some(Pass::Ticket(ticket)) => Identity::from_seed_text(&ticket.identity.seed_text()).unwrap(),
+        _ => panic!("it is no ticket"),
+    };
+    let (late, gone) = (identity_of(&expired), identity_of(&revoked));
+
+    // A TLS 1.2 client's greeting, and another protocol's.
+    let old = b"\x16\x03\x01\x00\x2f\x01\x00\x00\x2b\x03\x03aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\x00\x00\x04\xc0\x2f\x00\x9c\x01\x00";
+    let attempts = std::env::var("ROPEWAY_ATTEMPTS").map_or(ATTEMPTS, |text| text.parse().unwrap());
+    let daemon = encrypted.server.pid();
+    let (mut memory, mut files) = (0, 0);
+    let first = flights[0].len();
+    for attempt in 0..attempts {
+        match attempt % 10 {
+            0 => assert!(!knock(&as_known, &Identity::generate().unwrap()), "a key that nobody knows"),
+            1 => assert!(!knock(&as_known, &gone), "a revoked ticket"),
+            2 => drop(knock(&as_known, &late)),
+            // A client's own bytes once more: its first flight gets an answer, and its second is of no use.
+            3 => drop(blurt(address, &whole)),
+            4 => drop(blurt(address, &whole[..attempt % whole.len()])),
+            5 => drop(blurt(address, old)),
+            6 => drop(blurt(address, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")),
+            7 => drop(blurt(address, &[])),
+            kind => {
+                // Garbage at each byte of the handshake.
+                let mut bytes = whole.clone();
+                let at = (attempt / 10) % if kind == 8 { first } else { bytes.len() };
+                bytes[at] ^= 1 << (attempt % 8) | 1;
+                blurt(address, &bytes);
+            }
+        }
+        if attempt == attempts / 2 {
+            (memory, files) = (resident(daemon), descriptors(daemon));
+        }
+    }
+    // Nobody came in but who was let in: the sessions of the recording, and those whose time was over.
+    let log = encrypted.server.log();
+    let names: Vec<_> = log.lines().filter(|line| line.contains("session begins")).collect();
+    assert!(names.len() == 1 && names[0].contains("known"), "{names:?}");
+    // The last connections may still be on their way out.
+    let now = (resident(daemon), descriptors(daemon));
+    assert!(now.0 <= memory + (4 << 20), "{memory} bytes became {}", now.0);
+    assert!(now.1 <= files + 8, "{files} descriptors became {}", now.1);
+    Program::remote(c_program("vector_add"), &ticket).run().success();
+}
+
+#[test]
+fn many_silent_connections_from_one_address_keep_nobody_else_out() {
+    let encrypted = Encrypted::start();
+    let ticket = encrypted.new_ticket("known", &[]);
+    let address: SocketAddr = encrypted.host().parse().unwrap();
+    let mut silent = Vec::new();
+    for _ in 0..600 {
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+        socket.bind(&SocketAddr::from((Ipv4Addr::new(127, 0, 0, 2), 0)).into()).unwrap();
+        socket.connect(&address.into()).unwrap();
+        silent.push(socket);
+    }
+    encrypted.server.expect_log("too many others begin a handshake");
+    Program::remote(c_program("vector_add"), &ticket).run().success();
+    encrypted.server.expect_log("more connections were dropped in 10 s");
+}
