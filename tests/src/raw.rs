@@ -98,7 +98,8 @@ pub struct Client {
     address: String,
 }
 
-fn hello(purpose: Purpose) -> Vec<u8> {
+/// A client's first bytes, in plain text.
+pub fn hello(purpose: Purpose) -> Vec<u8> {
     let (release, program) = ("0".into(), "raw".into());
     encode_opening(Opening::Hello, &Hello { features: 0, purpose, release, program, pid: 1, credential: Vec::new() })
 }

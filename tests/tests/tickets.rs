@@ -163,7 +163,7 @@ fn a_ticket_shows_some_devices_and_gives_some_memory() {
     let small = encrypted.new_ticket("small", &["--memory", "32M"]);
     program(&small).run().success();
     let told = Program::remote(c_program("held"), &small).run();
-    assert!(!told.status.success() && told.stdout.contains("gave -4"), "{}{}", told.stdout, told.stderr);
+    assert!(!told.status.success() && told.stdout.contains("returned -4"), "{}{}", told.stdout, told.stderr);
     let listed = encrypted.ticket(&["list"]);
     let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
     assert!(listed.contains("gpu,no such name") && listed.contains("32M"), "{listed}");

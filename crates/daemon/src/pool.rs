@@ -454,7 +454,8 @@ impl Pool {
         while let Word::Account(account) = worker.listen() {
             worker.has_taken(account);
         }
-        let State::Session(Session { about, since, ended_for, account, .. }) = &worker.state else { return };
+        let State::Session(session) = &worker.state else { return };
+        let Session { about, since, ended_for, account, .. } = &**session;
         let failed = || if end.is_clean() { "ended".to_owned() } else { format!("its worker failed: {end}") };
         let outcome = ended_for.clone().unwrap_or_else(failed);
         let (seconds, account) = (since.elapsed().as_secs_f64(), account.as_ref());

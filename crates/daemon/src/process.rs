@@ -44,7 +44,7 @@ pub(crate) enum State {
     /// The worker is no longer needed, and is about to end.
     Retired,
     /// The worker serves a session.
-    Session(Session),
+    Session(Box<Session>),
 }
 
 /// The session that a worker serves.
@@ -285,8 +285,8 @@ impl Worker {
         let about = About { session: number, who: client.who(), program: program.clone(), pid: *pid };
         let peers = credential.as_slice().try_into().ok().map(PublicKey::new);
         let (guest, look_at) = (client.guest.clone(), Some(now));
-        self.state =
-            State::Session(Session { about, guest, peers, since: now, look_at, ended_for: None, account: None });
+        let session = Session { about, guest, peers, since: now, look_at, ended_for: None, account: None };
+        self.state = State::Session(Box::new(session));
         Ok(())
     }
 

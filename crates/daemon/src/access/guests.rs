@@ -1,16 +1,17 @@
 //! The clients that a running server knows, kept in step with the state folder.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::SystemTime;
 
 use ropeway_transport::tls::{self, ClientAuth, Door, PublicKey};
-use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use tracing::{info, warn};
 
 use super::clients::{Clients, Rules};
-use super::state::{Held, State, StateError};
+use super::state::{ACCESS, Held, State, StateError};
 
 /// The clients by their keys.
 type ByKey = BTreeMap<PublicKey, (String, Rules)>;
@@ -49,8 +50,10 @@ pub(crate) struct Guests {
     state: State,
     known: Arc<Known>,
     door: Door,
-    /// Becomes readable when a file of the state folder was replaced.
+    /// Becomes readable when a file of the state folder was written to or replaced.
     watch: OwnedFd,
+    /// Whether somebody has begun to write to the clients' file and has not closed it.
+    is_half_written: Cell<bool>,
     _held: Held,
 }
 
@@ -64,12 +67,13 @@ impl Guests {
         let system = |error: std::io::Error| StateError::new(format!("cannot watch the state folder: {error}"));
         let watch = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).map_err(|e| system(e.into()))?;
         // Before the file is read, so that no change is missed.
-        let changes = WatchFlags::CLOSE_WRITE | WatchFlags::MOVED_TO | WatchFlags::DELETE;
+        let changes = WatchFlags::MODIFY | WatchFlags::CLOSE_WRITE | WatchFlags::MOVED_TO | WatchFlags::DELETE;
         inotify::add_watch(&watch, state.folder(), changes).map_err(|e| system(e.into()))?;
         let known = Arc::new(Known { clients: RwLock::new(by_key(&state.clients()?)), ..Known::default() });
         let door =
             tls::accept(&state.identity()?, known.clone()).map_err(|error| StateError::new(error.to_string()))?;
-        Ok(Self { state, known, door, watch, _held: held })
+        let is_half_written = Cell::new(false);
+        Ok(Self { state, known, door, watch, is_half_written, _held: held })
     }
 
     /// Where encrypted connections come in.
@@ -77,13 +81,38 @@ impl Guests {
         &self.door
     }
 
-    /// Reads the clients again if their file was replaced; returns whether they are others now. A file with an error
-    /// changes nothing.
-    pub(crate) fn reread(&self) -> bool {
+    /// Takes in what has happened in the state folder; returns whether it was anything with the clients' file.
+    fn look(&self) -> bool {
         let mut events = [const { std::mem::MaybeUninit::uninit() }; 4096];
         let mut reader = inotify::Reader::new(&self.watch, &mut events);
-        while reader.next().is_ok() {}
-        match self.state.clients() {
+        let mut is_touched = false;
+        while let Ok(event) = reader.next() {
+            // A queue that has overflowed names no file.
+            if event.file_name().is_none_or(|name| name.to_bytes() == ACCESS.as_bytes()) {
+                self.is_half_written.set(event.events().contains(ReadFlags::MODIFY));
+                is_touched = true;
+            }
+        }
+        is_touched
+    }
+
+    /// Reads the clients again if their file was replaced; returns whether they are others now. A file with an error
+    /// changes nothing, and one that is being written is read once that is over.
+    pub(crate) fn reread(&self) -> bool {
+        if !self.look() || self.is_half_written.get() {
+            return false;
+        }
+        let clients = loop {
+            let clients = self.state.clients();
+            if !self.look() {
+                break clients;
+            }
+            // An editor may have begun meanwhile to write the file anew, from its beginning.
+            if self.is_half_written.get() {
+                return false;
+            }
+        };
+        match clients {
             Ok(clients) => {
                 let clients = by_key(&clients);
                 let mut known = write(&self.known.clients);

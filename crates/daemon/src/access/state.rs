@@ -25,7 +25,7 @@ use super::clients::Clients;
 const KEY: &str = "server.key";
 
 /// The clients.
-const ACCESS: &str = "access.toml";
+pub(super) const ACCESS: &str = "access.toml";
 
 /// Held by the server.
 const LOCK: &str = "lock";
