@@ -104,13 +104,12 @@ fn doctor_says_what_is_wrong_and_what_to_do() {
             let _ = stream.write_all(b"SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n");
         }
     });
-    let (code, report) =
-        doctor(&["--server", "127.0.0.1:1", "--server", "nosuch.invalid", "--server", &format!("127.0.0.1:{port}")]);
+    let (code, report) = doctor(&["--server", "127.0.0.1:1,nosuch.invalid", "--server", &format!("127.0.0.1:{port}")]);
     assert_eq!(code, Some(1));
     for words in [
         "FAILED  server tcp://127.0.0.1:1: it cannot be reached (connection refused)",
         "start `ropeway serve` there",
-        "FAILED  server tcp://nosuch.invalid:7590: its host name cannot be resolved",
+        "FAILED  server tls://nosuch.invalid:7590: its host name cannot be resolved",
         "what answers there is not a Ropeway server",
         "another program listens there",
     ] {
@@ -148,7 +147,7 @@ fn run_sets_what_the_program_needs() {
     assert_eq!(
         seen,
         format!(
-            "tcp://gpu1:7590,tcp://gpu2:5,unix:/run/r per-platform --only\nother.icd\nropeway.icd\nlibother.so\n{}\n",
+            "tls://gpu1:7590,tls://gpu2:5,unix:/run/r per-platform --only\nother.icd\nropeway.icd\nlibother.so\n{}\n",
             home.0.join("libropeway.so").display()
         )
     );
@@ -172,9 +171,12 @@ fn run_fails_in_one_sentence() {
 }
 
 #[test]
-fn a_network_address_is_refused() {
+fn a_network_address_without_a_key_is_refused() {
     let home = Folder::new("network");
-    let error = stderr(&mut ropeway(&home.0, &["serve", "--listen", "tcp://0.0.0.0:0"]), 1);
+    let mut serve = ropeway(&home.0, &["serve", "--listen", "tcp://0.0.0.0:0"]);
+    // There is no place for a key.
+    serve.env_remove("HOME").env_remove("XDG_STATE_HOME").env_remove("STATE_DIRECTORY");
+    let error = stderr(&mut serve, 1);
     assert!(error.contains("--plaintext-network") && error.lines().count() == 1, "{error}");
 }
 

@@ -54,7 +54,10 @@ pub(crate) struct Openings {
     pending: BTreeMap<u64, (Origin, Pending)>,
     refused: BTreeMap<u64, (Origin, Refused)>,
     next_key: u64,
+    /// Those that are dropped for what they do, or do not do.
     dropped: Tally,
+    /// Those that are dropped for others, which would fill the other count.
+    replaced: Tally,
     audit: Audit,
 }
 
@@ -123,18 +126,19 @@ impl Openings {
     pub(crate) fn expire(&mut self, now: Instant) {
         let late = |(_, pending): &(Origin, Pending)| now >= pending.deadline();
         let all = self.pending.iter().filter(|(_, pending)| late(pending)).map(|(key, _)| *key).collect::<Vec<_>>();
-        for key in all {
-            self.drop_pending(key, "its handshake was not done in time", now);
+        for (_, pending) in all.into_iter().filter_map(|key| self.pending.remove(&key)).collect::<Vec<_>>() {
+            self.dropped(pending.peer(), "its handshake was not done in time", now);
         }
         self.refused.retain(|_, (_, refused)| now < refused.deadline());
         self.dropped.tell(now);
+        self.replaced.tell(now);
     }
 
     /// When the next of them is to be ended, or told of.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let pending = self.pending.values().map(|(_, pending)| pending.deadline());
         let refused = self.refused.values().map(|(_, refused)| refused.deadline());
-        pending.chain(refused).chain(self.dropped.deadline()).min()
+        pending.chain(refused).chain(self.dropped.deadline()).chain(self.replaced.deadline()).min()
     }
 
     /// The connections that have not said their hello, by their keys.
@@ -160,28 +164,34 @@ impl Openings {
             if let Some(key) = oldest(&self.refused, is_of) {
                 self.refused.remove(&key);
             } else if let Some(key) = oldest(&self.pending, is_of) {
-                self.drop_pending(key, "too many others begin a handshake and do not finish it", now);
+                self.replace(key, now);
             }
         } else if self.pending.len() + self.refused.len() >= MAX
             && self.refused.pop_first().is_none()
             && let Some(key) = oldest(&self.pending, |_| true)
         {
-            self.drop_pending(key, "too many others begin a handshake and do not finish it", now);
+            self.replace(key, now);
         }
     }
 
-    fn drop_pending(&mut self, key: u64, reason: &str, now: Instant) {
-        if let Some((_, pending)) = self.pending.remove(&key) {
-            self.dropped(pending.peer(), reason, now);
+    fn replace(&mut self, key: u64, now: Instant) {
+        let reason = "too many others begin a handshake and do not finish it";
+        let Some((_, pending)) = self.pending.remove(&key) else { return };
+        if self.replaced.counts(now) {
+            self.log(pending.peer(), reason);
         }
     }
 
     fn dropped(&mut self, peer: &str, reason: &str, now: Instant) {
         if self.dropped.counts(now) {
-            warn!(%peer, "connection dropped: {reason}");
-            let who = Who { address: peer.to_owned(), ..Who::default() };
-            self.audit.write(&Event::Refused { who: &who, reason });
+            self.log(peer, reason);
         }
+    }
+
+    fn log(&self, peer: &str, reason: &str) {
+        warn!(%peer, "connection dropped: {reason}");
+        let who = Who { address: peer.to_owned(), ..Who::default() };
+        self.audit.write(&Event::Refused { who: &who, reason });
     }
 
     fn key(&mut self) -> u64 {

@@ -54,7 +54,7 @@ fn the_environment_comes_first() {
     let hosts = folder.write("hosts", "b");
     let env = [("ROPEWAY_SERVERS", " c , unix:/run/r.sock,,ftp://x"), ("ROPEWAY_HOSTFILE", hosts.to_str().unwrap())];
     let config = folder.load(&env);
-    assert_eq!(names(&config), ["tcp://c:7590", "unix:/run/r.sock"]);
+    assert_eq!(names(&config), ["tls://c:7590", "unix:/run/r.sock"]);
     assert_eq!(config.source, Source::Environment);
     assert_eq!(config.log, LogLevel::Debug, "settings still come from the file");
     assert_eq!(config.presentation, Presentation::PerPlatform);
@@ -66,7 +66,7 @@ fn the_environment_comes_first() {
 fn an_empty_variable_is_none() {
     let folder = Folder::new("empty");
     folder.write("system/ropeway.toml", "servers = ['a']");
-    assert_eq!(names(&folder.load(&[("ROPEWAY_SERVERS", " "), ("ROPEWAY_LOG", "")])), ["tcp://a:7590"]);
+    assert_eq!(names(&folder.load(&[("ROPEWAY_SERVERS", " "), ("ROPEWAY_LOG", "")])), ["tls://a:7590"]);
 }
 
 #[test]
@@ -74,11 +74,11 @@ fn a_host_file_is_dopencls() {
     let folder = Folder::new("hostfile");
     let hosts = folder.write("hosts", "# lab\ngpu1\n  gpu2:99 # the old one\n\nbad host\n[::1]:5\ngpu1\n");
     let config = folder.load(&[("ROPEWAY_HOSTFILE", hosts.to_str().unwrap())]);
-    assert_eq!(names(&config), ["tcp://gpu1:7590", "tcp://gpu2:99", "tcp://[::1]:5"]);
+    assert_eq!(names(&config), ["tls://gpu1:7590", "tls://gpu2:99", "tcp://[::1]:5"]);
     assert_eq!(config.source, Source::HostFile(hosts.clone()));
     assert_eq!(config.problems.len(), 2);
     assert!(config.problems[0].starts_with(&format!("{}:5: 'bad host'", hosts.display())), "{:?}", config.problems);
-    assert!(config.problems[1].contains(":7: tcp://gpu1:7590 is listed twice"), "{:?}", config.problems);
+    assert!(config.problems[1].contains(":7: tls://gpu1:7590 is listed twice"), "{:?}", config.problems);
 }
 
 #[test]
@@ -92,10 +92,10 @@ fn a_missing_host_file_is_a_problem() {
 fn the_users_file_hides_the_systems() {
     let folder = Folder::new("user");
     folder.write("system/ropeway.toml", "servers = ['system']");
-    assert_eq!(names(&folder.load(&[])), ["tcp://system:7590"]);
+    assert_eq!(names(&folder.load(&[])), ["tls://system:7590"]);
     let user = folder.write("user/ropeway/ropeway.toml", "servers = ['user']\nconnect-timeout = 0.5");
     let config = folder.load(&[]);
-    assert_eq!(names(&config), ["tcp://user:7590"]);
+    assert_eq!(names(&config), ["tls://user:7590"]);
     assert_eq!(config.source, Source::File(user));
     assert_eq!(config.connect_timeout, Duration::from_millis(500));
     assert_eq!(folder.load(&[("ROPEWAY_CONNECT_TIMEOUT", "3")]).connect_timeout, Duration::from_secs(3));
@@ -107,7 +107,7 @@ fn a_wrong_entry_is_named_with_file_and_line_and_the_others_work() {
     let text = "servers = [\n  'a',\n  'http://b',\n  7,\n  'c',\n]\nplatforms = 'two'\nlog = 3\nconnect-timeout = -1\ncolour = 'red'\n";
     let path = folder.write("user/ropeway/ropeway.toml", text);
     let config = folder.load(&[]);
-    assert_eq!(names(&config), ["tcp://a:7590", "tcp://c:7590"]);
+    assert_eq!(names(&config), ["tls://a:7590", "tls://c:7590"]);
     for (line, words) in [
         (3, "'http://b' is not a server address"),
         (4, "a server is a text"),
@@ -127,7 +127,7 @@ fn broken_syntax_is_named_with_its_line() {
     let folder = Folder::new("syntax");
     folder.write("user/ropeway/ropeway.toml", "servers = ['a']\nlog = = 'debug'\n");
     let config = folder.load(&[]);
-    assert_eq!(names(&config), ["tcp://a:7590"]);
+    assert_eq!(names(&config), ["tls://a:7590"]);
     assert!(config.problems[0].contains("ropeway.toml:2: "), "{:?}", config.problems);
 }
 
@@ -160,7 +160,7 @@ fn discovery_is_asked_for() {
     assert!(!folder.load(&[]).discover);
     let config = folder.load(&[("ROPEWAY_SERVERS", "auto,gpu7")]);
     assert!(config.discover && config.problems.is_empty(), "{:?}", config.problems);
-    assert_eq!(names(&config), ["tcp://gpu7:7590"]);
+    assert_eq!(names(&config), ["tls://gpu7:7590"]);
     let text = "discover = true\ndiscover-time = 2\ntrusted = ['10.1.0.0/16', 'gpu7', 'fd00::/99999']\n";
     let path = folder.write("user/ropeway/ropeway.toml", text);
     let config = folder.load(&[]);
