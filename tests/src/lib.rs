@@ -20,6 +20,7 @@ pub mod pyopencl;
 pub mod python;
 pub mod raw;
 pub mod server;
+pub mod sshd;
 pub mod stats;
 
 use std::time::{Duration, Instant};

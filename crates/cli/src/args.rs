@@ -49,6 +49,9 @@ pub enum Command {
     /// Start a server for the program that starts this (`local:`)
     #[command(hide = true)]
     Local(LocalArgs),
+    /// Keep a way to a server that ssh starts, for the program that starts this (`ssh://`)
+    #[command(hide = true)]
+    Tunnel(TunnelArgs),
     /// Look for servers on the local network, for the program that starts this (`auto`)
     #[command(hide = true)]
     Look {
@@ -66,6 +69,11 @@ pub struct ServeArgs {
     /// times [default: sockets passed by systemd, else tcp://127.0.0.1:7590]
     #[arg(long = "listen", value_name = "URL")]
     pub listen: Vec<Endpoint>,
+
+    /// Serve through ssh: listen only on a Unix socket in a private folder, which is named on standard output, and end
+    /// with standard input. Programs with `ssh://` servers start this
+    #[arg(long, conflicts_with_all = ["listen", "plaintext_network", "state", "allow_user", "allow_group", "announce"])]
+    pub stdio: bool,
 
     /// Listen also where other machines can connect, without encryption and without asking who they are
     #[arg(long)]
@@ -94,8 +102,9 @@ pub struct ServeArgs {
     pub announce: Option<Option<String>>,
 
     /// Worker processes to keep ready, so that clients start at once; more are kept after a burst of clients
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=64))]
-    pub warm: u16,
+    /// [default: 4, with --stdio 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub warm: Option<u16>,
 
     /// Most sessions at one time
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65536))]
@@ -208,8 +217,20 @@ pub struct LocalArgs {
 }
 
 #[derive(Args, Debug)]
+pub struct TunnelArgs {
+    /// The host: ssh://[user@]host[:port]
+    pub host: Endpoint,
+    /// How long the host may take to answer, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 2000)]
+    pub timeout: u64,
+    /// Be the tunnel itself
+    #[arg(long)]
+    pub keep: bool,
+}
+
+#[derive(Args, Debug)]
 pub struct RunArgs {
-    /// Server to use: tcp://host[:port], unix:/path, host[:port] or local:; may be given several times [default: as
+    /// Server to use: host[:port], ssh://[user@]host[:port], tcp://host[:port], unix:/path or local:; may be given several times [default: as
     /// configured]
     #[arg(long = "server", value_name = "URL", value_parser = parse_servers)]
     pub servers: Vec<Servers>,

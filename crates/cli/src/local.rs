@@ -1,11 +1,9 @@
 //! `ropeway local`: the server behind `local:`, which a program's client library starts for itself.
 
 use std::ffi::OsString;
-use std::fs::DirBuilder;
-use std::io::{self, ErrorKind};
-use std::os::unix::fs::DirBuilderExt;
+use std::io;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use nix::sys::signal::SigSet;
@@ -14,8 +12,8 @@ use ropeway_transport::Endpoint;
 
 use crate::args::LocalArgs;
 use crate::failure::Failure;
-use crate::serve;
 use crate::vendors::{NATIVE_VENDORS, has_others};
+use crate::{private_folder, serve};
 
 /// The variable by which loaders find drivers.
 const VENDORS: &str = "OCL_ICD_VENDORS";
@@ -32,7 +30,7 @@ pub fn local(args: LocalArgs) -> Result<(), Failure> {
 /// Starts the server as a child of this process, which then ends: the server must not be a child of the program, which
 /// may wait for its children.
 fn start() -> io::Result<()> {
-    let folder = make_folder()?;
+    let folder = private_folder::make("ropeway-local")?;
     let mut command = Command::new("/proc/self/exe");
     command.arg0("ropeway").arg("local").arg("--serve").arg(&folder);
     // Signals that the terminal sends to the program are not meant for the server.
@@ -54,22 +52,6 @@ fn start() -> io::Result<()> {
 fn native_vendors() -> Option<OsString> {
     let filled = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     filled(NATIVE_VENDORS).or_else(|| filled(VENDORS).filter(|place| has_others(Path::new(place))))
-}
-
-/// A new folder that only this user can enter.
-fn make_folder() -> io::Result<PathBuf> {
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|folder| folder.is_dir());
-    let base = runtime.unwrap_or_else(std::env::temp_dir);
-    let mut number = 0;
-    loop {
-        let folder = base.join(format!("ropeway-local-{}-{number}", std::process::id()));
-        match DirBuilder::new().mode(0o700).create(&folder) {
-            Ok(()) => return Ok(folder),
-            // A server that was killed left this folder behind.
-            Err(error) if error.kind() == ErrorKind::AlreadyExists && number < 100 => number += 1,
-            Err(error) => return Err(error),
-        }
-    }
 }
 
 fn serve_in(folder: &Path) -> Result<(), Failure> {

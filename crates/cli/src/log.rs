@@ -21,6 +21,8 @@ pub fn start() -> io::Result<()> {
     // systemd's journal has its own clock.
     let journal = std::env::var_os("JOURNAL_STREAM").is_some();
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_target(false).with_ansi(terminal);
+    // Who read the log may be gone before this process: that must not end it with a panic.
+    let log = log.log_internal_errors(false);
     if journal {
         log.without_time().with_writer(Mutex::new(output)).init();
     } else {

@@ -11,11 +11,13 @@ mod local;
 mod log;
 mod look;
 mod places;
+mod private_folder;
 mod probe;
 mod run;
 mod serve;
 mod table;
 mod ticket;
+mod tunnel;
 mod vendors;
 
 use std::process::ExitCode;
@@ -29,6 +31,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Serve(args) => serve::serve(args),
         Command::Local(args) => local::local(args),
+        Command::Tunnel(args) => tunnel::tunnel(&args),
         Command::Look { milliseconds } => look::look(milliseconds),
         Command::Worker(args) => return finish(serve::worker(args)),
         Command::Completions { shell } => generate::completions(shell),

@@ -8,8 +8,8 @@ use std::net::ToSocketAddrs;
 use std::time::{Duration, Instant};
 
 use ropeway_client::link::{OpenError, greet};
-use ropeway_client::local::LocalServer;
-use ropeway_client::tickets;
+use ropeway_client::reach::{Held, reach};
+use ropeway_client::ssh::TunnelError;
 use ropeway_protocol::handshake::{HandshakeError, Welcome};
 use ropeway_protocol::messages::{Goodbye, Ping};
 use ropeway_protocol::{FRAME_HEADER_LEN, FrameHeader, encode_call, encode_post, frame, limits};
@@ -56,6 +56,10 @@ impl ProbeError {
                     "start `ropeway serve` there; if it runs, see where it listens and whether port {port} is the right one"
                 )
             }
+            (Self::Connect(error), Endpoint::Ssh(host)) => match TunnelError::of(error) {
+                Some(error) => error.advice.clone(),
+                None => format!("`ssh {} ropeway --version` must print a version", host.destination()),
+            },
             (Self::Connect(_), Endpoint::Local) => "`ropeway local` says why it cannot start".into(),
             (Self::Connect(_), _) => "check that the machine is up and that no firewall is between".into(),
             (Self::Handshake(HandshakeError::NotRopeway), _) => "check the port: another program listens there".into(),
@@ -70,6 +74,11 @@ impl ProbeError {
 
 impl fmt::Display for ProbeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Self::Connect(error) = self
+            && let Some(error) = TunnelError::of(error)
+        {
+            return f.write_str(&error.what);
+        }
         match self {
             Self::Resolve(error) => write!(f, "its host name cannot be resolved ({})", plain(error)),
             Self::Connect(error) if error.kind() == ErrorKind::TimedOut => write!(f, "nothing answers at its address"),
@@ -107,8 +116,8 @@ pub struct Probe {
     /// The server's welcome.
     pub welcome: Welcome,
     calls: u32,
-    /// The server behind `local:`, kept alive as long as the probe.
-    _local: Option<LocalServer>,
+    /// What the server lives by, kept as long as the probe.
+    _held: Option<Held>,
 }
 
 impl Probe {
@@ -118,17 +127,15 @@ impl Probe {
             (host.as_str(), *port).to_socket_addrs().map_err(ProbeError::Resolve)?;
         }
         let name = endpoint.to_string();
-        let own = || std::env::current_exe().and_then(|own| LocalServer::start(Some(&own)));
-        let local = (*endpoint == Endpoint::Local).then(own).transpose().map_err(ProbeError::Connect)?;
-        let endpoint = local.as_ref().map_or(endpoint, LocalServer::endpoint);
-        let endpoint = tickets::with_ticket(endpoint).map_err(ProbeError::Connect)?;
-        let link = Link::connect(&endpoint, timeout).map_err(ProbeError::Connect)?;
+        let own = std::env::current_exe().map_err(ProbeError::Connect)?;
+        let reached = reach(endpoint, timeout, Some(&own)).map_err(ProbeError::Connect)?;
+        let link = Link::connect(&reached.endpoint, reached.timeout).map_err(ProbeError::Connect)?;
         set_socket_timeout(&link, Timeout::Send, Some(ANSWER)).map_err(|e| ProbeError::Link(e.into()))?;
         let welcome = greet(&link, &name, Instant::now() + ANSWER).map_err(|error| match error {
             OpenError::Link(error) => ProbeError::Link(error),
             OpenError::Handshake(error) => ProbeError::Handshake(error),
         })?;
-        Ok(Self { link, welcome, calls: 0, _local: local })
+        Ok(Self { link, welcome, calls: 0, _held: reached.held })
     }
 
     /// Measures the link.

@@ -11,8 +11,8 @@ use ropeway_transport::Endpoint;
 
 use crate::args::{ServeArgs, WorkerArgs};
 use crate::failure::Failure;
-use crate::log;
 use crate::ticket::state_folder;
+use crate::{log, private_folder};
 
 /// Serves until it is told to stop.
 pub fn serve(args: ServeArgs) -> Result<(), Failure> {
@@ -23,20 +23,29 @@ pub fn serve(args: ServeArgs) -> Result<(), Failure> {
     // Without clients from other machines there is no need of keys, and several servers share a user's folder.
     let is_reached = |endpoint: &Endpoint| matches!(endpoint, Endpoint::Tls { .. }) || !endpoint.is_local();
     let needs_key = args.state.is_some() || !args.plaintext_network && args.listen.iter().any(is_reached);
+    let folder = args.stdio.then(|| private_folder::make("ropeway-stdio")).transpose();
+    let folder = folder.map_err(|error| Failure::new(format!("cannot make a folder for the socket: {error}")))?;
+    let private = folder.iter().map(|folder| Endpoint::Unix(folder.join("ropeway.sock")));
     let options = ServeOptions {
         state: needs_key.then(|| state_folder(args.state.as_deref())).flatten(),
         local_users: LocalUsers::of(&args.allow_user, &args.allow_group).map_err(Failure::new)?,
         audit: args.audit_log,
-        listen: args.listen,
+        listen: args.listen.into_iter().chain(private).collect(),
         plaintext_network: args.plaintext_network,
-        warm: args.warm.into(),
+        // With ssh, one program at a time is the rule, and on a GPU a worker that waits holds the device's memory.
+        warm: args.warm.unwrap_or(if args.stdio { 1 } else { 4 }).into(),
         max_sessions: args.max_sessions as usize,
         announce: args.announce.map(|name| name.unwrap_or_else(host_name)),
         session_memory: args.session_host_memory,
-        ends_with_input: false,
+        ends_with_input: args.stdio,
         worker: WorkerCommand { program, args: worker },
     };
-    Ok(ropeway_daemon::serve(&options)?)
+    let served = ropeway_daemon::serve(&options);
+    if let Some(folder) = folder {
+        // The socket file was removed with its listener.
+        let _ = std::fs::remove_dir(folder);
+    }
+    Ok(served?)
 }
 
 /// The command line of a worker of this server.

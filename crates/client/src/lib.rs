@@ -15,8 +15,8 @@
 //! | `commands` | what is enqueued: [`command`], [`transfer`], [`command_buffer`], [`semaphore`] |
 //! | [`collectives`] | operations over the devices of a context |
 //!
-//! [`servers`] stands beside `commands`: which servers there are ([`config`], [`discover`], [`local`]), and how they
-//! come and go ([`watch`]).
+//! [`servers`] stands beside `commands`: which servers there are ([`config`], [`discover`]), how they are reached
+//! ([`reach`], [`local`], [`ssh`]), and how they come and go ([`watch`]).
 #![forbid(unsafe_code)]
 
 mod base;
@@ -33,4 +33,4 @@ pub use base::{host, log, region, stats, threads};
 pub use commands::{command, command_buffer, semaphore, svm, transfer};
 pub use objects::{context, device, device_queue, event, image, kernel, memory, pipe, program, queue, sampler};
 pub use ropeway_transport::inherited;
-pub use servers::{config, discover, local, tickets, watch};
+pub use servers::{config, discover, local, reach, ssh, tickets, watch};

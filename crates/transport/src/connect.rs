@@ -25,7 +25,7 @@ impl Link {
                 socket.connect_timeout(&SockAddr::unix(path)?, timeout)?;
                 Self::from_socket(socket, Some(kept))
             }
-            Endpoint::Local => Err(not_an_address()),
+            Endpoint::Local | Endpoint::Ssh(_) => Err(not_an_address(endpoint)),
             Endpoint::Tls { host, .. } => match endpoint.pass() {
                 Some(Pass::Ticket(ticket)) => Self::connect_as(endpoint, &ticket.identity, timeout),
                 _ => {
@@ -70,7 +70,9 @@ impl Link {
     }
 }
 
-/// The error for connecting to `local:`; its user has to start that server first, and then knows where it listens.
-pub(crate) fn not_an_address() -> io::Error {
-    io::Error::new(ErrorKind::Unsupported, "local: names a server that is started when it is needed, not an address")
+/// The error for connecting to `local:` or `ssh://`; their user has to start that server first, and then knows where it
+/// is reached.
+pub(crate) fn not_an_address(endpoint: &Endpoint) -> io::Error {
+    let text = format!("{endpoint} names a server that is started when it is needed, not an address");
+    io::Error::new(ErrorKind::Unsupported, text)
 }

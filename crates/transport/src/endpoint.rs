@@ -7,13 +7,15 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
+use crate::SshHost;
 use crate::tls::{PublicKey, Ticket};
 
 /// The TCP port of a server whose URL names none.
 pub const DEFAULT_PORT: u16 = 7590;
 
 /// Where a server is: `tls://host[:port]`, a ticket `ropeway://host[:port]/#...`, `tcp://host[:port]`, `unix:/path`,
-/// `local:`, or a bare `host[:port]`, which is encrypted unless it names this machine's loopback.
+/// `ssh://[user@]host[:port]`, `local:`, or a bare `host[:port]`, which is encrypted unless it names this machine's
+/// loopback.
 #[derive(Clone, Debug)]
 pub enum Endpoint {
     /// A TCP port of a host, encrypted with TLS.
@@ -35,6 +37,8 @@ pub enum Endpoint {
     },
     /// A Unix socket.
     Unix(PathBuf),
+    /// A host where ssh starts the server when needed.
+    Ssh(SshHost),
     /// The program's own server on this machine, started when needed.
     Local,
 }
@@ -75,6 +79,7 @@ impl std::error::Error for ParseEndpointError {}
 enum Address<'a> {
     Network(bool, &'a str, u16),
     Unix(&'a Path),
+    Ssh(&'a SshHost),
     Local,
 }
 
@@ -98,6 +103,7 @@ impl Endpoint {
             Self::Tls { host, port, .. } => Address::Network(true, host, *port),
             Self::Tcp { host, port } => Address::Network(false, host, *port),
             Self::Unix(path) => Address::Unix(path),
+            Self::Ssh(host) => Address::Ssh(host),
             Self::Local => Address::Local,
         }
     }
@@ -124,22 +130,23 @@ impl Endpoint {
     pub fn pass(&self) -> Option<&Pass> {
         match self {
             Self::Tls { pass, .. } => pass.as_deref(),
-            Self::Tcp { .. } | Self::Unix(_) | Self::Local => None,
+            Self::Tcp { .. } | Self::Unix(_) | Self::Ssh(_) | Self::Local => None,
         }
     }
 
-    /// The TCP port; 0 where there is none.
+    /// The TCP port of Ropeway; 0 where there is none.
     pub fn port(&self) -> u16 {
         match self {
             Self::Tls { port, .. } | Self::Tcp { port, .. } => *port,
-            Self::Unix(_) | Self::Local => 0,
+            Self::Unix(_) | Self::Ssh(_) | Self::Local => 0,
         }
     }
 
-    /// The host as a person would name it: the host of a TCP endpoint, `localhost` for a Unix socket.
+    /// The host as a person would name it: the host of a TCP endpoint or of ssh, `localhost` for a Unix socket.
     pub fn host(&self) -> &str {
         match self {
             Self::Tls { host, .. } | Self::Tcp { host, .. } => host,
+            Self::Ssh(SshHost { host, .. }) => host,
             Self::Unix(_) | Self::Local => "localhost",
         }
     }
@@ -149,6 +156,7 @@ impl Endpoint {
     pub fn is_local(&self) -> bool {
         match self {
             Self::Unix(_) | Self::Local => true,
+            Self::Ssh(_) => false,
             Self::Tls { host, port, .. } | Self::Tcp { host, port } => (host.as_str(), *port)
                 .to_socket_addrs()
                 .is_ok_and(|mut addresses| addresses.all(|a| a.ip().to_canonical().is_loopback())),
@@ -192,10 +200,10 @@ impl FromStr for Endpoint {
                 pass = Some(Arc::new(Pass::Key(key)));
                 (Some("tls"), address)
             }
-            Some((scheme @ ("tcp" | "tls"), rest)) => (Some(scheme), rest.trim_end_matches('/')),
+            Some((scheme @ ("tcp" | "tls" | "ssh"), rest)) => (Some(scheme), rest.trim_end_matches('/')),
             Some((scheme, _)) => {
                 return Err(wrong(&format!(
-                    "'{scheme}' is not a known kind of link; use tls://host:port, tcp://host:port, unix:/path or local:"
+                    "'{scheme}' is not a known kind of link; use tls://host:port, ssh://host, tcp://host:port, unix:/path or local:"
                 )));
             }
             None => (None, text),
@@ -203,22 +211,14 @@ impl FromStr for Endpoint {
         // From here on nothing of a ticket is in `text`'s place.
         let text = if pass.is_some() { rest } else { text };
         let wrong = |why: &str| ParseEndpointError(format!("'{text}' is not a server address: {why}"));
-        let (host, port) = if let Some(rest) = rest.strip_prefix('[') {
-            let (host, port) =
-                rest.split_once(']').ok_or_else(|| wrong("the bracket of its IPv6 address is not closed"))?;
-            let port = match port {
-                "" => None,
-                p => Some(p.strip_prefix(':').ok_or_else(|| wrong("after ']' only :port may follow"))?),
-            };
-            (host, port)
-        } else if rest.parse::<IpAddr>().is_ok_and(|ip| ip.is_ipv6()) {
-            (rest, None)
-        } else {
-            match rest.split_once(':') {
-                Some((host, port)) => (host, Some(port)),
-                None => (rest, None),
-            }
+        let (user, rest) = match rest.rsplit_once('@') {
+            Some((user, rest)) if scheme == Some("ssh") => (Some(user), rest),
+            _ => (None, rest),
         };
+        let (host, port) = host_and_port(rest).map_err(wrong)?;
+        if scheme == Some("ssh") {
+            return SshHost::of(user, host, port).map(Self::Ssh).map_err(wrong);
+        }
         let port = match port {
             None => DEFAULT_PORT,
             Some(p) => p.parse().map_err(|_| wrong("its port is not a number from 0 to 65535"))?,
@@ -233,6 +233,25 @@ impl FromStr for Endpoint {
             _ => Self::Tcp { host, port },
         })
     }
+}
+
+/// Parts host and port, which are not looked at.
+fn host_and_port(text: &str) -> Result<(&str, Option<&str>), &'static str> {
+    if let Some(rest) = text.strip_prefix('[') {
+        let (host, port) = rest.split_once(']').ok_or("the bracket of its IPv6 address is not closed")?;
+        let port = match port {
+            "" => None,
+            port => Some(port.strip_prefix(':').ok_or("after ']' only :port may follow")?),
+        };
+        return Ok((host, port));
+    }
+    if text.parse::<IpAddr>().is_ok_and(|ip| ip.is_ipv6()) {
+        return Ok((text, None));
+    }
+    Ok(match text.split_once(':') {
+        Some((host, port)) => (host, Some(port)),
+        None => (text, None),
+    })
 }
 
 /// Whether a host, as people write it, is this machine's loopback.
@@ -256,6 +275,7 @@ impl fmt::Display for Endpoint {
             Self::Tls { host, port, .. } => write!(f, "tls://{}", Authority(host, *port)),
             Self::Tcp { host, port } => write!(f, "tcp://{}", Authority(host, *port)),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Ssh(host) => host.fmt(f),
             Self::Local => f.write_str("local:"),
         }
     }

@@ -14,8 +14,10 @@ mod link;
 mod listener;
 mod machine;
 pub mod private_file;
+mod ssh;
 pub mod tls;
 
 pub use endpoint::{DEFAULT_PORT, Endpoint, ParseEndpointError, Pass};
 pub use link::{GLANCE, Link, PeerUser, Sender};
 pub use listener::Listener;
+pub use ssh::SshHost;

@@ -45,7 +45,7 @@ impl Listener {
                 socket.listen(BACKLOG)?;
                 Ok(Self { socket, endpoint: endpoint.clone(), file: Some(path.clone()) })
             }
-            Endpoint::Local => Err(crate::connect::not_an_address()),
+            Endpoint::Local | Endpoint::Ssh(_) => Err(crate::connect::not_an_address(endpoint)),
             Endpoint::Tls { host, port, .. } | Endpoint::Tcp { host, port } => {
                 let address = (host.as_str(), *port)
                     .to_socket_addrs()?

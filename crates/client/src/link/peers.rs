@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use ropeway_protocol::ids::SessionId;
 use ropeway_protocol::messages::{ConnectPeer, OpenPeers, WaitForEvents};
 use ropeway_protocol::types::EventList;
+use ropeway_transport::Endpoint;
 use ropeway_transport::tls::{Identity, PublicKey};
 
 use super::connection::Connection;
@@ -108,7 +109,7 @@ pub(crate) fn way(from: &Arc<Connection>, to: &Arc<Connection>) -> Way {
     if lock(&first.sessions.0).said.insert(second.session()) {
         let why = first.sessions.why_not(second.session());
         let why = why.or_else(|| second.sessions.why_not(first.session())).unwrap_or_default();
-        let (one, other) = (first.endpoint(), second.endpoint());
+        let (one, other) = (first.configured(), second.configured());
         if were_parted(first, second) {
             crate::warning!(
                 "the connection between {one} and {other} is lost ({why}): from now on what goes from one to the other goes through this machine"
@@ -202,19 +203,34 @@ impl Connection {
         }
         // The peer must know the secret when the other session connects.
         peer.flush()?;
-        // An encrypted server is dialled with the key by which this client knows it.
-        let with_key = |address: &String| match peer.endpoint().pass() {
-            Some(pass) if address.starts_with("tls://") => format!("{address}/#{}", pass.server().text()),
-            _ => address.clone(),
-        };
-        let addresses = peer.welcome().peer_address.iter().map(with_key).chain([peer.endpoint().with_key()]).collect();
+        let addresses = peer.addresses_from(self);
         let mut known = lock(&self.sessions.0);
         if known.peers.contains_key(&peer.session()) {
             // Another thread was faster.
             return Ok(());
         }
+        if addresses.is_empty() {
+            let why = format!("{} has no address there", peer.configured());
+            known.peers.insert(peer.session(), State::Unreachable(why));
+            return Ok(());
+        }
         known.peers.insert(peer.session(), State::Asked);
         self.post(&ConnectPeer { peer: peer.session(), addresses })
+    }
+
+    /// The addresses of this server for the server of another session, which may be on another machine.
+    fn addresses_from(&self, other: &Self) -> Vec<String> {
+        // An encrypted server is dialled with the key by which this client knows it.
+        let with_key = |address: &String| match self.endpoint().pass() {
+            Some(pass) if address.starts_with("tls://") => format!("{address}/#{}", pass.server().text()),
+            _ => address.clone(),
+        };
+        // The way by ssh begins at this machine, and on the machine where another such way ends, this machine's own
+        // addresses mean something else.
+        let by_ssh = |connection: &Self| matches!(connection.configured(), Endpoint::Ssh(_));
+        let is_here = by_ssh(self) || by_ssh(other) && self.endpoint().is_local();
+        let own = (!is_here).then(|| self.endpoint().with_key());
+        self.welcome().peer_address.iter().map(with_key).chain(own).collect()
     }
 
     /// Takes in the server's message about whether a peer is connected.

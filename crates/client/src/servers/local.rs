@@ -4,15 +4,14 @@
 //! child of the program, because the program may wait for its children. It ends when the program does, however that
 //! happens: it reads from a pipe whose other end only the program has.
 
-use std::io::{self, ErrorKind, Read};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use ropeway_transport::Endpoint;
 use ropeway_transport::inherited::Kept;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::PipeFlags;
 
 use crate::servers::binary;
@@ -20,9 +19,6 @@ use crate::servers::binary;
 /// How long the server may take to listen, and then to warm its worker: it initialises this machine's OpenCL, which the
 /// program would otherwise have to do.
 pub const PATIENCE: Duration = Duration::from_secs(20);
-
-/// The maximum size of the server's answer.
-const MAX_ANSWER: usize = 4096;
 
 /// A running server; it ends when this is dropped.
 #[derive(Debug)]
@@ -50,54 +46,19 @@ impl LocalServer {
         let (far, alive) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
         let kept = Kept::from_children(&alive);
         command.arg("local").stdin(Stdio::from(far)).stdout(Stdio::piped()).stderr(log);
-        let mut child = command
-            .spawn()
-            .map_err(|error| io::Error::new(error.kind(), format!("cannot start {}: {error}", binary.display())))?;
-        // The child has its own, and the pipe must be at an end when this process's other end is gone.
-        drop(command);
-        let listening = listening(&mut child);
-        if listening.is_err() {
-            // The child has nothing more to report; the server ends when the pipe does.
-            let _ = child.kill();
-        }
-        // The child ends as soon as it has started the server. The program may already have waited for it.
-        let _ = child.wait();
-        Ok(Self { endpoint: listening?, _kept: kept, _alive: alive })
+        let parse =
+            |url: &str| url.parse().map_err(|_| io::Error::other("it listens at no address that can be understood"));
+        // The child ends as soon as it has started the server, and the server when the pipe does.
+        let deadline = Instant::now() + PATIENCE;
+        let said = binary::run_until(command, &binary, deadline, |line| line.strip_prefix("listening on ").map(parse))?;
+        let endpoint = said.unwrap_or_else(|| {
+            Err(io::Error::other("the program `ropeway` did not start a server; `ropeway local` in a shell says why"))
+        })?;
+        Ok(Self { endpoint, _kept: kept, _alive: alive })
     }
 
     /// Where it listens.
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
-    }
-}
-
-/// Reads where the server listens.
-fn listening(child: &mut Child) -> io::Result<Endpoint> {
-    let mut output = child.stdout.take().ok_or(ErrorKind::BrokenPipe)?;
-    let deadline = Instant::now() + PATIENCE;
-    let mut said = Vec::new();
-    loop {
-        let text = String::from_utf8_lossy(&said);
-        // A line that is not whole may not hold all of the address.
-        let lines = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
-        if let Some(url) = lines.filter_map(|line| line.strip_prefix("listening on ")).next() {
-            return url.parse().map_err(|_| io::Error::other("it listens at no address that can be understood"));
-        }
-        let left = deadline.saturating_duration_since(Instant::now());
-        let timeout = Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
-        match poll(&mut [PollFd::new(&output, PollFlags::IN)], Some(&timeout)) {
-            Ok(0) => return Err(ErrorKind::TimedOut.into()),
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-        let mut piece = [0; 512];
-        match output.read(&mut piece)? {
-            n if n == 0 || said.len() > MAX_ANSWER => {
-                return Err(io::Error::other(
-                    "the program `ropeway` did not start a server; `ropeway local` in a shell says why",
-                ));
-            }
-            n => said.extend_from_slice(&piece[..n]),
-        }
     }
 }

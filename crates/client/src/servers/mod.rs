@@ -8,8 +8,10 @@ mod binary;
 pub mod config;
 pub mod discover;
 pub mod local;
+pub mod reach;
 mod seek;
 mod server;
+pub mod ssh;
 pub mod tickets;
 pub mod watch;
 
@@ -29,7 +31,7 @@ use crate::link::error::OpenError;
 use crate::objects::device::{NativePlatform, Platform};
 use crate::servers::config::{Config, Presentation};
 use crate::servers::discover::discover;
-use crate::servers::local::LocalServer;
+use crate::servers::reach::{Held, reach};
 use crate::servers::watch::Watch;
 
 /// All servers, and the platforms that the application sees.
@@ -53,7 +55,7 @@ struct Lists {
 /// A session that has just begun.
 struct Opened {
     connection: Arc<Connection>,
-    local: Option<LocalServer>,
+    held: Option<Held>,
 }
 
 impl System {
@@ -149,8 +151,8 @@ impl System {
     /// Adds the servers and devices of a new connection; if another thread was faster, returns the server that is
     /// there.
     fn take_in(&self, opened: Opened) -> Arc<Server> {
-        let Opened { connection, local } = opened;
-        let server = Arc::new(Server::new(connection, local));
+        let Opened { connection, held } = opened;
+        let server = Arc::new(Server::new(connection, held));
         let connection = server.connection();
         {
             let mut lists = lock(&self.lists);
@@ -224,13 +226,10 @@ fn open_all(addresses: &[Endpoint], timeout: Duration) -> Vec<Opened> {
 }
 
 fn open(address: &Endpoint, timeout: Duration) -> Result<Opened, OpenError> {
-    if *address != Endpoint::Local {
-        let address = tickets::with_ticket(address)?;
-        return Ok(Opened { connection: Connection::open(&address, timeout)?, local: None });
-    }
-    let local = LocalServer::start(None)?;
-    let connection = Connection::open_as(local.endpoint(), Some(address), timeout.max(local::PATIENCE))?;
-    Ok(Opened { connection, local: Some(local) })
+    let reached = reach(address, timeout, None)?;
+    let name = reached.held.is_some().then_some(address);
+    let connection = Connection::open_as(&reached.endpoint, name, reached.timeout)?;
+    Ok(Opened { connection, held: reached.held })
 }
 
 fn say_unreachable(address: &Endpoint, error: &OpenError) {
@@ -238,6 +237,8 @@ fn say_unreachable(address: &Endpoint, error: &OpenError) {
         Endpoint::Local => {
             crate::warning!("cannot use a server of this machine ({address}): {error}; ROPEWAY_LOG=info shows its log");
         }
+        // Its errors say what to do.
+        Endpoint::Ssh(_) => crate::warning!("cannot use the server {address}: {error}"),
         _ => crate::warning!(
             "cannot use the server {address}: {error}; check that `ropeway serve` runs there and that its address is right (`ropeway doctor` tells more)"
         ),

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use ropeway_transport::Endpoint;
 
-use super::local::LocalServer;
+use super::reach::Held;
 use crate::base::sync::lock;
 use crate::link::connection::Connection;
 
@@ -12,8 +12,8 @@ use crate::link::connection::Connection;
 #[derive(Debug)]
 pub struct Server {
     connection: Arc<Connection>,
-    /// The server itself, where this program has started it.
-    local: Mutex<Option<LocalServer>>,
+    /// What it lives by, where it was started when it was needed.
+    held: Mutex<Option<Held>>,
 }
 
 /// The state of a server.
@@ -37,8 +37,8 @@ pub enum Change {
 }
 
 impl Server {
-    pub(super) fn new(connection: Arc<Connection>, local: Option<LocalServer>) -> Self {
-        Self { connection, local: Mutex::new(local) }
+    pub(super) fn new(connection: Arc<Connection>, held: Option<Held>) -> Self {
+        Self { connection, held: Mutex::new(held) }
     }
 
     /// The link to it.
@@ -59,7 +59,7 @@ impl Server {
 
     pub(super) fn close(&self) {
         self.connection.close();
-        *lock(&self.local) = None;
+        *lock(&self.held) = None;
     }
 
     pub(super) fn is_at(&self, address: &Endpoint) -> bool {
