@@ -164,6 +164,12 @@ impl Program {
         self
     }
 
+    /// Takes a variable away.
+    pub fn without(mut self, name: &str) -> Self {
+        self.command.env_remove(name);
+        self
+    }
+
     /// Runs it on a machine of a test's network.
     pub fn on(mut self, host: &Host) -> Self {
         let mut command = host.command(self.command.get_program());

@@ -1,11 +1,15 @@
 //! `ssh://`, servers that ssh starts on their hosts: real ssh servers on loopback.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::Duration;
 
-use ropeway_tests::places::c_program;
-use ropeway_tests::process;
+use ropeway_tests::places::{self, c_program};
 use ropeway_tests::program::Program;
+use ropeway_tests::server::Server;
 use ropeway_tests::sshd::Sshd;
+use ropeway_tests::{process, wait_for};
+use socket2::{Domain, Socket, Type};
 
 /// Longer than any test.
 const LONG: &str = "600";
@@ -25,4 +29,175 @@ fn programs_share_one_connection_that_is_kept_for_the_next() {
     all.into_iter().for_each(|program| assert_eq!(program.finish().success().stdout, native.stdout));
     assert_eq!(sshd.tunnel(), (tunnel, ssh));
     assert_eq!(sshd.sessions(), 1);
+}
+
+/// A socket with a port of its own, where connections are refused.
+fn socket_of_nobody() -> Socket {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.bind(&std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+    socket
+}
+
+/// What a program that gets no device is told.
+fn refusal(sshd: &Sshd) -> String {
+    let outcome = sshd.program(&c_program("listing"), &sshd.url(), LONG).run();
+    assert_eq!(outcome.stdout, "0 platforms\n", "it has a device");
+    let sentences = outcome.stderr.lines().filter(|line| line.starts_with("ropeway:"));
+    assert_eq!(sentences.count(), 1, "one sentence: {}", outcome.stderr);
+    sshd.expect_nothing_left();
+    outcome.stderr
+}
+
+#[test]
+fn what_is_wrong_is_said_with_what_to_do() {
+    let sshd = Sshd::start();
+    fs::remove_file(sshd.file("bin/ropeway")).unwrap();
+    let told = refusal(&sshd);
+    assert!(told.contains(&format!("ropeway is not installed on {}", sshd.alias())), "{told}");
+    assert!(told.contains(&format!("`ssh {} ropeway --version` must print a version", sshd.alias())), "{told}");
+    // An earlier release, and one that ends.
+    let is_called = |text: &str| {
+        fs::write(sshd.file("bin/ropeway"), format!("#!/bin/sh\n{text}\n")).unwrap();
+        fs::set_permissions(sshd.file("bin/ropeway"), fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    is_called("echo \"error: unexpected argument '--stdio' found\" >&2; exit 2");
+    let told = refusal(&sshd);
+    assert!(told.contains("is of a release that cannot be used through ssh"), "{told}");
+    is_called("echo 'ropeway: cannot make a folder' >&2; exit 1");
+    let told = refusal(&sshd);
+    assert!(told.contains("ended on ") && told.contains("exit status 1: ropeway: cannot make a folder"), "{told}");
+
+    fs::copy(sshd.file("stranger.pub"), sshd.file("authorized_keys")).unwrap();
+    let told = refusal(&sshd);
+    assert!(told.contains("does not let ssh in without asking") && told.contains("Permission denied"), "{told}");
+    assert!(told.contains("must work without a password"), "{told}");
+    let key = fs::read_to_string(sshd.file("known_hosts")).unwrap();
+    fs::write(sshd.file("known_hosts"), "").unwrap();
+    let told = refusal(&sshd);
+    assert!(told.contains("ssh does not know the host key of"), "{told}");
+    let other = fs::read_to_string(sshd.file("stranger.pub")).unwrap();
+    fs::write(sshd.file("known_hosts"), format!("{} {other}", sshd.alias())).unwrap();
+    let told = refusal(&sshd);
+    assert!(told.contains("has another host key than the one that ssh knows"), "{told}");
+    fs::write(sshd.file("known_hosts"), key).unwrap();
+
+    let config = fs::read_to_string(sshd.file("config")).unwrap();
+    let with = |from: &str, to: &str| fs::write(sshd.file("config"), config.replace(from, to)).unwrap();
+    with("HostName 127.0.0.1", "HostName nobody.invalid");
+    let told = refusal(&sshd);
+    assert!(told.contains("ssh does not know the host name"), "{told}");
+    // A port that is taken, and where nobody listens.
+    let nobody = socket_of_nobody();
+    with("  Port ", &format!("  Port {}\n  # ", nobody.local_addr().unwrap().as_socket().unwrap().port()));
+    let told = refusal(&sshd);
+    assert!(told.contains("cannot be reached by ssh") && told.contains("Connection refused"), "{told}");
+    fs::write(sshd.file("config"), config).unwrap();
+    let no_ssh = sshd.program(&c_program("listing"), &sshd.url(), LONG).env("ROPEWAY_SSH", "/nonexistent/ssh").run();
+    assert!(no_ssh.stderr.contains("/nonexistent/ssh cannot be started"), "{}", no_ssh.stderr);
+    assert!(no_ssh.stderr.contains("apt install openssh-client"), "{}", no_ssh.stderr);
+    sshd.expect_nothing_left();
+}
+
+#[test]
+fn what_no_program_uses_ends_and_leaves_nothing() {
+    let sshd = Sshd::start();
+    let run = |keep| sshd.program(&c_program("vector_add"), &sshd.url(), keep).run().success();
+    run("0");
+    sshd.expect_nothing_left();
+    // As long as there is a program, it stays.
+    let mut program = sshd.program(&c_program("servers"), &sshd.url(), "0.5").start();
+    assert_eq!(program.line(), "ready");
+    let tunnel = sshd.tunnel();
+    run(LONG);
+    // Four times as long as an unused tunnel stays.
+    std::thread::sleep(Duration::from_secs(2));
+    assert_eq!(sshd.tunnel(), tunnel);
+    // A program that waits for its children has none.
+    assert_eq!(process::children(program.pid()), []);
+    program.kill();
+    sshd.expect_nothing_left();
+    assert_eq!(sshd.sessions(), 2);
+}
+
+#[test]
+fn a_tunnel_that_is_killed_is_replaced() {
+    let sshd = Sshd::start();
+    let run = || sshd.program(&c_program("vector_add"), &sshd.url(), LONG).run().success();
+    run();
+    let (tunnel, ssh) = sshd.tunnel();
+    process::kill(tunnel);
+    wait_for("end of its ssh", Duration::from_secs(20), || (!process::is_alive(ssh)).then_some(()));
+    run();
+    let (second, ssh) = sshd.tunnel();
+    assert_ne!(second, tunnel);
+    // An ssh that ends takes its tunnel with it.
+    process::kill(ssh);
+    sshd.expect_nothing_left();
+    run();
+    // At once, while the ssh of the tunnel before may still be there.
+    process::kill(sshd.tunnel().0);
+    run();
+    assert_eq!(sshd.sessions(), 4);
+}
+
+#[test]
+fn programs_that_come_at_once_share_a_tunnel() {
+    let sshd = Sshd::start();
+    let program = || sshd.program(&c_program("vector_add"), &sshd.url(), LONG).start();
+    let all: Vec<_> = (0..6).map(|_| program()).collect();
+    all.into_iter().for_each(|program| drop(program.finish().success()));
+    sshd.tunnel();
+    assert_eq!(sshd.sessions(), 1);
+}
+
+#[test]
+fn two_hosts_and_a_server_beside_them_are_one_context() {
+    let (one, two) = (Sshd::start(), Sshd::start());
+    one.know(&two);
+    let native = Program::native(c_program("many_servers")).env("POCL_DEVICES", "pthread pthread pthread");
+    let native = native.args(["all"]).run().success();
+    let server = Server::start();
+    let all = format!("{},{},{}", one.url(), two.url(), server.url());
+    let remote = one.program(&c_program("many_servers"), &all, LONG).args(["all"]).run().success();
+    assert_eq!(remote.stdout, native.stdout, "left: through Ropeway, right: native; {}", remote.stderr);
+    assert!(remote.stdout.starts_with("3 devices in one context\n"), "{}", remote.stdout);
+    let apart = format!("{} and {} do not reach each other", one.url(), two.url());
+    let turned = format!("{} and {} do not reach each other", two.url(), one.url());
+    assert!(remote.stderr.contains(&apart) || remote.stderr.contains(&turned), "{}", remote.stderr);
+    // Nobody was tried in vain: the sockets of this machine are nothing to others.
+    assert!(!remote.stderr.contains("unix:"), "{}", remote.stderr);
+    assert!(!server.log().contains("refused"), "{}", server.log());
+    assert_eq!((one.sessions(), two.sessions()), (1, 1));
+}
+
+#[test]
+fn the_tools_know_it() {
+    let sshd = Sshd::start();
+    let tool = |args: &[&str]| sshd.client(Program::native(places::ropeway()).args(args), LONG).run();
+    let url = sshd.url();
+    let devices = tool(&["devices", "--server", &url]).success();
+    assert!(devices.stdout.contains(&url) && devices.stdout.contains(" us "), "{}", devices.stdout);
+    let doctor = tool(&["doctor", "--server", &url]);
+    assert!(doctor.stdout.contains(&format!("ok      server {url}: Ropeway")), "{}", doctor.stdout);
+    let listing = c_program("listing");
+    let run = tool(&["run", "--only", "--server", &url, "--", listing.to_str().unwrap()]).success();
+    assert_eq!(run.stdout, "Ropeway: 1 devices (0)\n1 platforms\n", "{}", run.stderr);
+    assert_eq!(sshd.sessions(), 1);
+
+    let locked = Sshd::start();
+    fs::copy(locked.file("stranger.pub"), locked.file("authorized_keys")).unwrap();
+    let args = ["doctor", "--server", &locked.url()];
+    let agent = |socket: Option<&str>| {
+        let doctor = locked.client(Program::native(places::ropeway()).args(args), LONG);
+        match socket {
+            Some(socket) => doctor.env("SSH_AUTH_SOCK", socket),
+            None => doctor.without("SSH_AUTH_SOCK"),
+        }
+        .run()
+        .stdout
+    };
+    let told = agent(None);
+    assert!(told.contains("does not let ssh in without asking"), "{told}");
+    assert!(told.contains("-> ") && told.contains("SSH_AUTH_SOCK is not set"), "{told}");
+    assert!(agent(Some("/nonexistent")).contains("load the key into the agent with ssh-add"));
 }
