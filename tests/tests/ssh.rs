@@ -1,6 +1,7 @@
 //! `ssh://`, servers that ssh starts on their hosts: real ssh servers on loopback.
 
 use std::fs;
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
@@ -91,10 +92,43 @@ fn what_is_wrong_is_said_with_what_to_do() {
     with("  Port ", &format!("  Port {}\n  # ", nobody.local_addr().unwrap().as_socket().unwrap().port()));
     let told = refusal(&sshd);
     assert!(told.contains("cannot be reached by ssh") && told.contains("Connection refused"), "{told}");
+    // One that takes connections and says nothing.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    with("  Port ", &format!("  Port {}\n  # ", silent.local_addr().unwrap().port()));
+    let listing = sshd.program(&c_program("listing"), &sshd.url(), LONG).env("ROPEWAY_CONNECT_TIMEOUT", "1").run();
+    assert!(listing.stderr.contains("cannot be reached by ssh") && listing.stderr.contains("timed out"), "{listing:?}");
     fs::write(sshd.file("config"), config).unwrap();
     let no_ssh = sshd.program(&c_program("listing"), &sshd.url(), LONG).env("ROPEWAY_SSH", "/nonexistent/ssh").run();
     assert!(no_ssh.stderr.contains("/nonexistent/ssh cannot be started"), "{}", no_ssh.stderr);
     assert!(no_ssh.stderr.contains("apt install openssh-client"), "{}", no_ssh.stderr);
+    sshd.expect_nothing_left();
+}
+
+#[test]
+fn an_ssh_server_that_forwards_nothing_is_named() {
+    let sshd = Sshd::start_with("AllowStreamLocalForwarding no");
+    let told = sshd.program(&c_program("listing"), &sshd.url(), "0").run().stderr;
+    assert!(told.contains("forwards no connection") && told.contains("AllowStreamLocalForwarding"), "{told}");
+    sshd.expect_nothing_left();
+    let doctor = Program::native(places::ropeway()).args(["doctor", "--server", &sshd.url()]);
+    let told = sshd.client(doctor, "0").run().stdout;
+    assert!(told.contains("-> its sshd_config must not forbid that"), "{told}");
+    sshd.expect_nothing_left();
+}
+
+#[test]
+fn a_server_whose_clients_machine_is_gone_ends() {
+    let sshd = Sshd::start();
+    let mut program = sshd.program(&c_program("servers"), &sshd.url(), LONG).start();
+    assert_eq!(program.line(), "ready");
+    let is_there = || fs::read_dir(sshd.file("remote")).unwrap().next().is_some();
+    assert!(is_there());
+    let (_, ssh) = sshd.tunnel();
+    // Its connection stays, and says nothing any more.
+    process::stop(ssh);
+    wait_for("end of the server", Duration::from_secs(60), || (!is_there()).then_some(()));
+    process::resume(ssh);
+    program.kill();
     sshd.expect_nothing_left();
 }
 

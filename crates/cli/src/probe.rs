@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use ropeway_client::link::{OpenError, greet};
 use ropeway_client::reach::{Held, reach};
-use ropeway_client::ssh::TunnelError;
+use ropeway_client::ssh::{self, TunnelError};
 use ropeway_protocol::handshake::{HandshakeError, Welcome};
 use ropeway_protocol::messages::{Goodbye, Ping};
 use ropeway_protocol::{FRAME_HEADER_LEN, FrameHeader, encode_call, encode_post, frame, limits};
@@ -122,17 +122,20 @@ pub struct Probe {
 
 impl Probe {
     /// Connects within `timeout` and shakes hands.
-    pub fn open(endpoint: &Endpoint, timeout: Duration) -> Result<Self, ProbeError> {
-        if let Endpoint::Tls { host, port, .. } | Endpoint::Tcp { host, port } = endpoint {
+    pub fn open(address: &Endpoint, timeout: Duration) -> Result<Self, ProbeError> {
+        if let Endpoint::Tls { host, port, .. } | Endpoint::Tcp { host, port } = address {
             (host.as_str(), *port).to_socket_addrs().map_err(ProbeError::Resolve)?;
         }
-        let name = endpoint.to_string();
+        let name = address.to_string();
         let own = std::env::current_exe().map_err(ProbeError::Connect)?;
-        let reached = reach(endpoint, timeout, Some(&own)).map_err(ProbeError::Connect)?;
+        let reached = reach(address, timeout, Some(&own)).map_err(ProbeError::Connect)?;
         let link = Link::connect(&reached.endpoint, reached.timeout).map_err(ProbeError::Connect)?;
         set_socket_timeout(&link, Timeout::Send, Some(ANSWER)).map_err(|e| ProbeError::Link(e.into()))?;
         let welcome = greet(&link, &name, Instant::now() + ANSWER).map_err(|error| match error {
-            OpenError::Link(error) => ProbeError::Link(error),
+            OpenError::Link(error) => match ssh::explain(address, error) {
+                error if TunnelError::of(&error).is_some() => ProbeError::Connect(error),
+                error => ProbeError::Link(error),
+            },
             OpenError::Handshake(error) => ProbeError::Handshake(error),
         })?;
         Ok(Self { link, welcome, calls: 0, _held: reached.held })

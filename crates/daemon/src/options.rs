@@ -30,7 +30,8 @@ pub struct ServeOptions {
     pub session_memory: Option<u64>,
     /// Announce this server on the local network, under this name.
     pub announce: Option<String>,
-    /// End at the end of standard input, too: together with the program that holds its other end.
+    /// End at the end of standard input, too: together with the program that holds its other end. If that has sent
+    /// anything, it has to go on: after 20 s without a byte, its machine is taken to be gone.
     pub ends_with_input: bool,
     /// The program and first arguments that start a worker.
     pub worker: WorkerCommand,

@@ -76,6 +76,8 @@ impl Keeper {
         let now = Instant::now();
         let mut ssh =
             ssh::start(host, &place.control(), timeout).map_err(|error| io::Error::other(ssh::no_ssh(&error)))?;
+        // The server counts on the next one from the first on.
+        give_sign(&mut ssh);
         Ok(Self {
             host: host.clone(),
             place,
@@ -129,8 +131,7 @@ impl Keeper {
             }
             if now >= self.last_sign + SIGN_OF_LIFE {
                 self.last_sign = now;
-                // An ssh that takes nothing has ended, which is seen by its output.
-                let _ = self.ssh.stdin.as_mut().map(|input| input.write_all(b"\n"));
+                give_sign(&mut self.ssh);
             }
             for source in self.wait(now)?.into_iter().rev() {
                 match source {
@@ -257,6 +258,11 @@ impl Keeper {
         }
         ssh::explain(&self.host, status, &String::from_utf8_lossy(&self.errors_text))
     }
+}
+
+/// Shows the server that this machine is there. An ssh that takes nothing has ended, which is seen by its output.
+fn give_sign(ssh: &mut Child) {
+    let _ = ssh.stdin.as_mut().map(|input| input.write_all(b"\n"));
 }
 
 /// Answers a program. One that does not take so little is not there any more.

@@ -185,6 +185,21 @@ impl Tunnel {
     }
 }
 
+/// Names the likely reason where a tunnel takes a connection and ends it without a word. Other errors, and those of other
+/// addresses, stay as they are.
+pub fn explain(address: &Endpoint, error: io::Error) -> io::Error {
+    let is_cut = matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe);
+    match address {
+        Endpoint::Ssh(host) if is_cut => io::Error::other(TunnelError {
+            what: format!("the ssh server of {} forwards no connection to the server that was started there", host.host),
+            advice: "its sshd_config must not forbid that (AllowStreamLocalForwarding, DisableForwarding), nor the key's line \
+                     in authorized_keys"
+                .to_owned(),
+        }),
+        _ => error,
+    }
+}
+
 /// Reads a line, without its end.
 fn read_line(link: &Link, deadline: Instant) -> io::Result<String> {
     let mut line = Vec::new();
