@@ -30,6 +30,7 @@ pub struct Sshd {
     child: Child,
     log: Arc<Mutex<String>>,
     alias: String,
+    port: u16,
     folder: TempDir,
 }
 
@@ -64,7 +65,7 @@ impl Sshd {
             fs::write(at("config"), client_configuration(folder.path(), port, &alias)).expect("a file can be written");
             let key = fs::read_to_string(at("host_key.pub")).expect("it was just made");
             fs::write(at("known_hosts"), format!("{alias} {key}")).expect("a file can be written");
-            return Self { child, log, alias, folder };
+            return Self { child, log, alias, port, folder };
         }
         panic!("no port for an ssh server");
     }
@@ -72,6 +73,11 @@ impl Sshd {
     /// The address of its host for programs that use [`Self::ssh`].
     pub fn url(&self) -> String {
         format!("ssh://{}", self.alias)
+    }
+
+    /// Its port.
+    pub fn port(&self) -> u16 {
+        self.port
     }
 
     /// The name of its host, which no other process of this machine has among its arguments.

@@ -1,8 +1,12 @@
 //! `ssh://`, servers that ssh starts on their hosts: real ssh servers on loopback.
 
 use std::fs;
+use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixListener;
+use std::process::Command;
+use std::thread;
 use std::time::Duration;
 
 use ropeway_tests::places::{self, c_program};
@@ -105,6 +109,23 @@ fn what_is_wrong_is_said_with_what_to_do() {
 }
 
 #[test]
+fn a_key_may_be_for_ropeway_alone() {
+    let sshd = Sshd::start();
+    let key = fs::read_to_string(sshd.file("key.pub")).unwrap();
+    let line = format!("restrict,port-forwarding,command=\"ropeway serve --stdio\" {key}");
+    fs::write(sshd.file("authorized_keys"), line).unwrap();
+    // User and port need not come from ssh's configuration.
+    let config = fs::read_to_string(sshd.file("config")).unwrap();
+    fs::write(sshd.file("config"), config.replace("  Port ", "  # ")).unwrap();
+    let user = Command::new("id").arg("-un").output().unwrap().stdout;
+    let user = String::from_utf8(user).unwrap();
+    let url = format!("ssh://{}@{}:{}", user.trim(), sshd.alias(), sshd.port());
+    sshd.program(&c_program("vector_add"), &url, "0").run().success();
+    sshd.expect_nothing_left();
+    assert_eq!(sshd.sessions(), 1);
+}
+
+#[test]
 fn an_ssh_server_that_forwards_nothing_is_named() {
     let sshd = Sshd::start_with("AllowStreamLocalForwarding no");
     let told = sshd.program(&c_program("listing"), &sshd.url(), "0").run().stderr;
@@ -114,6 +135,31 @@ fn an_ssh_server_that_forwards_nothing_is_named() {
     let told = sshd.client(doctor, "0").run().stdout;
     assert!(told.contains("-> its sshd_config must not forbid that"), "{told}");
     sshd.expect_nothing_left();
+}
+
+#[test]
+fn a_server_that_is_of_no_use_is_not_kept_for_the_next_program() {
+    let sshd = Sshd::start();
+    // Something else is there in Ropeway's place, until that is put right.
+    let socket = sshd.file("other.sock");
+    let other = UnixListener::bind(&socket).unwrap();
+    let script = format!("#!/bin/sh\necho listening on unix:{}\nexec cat >/dev/null\n", socket.display());
+    fs::rename(sshd.file("bin/ropeway"), sshd.file("bin/right")).unwrap();
+    fs::write(sshd.file("bin/ropeway"), script).unwrap();
+    fs::set_permissions(sshd.file("bin/ropeway"), fs::Permissions::from_mode(0o755)).unwrap();
+    let answering = thread::spawn(move || {
+        let (mut client, _) = other.accept().unwrap();
+        client.write_all(&[b'x'; 256]).unwrap();
+        // Until the client has read it and gone.
+        let _ = client.read_to_end(&mut Vec::new());
+    });
+    let run = |program| sshd.program(&c_program(program), &sshd.url(), LONG).run();
+    let told = run("listing").stderr;
+    assert!(told.contains("not a Ropeway server"), "{told}");
+    answering.join().unwrap();
+    sshd.expect_nothing_left();
+    fs::rename(sshd.file("bin/right"), sshd.file("bin/ropeway")).unwrap();
+    run("vector_add").success();
 }
 
 #[test]
@@ -144,7 +190,7 @@ fn what_no_program_uses_ends_and_leaves_nothing() {
     let tunnel = sshd.tunnel();
     run(LONG);
     // Four times as long as an unused tunnel stays.
-    std::thread::sleep(Duration::from_secs(2));
+    thread::sleep(Duration::from_secs(2));
     assert_eq!(sshd.tunnel(), tunnel);
     // A program that waits for its children has none.
     assert_eq!(process::children(program.pid()), []);

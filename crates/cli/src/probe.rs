@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use ropeway_client::link::{OpenError, greet};
 use ropeway_client::reach::{Held, reach};
-use ropeway_client::ssh::{self, TunnelError};
+use ropeway_client::ssh::TunnelError;
 use ropeway_protocol::handshake::{HandshakeError, Welcome};
 use ropeway_protocol::messages::{Goodbye, Ping};
 use ropeway_protocol::{FRAME_HEADER_LEN, FrameHeader, encode_call, encode_post, frame, limits};
@@ -66,6 +66,9 @@ impl ProbeError {
             (Self::Handshake(HandshakeError::Version { .. }), _) => "install the same release on both machines".into(),
             (Self::Handshake(HandshakeError::Refused(_)), _) => {
                 "do as it says, or see the log of `ropeway serve` there".into()
+            }
+            (Self::Handshake(_) | Self::Link(_), Endpoint::Ssh(host)) => {
+                format!("`ssh {} ropeway serve --stdio` in a shell shows what it says", host.destination())
             }
             (Self::Handshake(_) | Self::Link(_), _) => "see the log of `ropeway serve` there".into(),
         }
@@ -131,13 +134,16 @@ impl Probe {
         let reached = reach(address, timeout, Some(&own)).map_err(ProbeError::Connect)?;
         let link = Link::connect(&reached.endpoint, reached.timeout).map_err(ProbeError::Connect)?;
         set_socket_timeout(&link, Timeout::Send, Some(ANSWER)).map_err(|e| ProbeError::Link(e.into()))?;
-        let welcome = greet(&link, &name, Instant::now() + ANSWER).map_err(|error| match error {
-            OpenError::Link(error) => match ssh::explain(address, error) {
-                error if TunnelError::of(&error).is_some() => ProbeError::Connect(error),
-                error => ProbeError::Link(error),
-            },
-            OpenError::Handshake(error) => ProbeError::Handshake(error),
-        })?;
+        let welcome = match greet(&link, &name, Instant::now() + ANSWER) {
+            Ok(welcome) => welcome,
+            Err(error) => {
+                return Err(match reached.failed(address, error) {
+                    OpenError::Link(error) if TunnelError::of(&error).is_some() => ProbeError::Connect(error),
+                    OpenError::Link(error) => ProbeError::Link(error),
+                    OpenError::Handshake(error) => ProbeError::Handshake(error),
+                });
+            }
+        };
         Ok(Self { link, welcome, calls: 0, _held: reached.held })
     }
 

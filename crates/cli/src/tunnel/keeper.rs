@@ -186,11 +186,15 @@ impl Keeper {
         }
     }
 
-    /// A program says nothing: it has ended, or needs the tunnel no more.
+    /// A program has ended, or needs the tunnel no more; one that says something has found the server to be of no use.
     fn hear_program(&mut self, index: usize) {
-        let is_there = (&self.programs[index]).read(&mut [0; 64]);
-        if matches!(is_there, Err(error) if error.kind() == ErrorKind::WouldBlock) {
-            return;
+        match (&self.programs[index]).read(&mut [0; 64]) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+            Ok(1..) => {
+                self.keep = Duration::ZERO;
+                return;
+            }
+            Ok(0) | Err(_) => {}
         }
         self.programs.swap_remove(index);
         self.idle_since = Instant::now();

@@ -228,11 +228,10 @@ fn open_all(addresses: &[Endpoint], timeout: Duration) -> Vec<Opened> {
 fn open(address: &Endpoint, timeout: Duration) -> Result<Opened, OpenError> {
     let reached = reach(address, timeout, None)?;
     let name = reached.held.is_some().then_some(address);
-    let connection = Connection::open_as(&reached.endpoint, name, reached.timeout).map_err(|error| match error {
-        OpenError::Link(error) => OpenError::Link(ssh::explain(address, error)),
-        error => error,
-    })?;
-    Ok(Opened { connection, held: reached.held })
+    match Connection::open_as(&reached.endpoint, name, reached.timeout) {
+        Ok(connection) => Ok(Opened { connection, held: reached.held }),
+        Err(error) => Err(reached.failed(address, error)),
+    }
 }
 
 fn say_unreachable(address: &Endpoint, error: &OpenError) {

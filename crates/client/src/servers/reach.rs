@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use ropeway_transport::Endpoint;
 
+use crate::link::error::OpenError;
 use crate::servers::local::{self, LocalServer};
 use crate::servers::ssh::{self, Tunnel};
 use crate::servers::tickets;
@@ -28,6 +29,20 @@ pub enum Held {
     Local(LocalServer),
     /// The way to a server behind `ssh://`.
     Tunnel(Tunnel),
+}
+
+impl Reached {
+    /// Explains why no session could be begun at `address`, which led here, and sees that the next program does not find
+    /// the same.
+    pub fn failed(self, address: &Endpoint, error: OpenError) -> OpenError {
+        if let Some(Held::Tunnel(tunnel)) = &self.held {
+            tunnel.leave_for_good();
+        }
+        match error {
+            OpenError::Link(error) => OpenError::Link(ssh::explain(address, error)),
+            OpenError::Handshake(error) => OpenError::Handshake(error),
+        }
+    }
 }
 
 /// Finds the ticket for `address`, or starts what leads there with the program `ropeway` at `binary`, or where it is

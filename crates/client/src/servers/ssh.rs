@@ -6,6 +6,7 @@
 //!
 //! Programs find the tunnel by a Unix socket in a folder that only this user can enter. A program that connects there
 //! hears, in one line, where the host's server is reached or why it is not; the tunnel stays as long as that connection.
+//! What a program says there, whatever it is, means that the server is of no use.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -128,7 +129,8 @@ pub fn check_folder(folder: &Path) -> io::Result<()> {
 #[derive(Debug)]
 pub struct Tunnel {
     endpoint: Endpoint,
-    _asked: Link,
+    /// The connection on which it was asked.
+    asked: Link,
 }
 
 impl Tunnel {
@@ -173,10 +175,16 @@ impl Tunnel {
             Err(error) => return Err(error),
         };
         match Answer::from_line(&line, host) {
-            Some(Answer::Ready(path)) => Ok(Some(Self { endpoint: Endpoint::Unix(path), _asked: asked })),
+            Some(Answer::Ready(path)) => Ok(Some(Self { endpoint: Endpoint::Unix(path), asked })),
             Some(Answer::Failed(error)) => Err(io::Error::other(error)),
             None => Err(io::Error::other(format!("what answers in {} is not the tunnel to {host}", folder.display()))),
         }
+    }
+
+    /// Has the tunnel end with the last program that uses it: the server is of no use, and another may be there next time.
+    pub fn leave_for_good(&self) {
+        // A tunnel that does not take a byte is gone.
+        let _ = self.asked.try_send(b"\n");
     }
 
     /// Where the host's server is reached.
