@@ -114,6 +114,7 @@ impl Sshd {
             .env("ROPEWAY_SSH", self.ssh())
             .env("ROPEWAY_SSH_KEEP", keep)
             .env("ROPEWAY_BINARY", places::ropeway())
+            .env("ROPEWAY_CONNECT_TIMEOUT", "20")
     }
 
     /// Its log so far.
@@ -131,16 +132,14 @@ impl Sshd {
         process::with_argument(&self.alias)
     }
 
-    /// The tunnel, and its ssh.
-    ///
-    /// # Panics
-    /// When there are not exactly these.
+    /// The tunnel, and its ssh, once there are exactly these: those that started them, or came too late to be the tunnel,
+    /// end at once.
     pub fn tunnel(&self) -> (u32, u32) {
-        let tunnels = process::with_argument(&self.url());
-        let [tunnel] = tunnels[..] else { panic!("{} tunnels", tunnels.len()) };
-        let children = process::children(tunnel);
-        let [ssh] = children[..] else { panic!("{} children", children.len()) };
-        (tunnel, ssh)
+        wait_for("a tunnel with one ssh", Duration::from_secs(20), || {
+            let [tunnel] = process::with_argument(&self.url())[..] else { return None };
+            let [ssh] = process::children(tunnel)[..] else { return None };
+            Some((tunnel, ssh))
+        })
     }
 
     /// Waits until neither end has a process or a file of the way to this host any more.

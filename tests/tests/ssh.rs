@@ -72,6 +72,10 @@ fn what_is_wrong_is_said_with_what_to_do() {
     let told = refusal(&sshd);
     assert!(told.contains("ended on ") && told.contains("exit status 1: ropeway: cannot make a folder"), "{told}");
 
+    fs::set_permissions(sshd.file("key"), fs::Permissions::from_mode(0o644)).unwrap();
+    let told = refusal(&sshd);
+    assert!(told.contains("ssh does not use a key that others can read") && told.contains("chmod 600"), "{told}");
+    fs::set_permissions(sshd.file("key"), fs::Permissions::from_mode(0o600)).unwrap();
     fs::copy(sshd.file("stranger.pub"), sshd.file("authorized_keys")).unwrap();
     let told = refusal(&sshd);
     assert!(told.contains("does not let ssh in without asking") && told.contains("Permission denied"), "{told}");
@@ -105,6 +109,8 @@ fn what_is_wrong_is_said_with_what_to_do() {
     let no_ssh = sshd.program(&c_program("listing"), &sshd.url(), LONG).env("ROPEWAY_SSH", "/nonexistent/ssh").run();
     assert!(no_ssh.stderr.contains("/nonexistent/ssh cannot be started"), "{}", no_ssh.stderr);
     assert!(no_ssh.stderr.contains("apt install openssh-client"), "{}", no_ssh.stderr);
+    let keep = sshd.program(&c_program("listing"), &sshd.url(), "soon").run().stderr;
+    assert!(keep.contains("ROPEWAY_SSH_KEEP is not a number of seconds"), "{keep}");
     sshd.expect_nothing_left();
 }
 
@@ -218,6 +224,21 @@ fn a_tunnel_that_is_killed_is_replaced() {
     process::kill(sshd.tunnel().0);
     run();
     assert_eq!(sshd.sessions(), 4);
+}
+
+#[test]
+fn a_tunnel_that_others_may_have_made_is_not_used() {
+    let sshd = Sshd::start();
+    let run = || sshd.program(&c_program("vector_add"), &sshd.url(), LONG).run();
+    run().success();
+    let folder = fs::read_dir(sshd.file("client")).unwrap().next().unwrap().unwrap().path();
+    assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap();
+    let told = run();
+    assert!(!told.status.success() && told.stderr.contains("is not this user's alone"), "{}", told.stderr);
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
+    run().success();
+    assert_eq!(sshd.sessions(), 1);
 }
 
 #[test]

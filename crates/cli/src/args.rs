@@ -84,7 +84,8 @@ pub struct ServeArgs {
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
 
-    /// File to which one line of JSON is added for each session's beginning and end, and for each client that is refused
+    /// File to which one line of JSON is added for each session's beginning and end, and for each client that is
+    /// refused
     #[arg(long, value_name = "FILE")]
     pub audit_log: Option<PathBuf>,
 
@@ -102,9 +103,8 @@ pub struct ServeArgs {
     pub announce: Option<Option<String>>,
 
     /// Worker processes to keep ready, so that clients start at once; more are kept after a burst of clients
-    /// [default: 4, with --stdio 1]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
-    pub warm: Option<u16>,
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub warm: u16,
 
     /// Most sessions at one time
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65536))]
@@ -184,8 +184,8 @@ pub enum TicketCommand {
         /// Most bytes of buffers for each session; K, M and G are understood [default: what the server's options say]
         #[arg(long, value_name = "SIZE", value_parser = parse_size)]
         memory: Option<u64>,
-        /// Most bytes of the server's main memory for each session; K, M and G are understood; a session that takes more
-        /// ends [default: what the server's options say]
+        /// Most bytes of the server's main memory for each session; K, M and G are understood; a session that takes
+        /// more ends [default: what the server's options say]
         #[arg(long, value_name = "SIZE", value_parser = parse_size)]
         host_memory: Option<u64>,
     },
@@ -230,8 +230,8 @@ pub struct TunnelArgs {
 
 #[derive(Args, Debug)]
 pub struct RunArgs {
-    /// Server to use: host[:port], ssh://[user@]host[:port], tcp://host[:port], unix:/path or local:; may be given several times [default: as
-    /// configured]
+    /// Server to use: host[:port], ssh://[user@]host[:port], tcp://host[:port], unix:/path or local:; may be given
+    /// several times [default: as configured]
     #[arg(long = "server", value_name = "URL", value_parser = parse_servers)]
     pub servers: Vec<Servers>,
 

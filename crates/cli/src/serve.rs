@@ -32,8 +32,7 @@ pub fn serve(args: ServeArgs) -> Result<(), Failure> {
         audit: args.audit_log,
         listen: args.listen.into_iter().chain(private).collect(),
         plaintext_network: args.plaintext_network,
-        // With ssh, one program at a time is the rule, and on a GPU a worker that waits holds the device's memory.
-        warm: args.warm.unwrap_or(if args.stdio { 1 } else { 4 }).into(),
+        warm: args.warm.into(),
         max_sessions: args.max_sessions as usize,
         announce: args.announce.map(|name| name.unwrap_or_else(host_name)),
         session_memory: args.session_host_memory,

@@ -49,8 +49,8 @@ impl AsFd for StopSignal {
     }
 }
 
-/// Waits for the end of standard input. Its bytes mean nothing, except that there is somebody at its other end: sshd does
-/// not notice for hours when the client's machine is gone. An error counts as the end.
+/// Waits for the end of standard input. Its bytes mean nothing, except that there is somebody at its other end: sshd
+/// does not notice for hours when the client's machine is gone. An error counts as the end.
 fn wait_for_end_of_input() {
     let input = rustix::stdio::stdin();
     let mut limit = None;

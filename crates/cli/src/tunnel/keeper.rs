@@ -47,6 +47,8 @@ pub struct Keeper {
     ready_by: Instant,
     /// For how long the tunnel stays without a program.
     keep: Duration,
+    /// Whether any program has come.
+    was_used: bool,
     /// Since when there has been no program.
     idle_since: Instant,
     /// When the server last heard that this machine is there.
@@ -91,6 +93,7 @@ impl Keeper {
             link: None,
             ready_by: now + patience,
             keep,
+            was_used: false,
             idle_since: now,
             last_sign: now,
         })
@@ -126,7 +129,7 @@ impl Keeper {
                     advice: advice.replace("HOST", &self.host.destination()),
                 }));
             }
-            if self.link.is_some() && self.programs.is_empty() && now >= self.idle_since + self.keep {
+            if self.end_at().is_some_and(|end| now >= end) {
                 return Ok(None);
             }
             if now >= self.last_sign + SIGN_OF_LIFE {
@@ -148,6 +151,14 @@ impl Keeper {
         }
     }
 
+    /// When the tunnel ends if no program comes; `None` while there are any, or no server yet.
+    fn end_at(&self) -> Option<Instant> {
+        let end = self.idle_since + self.keep;
+        // The program that started the tunnel may be slower than ssh.
+        let end = if self.was_used { end } else { end.max(self.ready_by) };
+        (self.link.is_some() && self.programs.is_empty()).then_some(end)
+    }
+
     /// Waits for something to happen.
     fn wait(&self, now: Instant) -> io::Result<Vec<Source>> {
         let mut sources: Vec<(Source, BorrowedFd<'_>)> = vec![(Source::Listener, self.listener.as_fd())];
@@ -158,8 +169,7 @@ impl Keeper {
         let mut until = self.last_sign + SIGN_OF_LIFE;
         match self.link {
             None => until = until.min(self.ready_by),
-            Some(_) if self.programs.is_empty() => until = until.min(self.idle_since + self.keep),
-            Some(_) => {}
+            Some(_) => until = self.end_at().map_or(until, |end| until.min(end)),
         }
         let left = until.saturating_duration_since(now);
         let timeout = Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
@@ -182,6 +192,7 @@ impl Keeper {
             if let Some(link) = &self.link {
                 tell(&program, &Answer::Ready(link.clone()).to_line(&self.host));
             }
+            self.was_used = true;
             self.programs.push(program);
         }
     }

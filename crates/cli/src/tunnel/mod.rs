@@ -33,17 +33,17 @@ const KEEP: Duration = Duration::from_secs(300);
 /// The longest time that is accepted, in seconds: a day.
 const MAX_KEEP: f64 = 86_400.0;
 
-/// Starts a tunnel, and does not wait for its end; or, with `--keep`, is that tunnel. On standard output comes one line:
-/// `listening`, `busy` where another process is this tunnel, or `failed: ` and a sentence.
+/// Starts a tunnel, and does not wait for its end; or, with `--keep`, is that tunnel. On standard output comes one
+/// line: `listening`, `busy` where another process is this tunnel, or `failed: ` and a sentence.
 pub fn tunnel(args: &TunnelArgs) -> Result<(), Failure> {
     let Endpoint::Ssh(host) = &args.host else {
         return Err(Failure::new(format!("{} is not reached by ssh", args.host)));
     };
     let timeout = Duration::from_millis(args.timeout);
     let done = if args.keep { keep(host, timeout) } else { start(host, timeout) };
-    done.or_else(|why| {
+    done.map_err(|why| {
         println!("failed: {why}");
-        Err(Failure::new(why))
+        Failure::new(why)
     })
 }
 

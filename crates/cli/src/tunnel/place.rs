@@ -1,4 +1,5 @@
-//! The folder of a tunnel. Whoever has its lock is the tunnel; a tunnel that was killed leaves the folder without a lock.
+//! The folder of a tunnel. Whoever has its lock is the tunnel; a tunnel that was killed leaves the folder without a
+//! lock.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind};
@@ -58,8 +59,8 @@ impl Place {
         self.folder.join(SOCKET)
     }
 
-    /// Where ssh takes commands. An ssh that a killed tunnel left behind removes its own socket when it ends, so each has
-    /// another name.
+    /// Where ssh takes commands. An ssh that a killed tunnel left behind removes its own socket when it ends, so each
+    /// has another name.
     pub fn control(&self) -> PathBuf {
         self.folder.join(format!("c{}", std::process::id()))
     }

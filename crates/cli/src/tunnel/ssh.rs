@@ -27,8 +27,8 @@ const NOT_FOUND: i32 = 127;
 /// The exit status of an ssh that has no connection.
 const NO_CONNECTION: i32 = 255;
 
-/// Options that the user's configuration does not change. Nothing may be asked, as there is nobody to answer; a host that
-/// is gone is noticed within 15 s; and this connection is for the server alone.
+/// Options that the user's configuration does not change. Nothing may be asked, as there is nobody to answer; a host
+/// that is gone is noticed within 15 s; and this connection is for the server alone.
 const OPTIONS: [&str; 8] = [
     "BatchMode=yes",
     "ClearAllForwardings=yes",
@@ -177,7 +177,7 @@ pub fn explain(host: &SshHost, status: Option<ExitStatus>, said: &str) -> Tunnel
     if has("REMOTE HOST IDENTIFICATION HAS CHANGED") {
         return error(
             format!("{name} has another host key than the one that ssh knows"),
-            "another machine answers there, or its key was made anew: do not go on before you know which, then `ssh-keygen -R`"
+            "another machine answers there, or its key was made anew: find out which before you use `ssh-keygen -R`"
                 .to_owned(),
         );
     }
@@ -185,6 +185,13 @@ pub fn explain(host: &SshHost, status: Option<ExitStatus>, said: &str) -> Tunnel
         return error(
             format!("ssh does not know the host key of {name}"),
             format!("connect once by hand with `{by_hand}`, and check the key that it shows"),
+        );
+    }
+    if has("UNPROTECTED PRIVATE KEY FILE") {
+        let line = said.lines().map(str::trim).find(|line| line.starts_with("Permissions ")).unwrap_or(last);
+        return error(
+            format!("ssh does not use a key that others can read ({line})"),
+            "`chmod 600` the file that it names".to_owned(),
         );
     }
     if has("Permission denied") || has("Too many authentication failures") {
@@ -207,9 +214,11 @@ pub fn explain(host: &SshHost, status: Option<ExitStatus>, said: &str) -> Tunnel
     }
     let is_unreachable = ["Connection refused", "timed out", "No route to host", "Network is unreachable", "closed by"];
     if is_unreachable.into_iter().any(has) {
+        let advice = "check that the machine is up, that sshd runs there, and that no firewall is between".to_owned();
+        let longer = "; if it is only slow, ROPEWAY_CONNECT_TIMEOUT gives it more seconds";
         return error(
             format!("{name} cannot be reached by ssh ({last})"),
-            "check that the machine is up, that sshd runs there, and that no firewall is between".to_owned(),
+            if has("timed out") { advice + longer } else { advice },
         );
     }
     let why = if last.is_empty() { "it does not say why" } else { last };
@@ -253,7 +262,7 @@ mod tests {
                 exit(255),
                 "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key verification failed.",
                 "another host key",
-                "do not go on",
+                "find out which",
             ),
             (
                 exit(255),

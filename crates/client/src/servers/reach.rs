@@ -32,8 +32,8 @@ pub enum Held {
 }
 
 impl Reached {
-    /// Explains why no session could be begun at `address`, which led here, and sees that the next program does not find
-    /// the same.
+    /// Explains why no session could be begun at `address`, which led here, and sees that the next program does not
+    /// find the same.
     pub fn failed(self, address: &Endpoint, error: OpenError) -> OpenError {
         if let Some(Held::Tunnel(tunnel)) = &self.held {
             tunnel.leave_for_good();

@@ -1,12 +1,13 @@
 //! `ssh://` — a server that ssh starts on its host.
 //!
-//! A process of its own, the *tunnel* (`ropeway tunnel`), has started `ropeway serve --stdio` on the host with one `ssh`,
-//! and has this `ssh` forward a Unix socket of this machine to the server's. Each connection to that socket is a channel
-//! of the one ssh connection. The first program that needs a tunnel starts it; it outlives the program by some minutes.
+//! A process of its own, the *tunnel* (`ropeway tunnel`), has started `ropeway serve --stdio` on the host with one
+//! `ssh`, and has this `ssh` forward a Unix socket of this machine to the server's. Each connection to that socket is a
+//! channel of the one ssh connection. The first program that needs a tunnel starts it; it outlives the program by some
+//! minutes.
 //!
 //! Programs find the tunnel by a Unix socket in a folder that only this user can enter. A program that connects there
-//! hears, in one line, where the host's server is reached or why it is not; the tunnel stays as long as that connection.
-//! What a program says there, whatever it is, means that the server is of no use.
+//! hears, in one line, where the host's server is reached or why it is not; the tunnel stays as long as that
+//! connection. What a program says there, whatever it is, means that the server is of no use.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -181,7 +182,8 @@ impl Tunnel {
         }
     }
 
-    /// Has the tunnel end with the last program that uses it: the server is of no use, and another may be there next time.
+    /// Has the tunnel end with the last program that uses it: the server is of no use, and another may be there next
+    /// time.
     pub fn leave_for_good(&self) {
         // A tunnel that does not take a byte is gone.
         let _ = self.asked.try_send(b"\n");
@@ -193,13 +195,13 @@ impl Tunnel {
     }
 }
 
-/// Names the likely reason where a tunnel takes a connection and ends it without a word. Other errors, and those of other
-/// addresses, stay as they are.
+/// Names the likely reason where a tunnel takes a connection and ends it without a word. Other errors, and those of
+/// other addresses, stay as they are.
 pub fn explain(address: &Endpoint, error: io::Error) -> io::Error {
     let is_cut = matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe);
     match address {
         Endpoint::Ssh(host) if is_cut => io::Error::other(TunnelError {
-            what: format!("the ssh server of {} forwards no connection to the server that was started there", host.host),
+            what: format!("the ssh server of {} forwards no connection to the server started there", host.host),
             advice: "its sshd_config must not forbid that (AllowStreamLocalForwarding, DisableForwarding), nor the key's line \
                      in authorized_keys"
                 .to_owned(),
