@@ -5,6 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
+use std::path::Path;
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
@@ -203,6 +204,21 @@ fn what_no_program_uses_ends_and_leaves_nothing() {
     program.kill();
     sshd.expect_nothing_left();
     assert_eq!(sshd.sessions(), 2);
+}
+
+#[test]
+fn a_tunnel_keeps_nothing_of_the_program_that_started_it() {
+    let sshd = Sshd::start();
+    let program = c_program("vector_add");
+    // A second descriptor of the output, which children get too.
+    let script = format!("exec 7>&1; exec {}", program.display());
+    let outcome = sshd.program(Path::new("sh"), &sshd.url(), LONG).args(["-c", &script]).run().success();
+    assert!(outcome.stdout.contains("sums are right"), "{}", outcome.stdout);
+    let (tunnel, _) = sshd.tunnel();
+    // Whoever reads the output has seen its end; the tunnel has a session of its own, and no terminal.
+    let stat = fs::read_to_string(format!("/proc/{tunnel}/stat")).unwrap();
+    let session = stat.rsplit_once(')').unwrap().1.split_whitespace().nth(3).unwrap();
+    assert_eq!(session, tunnel.to_string());
 }
 
 #[test]
