@@ -1,6 +1,7 @@
 //! The commands: what they print when all is well, and when it is not.
 
 use std::fs;
+use std::time::Duration;
 
 use ropeway_tests::fake;
 use ropeway_tests::places::{c_program, ropeway};
@@ -74,8 +75,10 @@ fn doctor_reads_the_configuration_that_is_in_effect() {
 }
 
 #[test]
-fn serve_refuses_a_network_unless_told() {
-    let refused = run(&["serve", "--listen", "tcp://0.0.0.0:0"]);
+fn serve_refuses_a_network_where_there_is_no_place_for_its_key() {
+    let serve = Program::native(ropeway()).args(["serve", "--listen", "tcp://0.0.0.0:0"]);
+    let nowhere = ["HOME", "XDG_STATE_HOME", "STATE_DIRECTORY"].into_iter();
+    let refused = nowhere.fold(serve, |serve, name| serve.env(name, "")).limit(Duration::from_secs(20)).run();
     assert!(!refused.status.success());
     assert!(refused.stderr.contains("--plaintext-network"), "{}", refused.stderr);
 }
