@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::encrypted;
 use crate::floor::Floor;
 use crate::median::median;
 use crate::memory::{Memory, worker_of};
@@ -68,6 +69,7 @@ impl Bench {
             rows.extend(rows_of(self).into_iter().filter(|row| row.figure.contains(&self.only)));
         }
         rows.extend(self.many_and_each(say)?);
+        rows.extend(encrypted::rows(self, say));
         rows.extend(servers::rows(self, say));
         Ok((device, rows))
     }

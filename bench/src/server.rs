@@ -40,6 +40,16 @@ impl Server {
         Self::run(ropeway, command)
     }
 
+    /// Starts one that takes encrypted connections only, with its key and its clients in `state`.
+    ///
+    /// # Errors
+    /// A sentence that says why there is none.
+    pub fn start_encrypted(ropeway: &Path, side: &Side, state: &Path) -> Result<Self, String> {
+        let mut command = side.command(ropeway);
+        command.args(["serve", "--listen", "tls://127.0.0.1:0", "--state"]).arg(state);
+        Self::run(ropeway, command)
+    }
+
     /// Starts one on a machine of a network, at that machine's address.
     ///
     /// # Errors
