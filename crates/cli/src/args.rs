@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use ropeway_daemon::access::parse_size;
-use ropeway_daemon::worker::DeviceSelector;
+use ropeway_daemon::worker::{DeviceSelector, Wall};
 use ropeway_transport::Endpoint;
 
 /// OpenCL devices of other machines, as if they were in this one.
@@ -139,9 +139,9 @@ pub struct WorkerArgs {
     #[arg(long, value_name = "URL")]
     pub peer_address: Option<Endpoint>,
 
-    /// Let kernels and drivers do all that this user can
-    #[arg(long)]
-    pub no_sandbox: bool,
+    /// Let kernels and drivers do all that this user can, or leave off parts of their sandbox: files, calls, rights
+    #[arg(long, value_name = "PART", num_args = 0..=1, require_equals = true, value_delimiter = ',', default_missing_value = "files,calls,rights")]
+    pub no_sandbox: Vec<Wall>,
 
     /// Move bulk data as for a GPU also where buffers could be mapped (for tests)
     #[arg(long, hide = true)]

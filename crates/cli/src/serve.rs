@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use ropeway_daemon::access::LocalUsers;
 use ropeway_daemon::options::{ServeOptions, WorkerCommand};
-use ropeway_daemon::worker::{WorkerOptions, host_name};
+use ropeway_daemon::worker::{Wall, WorkerOptions, host_name};
 use ropeway_transport::Endpoint;
 
 use crate::args::{ServeArgs, WorkerArgs};
@@ -60,8 +60,9 @@ fn worker_arguments(args: &WorkerArgs) -> Vec<OsString> {
     if let Some(address) = &args.peer_address {
         worker.extend(["--peer-address".into(), address.to_string().into()]);
     }
-    if args.no_sandbox {
-        worker.push("--no-sandbox".into());
+    if !args.no_sandbox.is_empty() {
+        let parts: Vec<_> = args.no_sandbox.iter().map(|wall| wall.name()).collect();
+        worker.push(format!("--no-sandbox={}", parts.join(",")).into());
     }
     if args.force_pinned {
         worker.push("--force-pinned".into());
@@ -82,7 +83,8 @@ pub fn worker(args: WorkerArgs) -> Result<ExitCode, Failure> {
         probe: args.probe,
         ..WorkerOptions::default()
     };
-    Ok(ropeway_daemon::worker::run(options, !args.no_sandbox)?.into())
+    let walls: Vec<_> = Wall::ALL.into_iter().filter(|wall| !args.no_sandbox.contains(wall)).collect();
+    Ok(ropeway_daemon::worker::run(options, &walls)?.into())
 }
 
 /// Returns the command line of a worker without any options.

@@ -1,0 +1,223 @@
+//! The sandbox of a worker process: it may compute, and do little else.
+//!
+//! Kernels and drivers run in a worker, so it must be assumed to be under a client's control. Its walls, each explained
+//! at its place:
+//!
+//! | where | what |
+//! |---|---|
+//! | [`enter`] | no new privileges, no capabilities, limits, no memory for other processes to read |
+//! | `files` | Landlock: which files, no network, no signals to processes outside |
+//! | `calls` | seccomp: which system calls |
+//!
+//! What a wall here lets through, another may refuse; `tests/tests/inside.rs` tries each alone.
+
+mod calls;
+mod files;
+
+use std::path::Path;
+use std::str::FromStr;
+
+use landlock::RulesetStatus;
+use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, clear_ambient_capability_set, remove_capability_from_bounding_set, set_capabilities,
+    set_no_new_privs,
+};
+use tracing::{debug, warn};
+
+/// The maximum number of open files in a worker: drivers open hundreds.
+const OPEN_FILES: u64 = 4096;
+
+/// A part of the sandbox, which can be left off where a driver needs more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wall {
+    /// Which files and devices, no network, no signals to other processes: Landlock.
+    Files,
+    /// Which system calls: seccomp.
+    Calls,
+    /// No capabilities and new privileges, limits, no memory for other processes to read.
+    Rights,
+}
+
+impl Wall {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Files, Self::Calls, Self::Rights];
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Files => "files",
+            Self::Calls => "calls",
+            Self::Rights => "rights",
+        }
+    }
+}
+
+impl FromStr for Wall {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|wall| wall.name() == name);
+        found.ok_or_else(|| format!("the sandbox has the parts {}", Self::ALL.map(Self::name).join(", ")))
+    }
+}
+
+/// Puts this process, and all it starts, into the sandbox with these walls; with none, nothing changes. Must be called before any other thread exists.
+///
+/// `program_cache` is the only folder of Ropeway's own that the process may write to.
+pub(crate) fn enter(walls: &[Wall], program_cache: Option<&Path>) {
+    if walls.is_empty() {
+        return;
+    }
+    // The others need it; and a program that a kernel starts, setuid or not, gets no more rights than this process has.
+    if let Err(error) = set_no_new_privs(true) {
+        warn!(%error, "sandbox: cannot give up new privileges");
+    }
+    if walls.contains(&Wall::Files) {
+        restrict_files(program_cache);
+    }
+    if walls.contains(&Wall::Rights) {
+        restrict_rights();
+    }
+    if walls.contains(&Wall::Calls) {
+        match calls::restrict() {
+            Ok(()) => debug!("sandbox: system calls are restricted"),
+            Err(error) => {
+                warn!(error, "sandbox: seccomp cannot be used; kernels and drivers can make all system calls")
+            }
+        }
+    }
+}
+
+fn restrict_files(program_cache: Option<&Path>) {
+    let env = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    match files::restrict(&files::readable(env), &files::writable(env, program_cache)) {
+        Ok(RulesetStatus::FullyEnforced) => debug!("sandbox: files and network are restricted"),
+        Ok(RulesetStatus::PartiallyEnforced) => debug!("sandbox: restricted as far as this kernel's Landlock goes"),
+        Ok(RulesetStatus::NotEnforced) => {
+            warn!("sandbox: this kernel has no Landlock; kernels and drivers can read and write what this user can");
+        }
+        Err(error) => {
+            warn!(%error, "sandbox: Landlock cannot be used; kernels and drivers can reach this user's files")
+        }
+    }
+}
+
+fn restrict_rights() {
+    // The memory of a crashed worker is its client's data: no core dump may put it on this machine's disk. The size of
+    // files is not limited (Mesa's buffers are files), nor the number of processes (it counts all of a user's).
+    limit(Resource::Core, 0);
+    limit(Resource::Nofile, OPEN_FILES);
+    give_up_capabilities();
+    // After the capabilities, whose change sets it anew. No process of the same user, such as another session's worker
+    // that was taken over, can trace this one or read its memory.
+    if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
+        warn!(%error, "sandbox: other processes of this user can read a worker's memory");
+    }
+}
+
+/// Gives up all capabilities, for good: root's server has them, and a worker needs none.
+fn give_up_capabilities() {
+    for capability in CapabilitySet::all() {
+        // A kernel does not know newer ones; and who may not do this has none to lose.
+        let _ = remove_capability_from_bounding_set(capability);
+    }
+    let none = CapabilitySet::empty();
+    let none = CapabilitySets { effective: none, permitted: none, inheritable: none };
+    if let Err(error) = clear_ambient_capability_set().and_then(|()| set_capabilities(None, none)) {
+        warn!(%error, "sandbox: cannot give up capabilities");
+    }
+}
+
+fn limit(resource: Resource, most: u64) {
+    let most = getrlimit(resource).maximum.map_or(most, |hard| hard.min(most));
+    if let Err(error) = setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) }) {
+        warn!(%error, ?resource, "sandbox: cannot set a limit");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::PathBuf;
+
+    use landlock::RulesetStatus;
+
+    use super::files::{SYSTEM, readable, restrict, writable};
+    use super::*;
+
+    #[test]
+    fn home_folders_and_secrets_are_not_readable() {
+        let paths = readable(|name| (name == "LD_LIBRARY_PATH").then(|| "/opt/driver/lib::relative".into()));
+        assert!(paths.contains(&"/opt/driver/lib".into()) && !paths.contains(&"relative".into()));
+        assert!(!paths.iter().any(|p| p.starts_with("/home") || p.starts_with("/root") || p == Path::new("/")));
+        assert!(!paths.iter().any(|p| ["/etc", "/run", "/dev"].map(Path::new).contains(&p.as_path())));
+    }
+
+    #[test]
+    fn caches_are_the_implementations_own() {
+        let root = std::env::temp_dir().join(format!("ropeway-sandbox-{}", std::process::id()));
+        let env = |name: &str| match name {
+            "HOME" => Some(root.clone().into_os_string()),
+            "POCL_CACHE_DIR" => Some(root.join("elsewhere").into_os_string()),
+            _ => None,
+        };
+        let paths = writable(env, Some(&root.join("programs")));
+        for path in ["elsewhere", "programs"] {
+            assert!(paths.contains(&root.join(path)), "{path} in {paths:?}");
+            assert!(root.join(path).is_dir());
+        }
+        assert!(!paths.contains(&root) && !paths.contains(&root.join(".cache")));
+        fs::remove_dir_all(&root).unwrap();
+    }
+
+    /// A process cannot lift its own restrictions, so this test does its work in a separate process.
+    #[test]
+    fn behind_the_walls() {
+        const MARK: &str = "ROPEWAY_SANDBOX_TEST";
+        let Some(root) = std::env::var_os(MARK).map(PathBuf::from) else {
+            // The test's folder must lie neither below /tmp nor in any system folder, wherever the test was built.
+            let built = std::env::current_exe().unwrap().with_extension("walls");
+            let home = Path::new(&std::env::var_os("HOME").unwrap()).join(format!(".walls-{}", std::process::id()));
+            let temporary = std::env::temp_dir();
+            let open = SYSTEM.iter().map(Path::new).chain([Path::new("/tmp"), Path::new("/var/tmp"), &temporary]);
+            let is_open = open.into_iter().any(|open| built.starts_with(open));
+            let root = if is_open { home } else { built };
+            fs::create_dir_all(root.join("programs")).unwrap();
+            fs::write(root.join("secret"), "x").unwrap();
+            let output = std::process::Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", "sandbox::tests::behind_the_walls", "--nocapture"])
+                .env(MARK, &root)
+                // Cargo puts the folder that this test works in into `LD_LIBRARY_PATH`.
+                .env_remove("LD_LIBRARY_PATH")
+                .env("HOME", &root)
+                .output()
+                .unwrap();
+            fs::remove_dir_all(&root).unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            return;
+        };
+        enter(&Wall::ALL, Some(&root.join("programs")));
+        assert_eq!(getrlimit(Resource::Core).maximum, Some(0));
+        let status = fs::read_to_string("/proc/thread-self/status").unwrap();
+        assert!(status.contains("NoNewPrivs:\t1"), "{status}");
+        if restrict(&["/".into()], &["/".into()]).is_ok_and(|status| status == RulesetStatus::NotEnforced) {
+            assert!(std::env::var_os("CI").is_none(), "skipped under CI: this kernel has no Landlock");
+            eprintln!("skipped: this kernel has no Landlock");
+            return;
+        }
+        assert!(fs::read(root.join("secret")).is_err(), "a home folder can be read");
+        assert!(fs::write(root.join("new"), "x").is_err(), "a home folder can be written to");
+        fs::write(root.join("programs/new"), "x").unwrap();
+        fs::write(root.join(".cache/pocl/new"), "x").unwrap();
+        fs::write("/dev/null", "x").unwrap();
+        assert!(fs::read("/etc/ld.so.cache").is_ok());
+        assert!(std::process::Command::new("/bin/true").status().is_err(), "it can start programs");
+        let linker = std::process::Command::new("ld").arg("--version").output();
+        assert!(linker.is_ok_and(|output| output.status.success()), "PoCL's linker cannot be started");
+        fs::write("/proc/self/task/self/comm".replace("task/self", &format!("task/{}", std::process::id())), "x")
+            .unwrap();
+        assert!(fs::write("/proc/self/oom_score_adj", "0").is_err(), "other files of /proc can be written to");
+        assert!(std::net::TcpListener::bind("127.0.0.1:0").is_err(), "it can listen");
+    }
+}
