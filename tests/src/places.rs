@@ -66,16 +66,24 @@ pub fn c_program(name: &str) -> PathBuf {
 /// A folder with the .icd file of the stub device (`bench/stub`), which only takes its time.
 pub fn stub_vendors() -> PathBuf {
     static MADE: OnceLock<PathBuf> = OnceLock::new();
-    let make = || {
-        let folder = kept("stub");
-        let library = folder.join("libstub-opencl.so");
-        let sources = ["base", "commands", "events", "kernels", "memory", "objects", "programs", "table"];
-        let sources = sources.map(|name| root().join("bench/stub").join(format!("{name}.c")));
-        compile(&sources, &["-fPIC", "-fvisibility=hidden", "-shared", "-lpthread"], &library);
-        fs::write(folder.join("stub.icd"), format!("{}\n", library.display())).expect("an .icd file can be written");
-        folder
-    };
-    MADE.get_or_init(make).clone()
+    MADE.get_or_init(|| stub("stub", &[])).clone()
+}
+
+/// The folder of a stub into which `tests/c/inside/attempts.c` is linked.
+pub fn attempting_vendors() -> PathBuf {
+    static MADE: OnceLock<PathBuf> = OnceLock::new();
+    MADE.get_or_init(|| stub("attempting", &[root().join("tests/c/inside/attempts.c")])).clone()
+}
+
+fn stub(name: &str, more: &[PathBuf]) -> PathBuf {
+    let folder = kept(name);
+    let library = folder.join("libstub-opencl.so");
+    let sources = ["base", "commands", "events", "kernels", "memory", "objects", "programs", "table"];
+    let sources = sources.map(|name| root().join("bench/stub").join(format!("{name}.c")));
+    let sources = [&sources[..], more].concat();
+    compile(&sources, &["-fPIC", "-fvisibility=hidden", "-shared", "-lpthread"], &library);
+    fs::write(folder.join("stub.icd"), format!("{}\n", library.display())).expect("an .icd file can be written");
+    folder
 }
 
 fn compile(sources: &[PathBuf], how: &[&str], path: &Path) {

@@ -1,0 +1,203 @@
+//! A driver under a client's control, in a real worker: what it tries, and which wall of the sandbox refuses it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::TcpListener;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::path::Path;
+use std::time::Duration;
+
+use ropeway_tests::places::attempting_vendors;
+use ropeway_tests::server::Server;
+use ropeway_tests::wait_for;
+
+/// Which walls refuse an attempt, each alone.
+#[derive(Clone, Copy)]
+struct Refused {
+    /// Landlock, from this ABI on.
+    files: Option<u32>,
+    /// Seccomp.
+    calls: bool,
+    /// No capabilities, limits, no dumps.
+    rights: Rights,
+}
+
+/// Whether the wall of rights refuses an attempt.
+#[derive(Clone, Copy, PartialEq)]
+enum Rights {
+    No,
+    /// If the server is root's: what it would do takes a capability.
+    OfRoot,
+    Yes,
+}
+
+const FILES: Refused = Refused { files: Some(1), calls: false, rights: Rights::No };
+const CALLS: Refused = Refused { files: None, calls: true, rights: Rights::No };
+const RIGHTS: Refused = Refused { files: None, calls: false, rights: Rights::Yes };
+
+const fn files_from(abi: u32) -> Refused {
+    Refused { files: Some(abi), ..CALLS }
+}
+
+const CALLS_ALONE: &str = "--no-sandbox=files,rights";
+
+/// To this, the answer is that of a kernel without the call; to all other calls, which are named, that it may not be.
+const UNLISTED: &str = "make a call that is on no list";
+
+/// What the driver tries, and the walls that refuse it. Whatever is here is refused by at least one.
+const ATTEMPTS: &[(&str, Refused)] = &[
+    ("open a file of the user's", FILES),
+    ("write a file of the user's", FILES),
+    ("list the user's files", FILES),
+    ("open /etc/shadow", FILES),
+    ("open the kernel's log", Refused { rights: Rights::OfRoot, ..FILES }),
+    ("open a setting of the kernel's", FILES),
+    ("make a link to a file outside", files_from(1)),
+    ("connect to a TCP port", files_from(4)),
+    ("bind a TCP port", files_from(4)),
+    ("connect to a Unix socket", CALLS),
+    ("connect to an abstract Unix socket", files_from(6)),
+    ("connect with a descriptor", CALLS),
+    ("bind with a descriptor", CALLS),
+    ("listen", CALLS),
+    ("accept", CALLS),
+    ("fork a shell", FILES),
+    ("run a program of its own making", FILES),
+    ("trace the daemon", Refused { rights: Rights::OfRoot, ..files_from(1) }),
+    ("read the daemon's memory", Refused { rights: Rights::OfRoot, ..files_from(1) }),
+    ("open the daemon's memory", Refused { rights: Rights::OfRoot, ..FILES }),
+    ("signal the daemon", files_from(6)),
+    ("signal a thread of the daemon", files_from(6)),
+    ("signal the daemon by a descriptor", files_from(6)),
+    ("have the kernel signal the daemon", CALLS),
+    ("type into the terminal", CALLS),
+    ("load a BPF program", Refused { rights: Rights::OfRoot, ..CALLS }),
+    ("mount", Refused { files: Some(1), calls: true, rights: Rights::OfRoot }),
+    ("change the root", Refused { rights: Rights::OfRoot, ..CALLS }),
+    ("make a user namespace", CALLS),
+    ("clone into a user namespace", CALLS),
+    ("enter a namespace", CALLS),
+    ("become another user", Refused { rights: Rights::OfRoot, ..CALLS }),
+    ("open a performance counter", CALLS),
+    ("use a key ring", CALLS),
+    ("set up io_uring", CALLS),
+    ("handle page faults", CALLS),
+    ("replace the kernel", Refused { rights: Rights::OfRoot, ..CALLS }),
+    ("load a module", Refused { rights: Rights::OfRoot, ..CALLS }),
+    ("share memory by a key", CALLS),
+    (UNLISTED, CALLS),
+    ("hold more than 4096 files", RIGHTS),
+    ("have capabilities", RIGHTS),
+    ("leave a core file", RIGHTS),
+    ("be read by processes of this user", RIGHTS),
+];
+
+/// What came of each attempt: "came through", or an error.
+type Outcomes = BTreeMap<String, String>;
+
+/// Things that are there to be reached.
+struct Outside {
+    folder: tempfile::TempDir,
+    port: TcpListener,
+    _socket: UnixListener,
+    _abstract: UnixListener,
+}
+
+impl Outside {
+    fn new() -> Self {
+        // Not below /tmp, where a worker may use files.
+        let folder = tempfile::Builder::new().prefix("inside-").tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        fs::write(folder.path().join("secret"), "x").unwrap();
+        fs::create_dir(folder.path().join("empty")).unwrap();
+        let name = folder.path().file_name().unwrap().as_encoded_bytes();
+        Self {
+            port: TcpListener::bind("127.0.0.1:0").unwrap(),
+            _socket: UnixListener::bind(folder.path().join("socket")).unwrap(),
+            _abstract: UnixListener::bind_addr(&SocketAddr::from_abstract_name(name).unwrap()).unwrap(),
+            folder,
+        }
+    }
+
+    /// What a worker with this sandbox can do; and the kernel's Landlock ABI, if the worker can ask for it.
+    fn attempts(&self, arguments: &[&str]) -> (Outcomes, i64) {
+        let path = |name: &str| self.folder.path().join(name).to_str().unwrap().to_owned();
+        let text = |path: &Path| path.to_str().unwrap().to_owned();
+        let variables = [
+            ("OCL_ICD_VENDORS", text(&attempting_vendors())),
+            ("INSIDE_SECRET", path("secret")),
+            ("INSIDE_FOLDER", path("empty")),
+            ("INSIDE_SOCKET", path("socket")),
+            ("INSIDE_ABSTRACT", self.folder.path().file_name().unwrap().to_str().unwrap().to_owned()),
+            ("INSIDE_PORT", self.port.local_addr().unwrap().port().to_string()),
+        ];
+        let variables: Vec<_> = variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let server =
+            Server::start_with(&[&["--listen", "tcp://127.0.0.1:0", "--warm", "1"], arguments].concat(), &variables);
+        // Several workers say the same.
+        let log = wait_for("end of the attempts", Duration::from_secs(20), || {
+            let log = server.log();
+            log.contains("inside: done").then_some(log)
+        });
+        let lines = || log.lines().filter_map(|line| line.strip_prefix("inside: "));
+        let landlock = lines().find_map(|line| line.strip_prefix("landlock ")?.parse().ok());
+        let outcomes = lines().filter_map(|line| line.split_once(": "));
+        (outcomes.map(|(name, outcome)| (name.to_owned(), outcome.to_owned())).collect(), landlock.unwrap())
+    }
+}
+
+#[test]
+fn each_wall_refuses_what_it_is_there_for() {
+    let is_root = rustix::process::geteuid().is_root();
+    let by_rights = |refused: &Refused| match refused.rights {
+        Rights::No => false,
+        Rights::OfRoot => is_root,
+        Rights::Yes => true,
+    };
+    let outside = Outside::new();
+    let (open, landlock) = outside.attempts(&["--no-sandbox"]);
+    let names: Vec<_> = open.keys().map(String::as_str).collect();
+    let mut listed: Vec<_> = ATTEMPTS.iter().map(|(name, _)| *name).collect();
+    listed.sort_unstable();
+    assert_eq!(names, listed);
+    // What the kernel refuses anyway, to this user or as it was built without it, shows nothing about the sandbox.
+    let possible: Vec<_> = ATTEMPTS.iter().filter(|(name, _)| open[*name] == "came through").collect();
+    if is_root {
+        let others = open.values().filter(|outcome| !["came through", "ENOSYS"].contains(&outcome.as_str()));
+        assert_eq!(others.count(), 0, "root cannot do all this without a sandbox: {open:?}");
+    }
+    if landlock < 1 {
+        assert!(std::env::var_os("CI").is_none(), "under CI: this kernel has no Landlock");
+        eprintln!("this kernel has no Landlock: what it refuses is not tried");
+    }
+    let alone: [(&str, &dyn Fn(&Refused) -> Option<u32>); 3] = [
+        ("--no-sandbox=calls,rights", &|refused| refused.files),
+        (CALLS_ALONE, &|refused| refused.calls.then_some(0)),
+        ("--no-sandbox=files,calls", &|refused| by_rights(refused).then_some(0)),
+    ];
+    let mut wrong = Vec::new();
+    for (argument, abi) in alone {
+        let (outcomes, _) = outside.attempts(&[argument]);
+        for (name, refused) in &possible {
+            let expected = abi(refused).is_some_and(|abi| landlock >= i64::from(abi));
+            let outcome = &outcomes[*name];
+            let by_calls = (argument == CALLS_ALONE && expected)
+                .then_some(if *name == UNLISTED { "ENOSYS" } else { "EPERM" })
+                .is_some_and(|error| outcome != error);
+            if expected == (outcome == "came through") || by_calls {
+                wrong.push(format!("{argument}: {name}: {outcome}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+
+    let (outcomes, _) = outside.attempts(&[]);
+    for (name, refused) in ATTEMPTS {
+        let outcome = &outcomes[*name];
+        let is_refused = ["EPERM", "EACCES", "ENOSYS"].contains(&outcome.as_str());
+        let is_expected =
+            refused.calls || by_rights(refused) || refused.files.is_some_and(|abi| landlock >= i64::from(abi));
+        assert!(is_refused || !is_expected, "{name}: {outcome}");
+        println!("{name}: {outcome}");
+    }
+}
