@@ -1,14 +1,16 @@
 //! A driver under a client's control, in a real worker: what it tries, and which wall of the sandbox refuses it.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
 use std::net::TcpListener;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ropeway_tests::places::attempting_vendors;
+use ropeway_tests::encrypted::Encrypted;
+use ropeway_tests::places::{attempting_vendors, c_program};
+use ropeway_tests::program::Program;
 use ropeway_tests::server::Server;
 use ropeway_tests::wait_for;
 
@@ -54,6 +56,9 @@ const ATTEMPTS: &[(&str, Refused)] = &[
     ("open the kernel's log", Refused { rights: Rights::OfRoot, ..FILES }),
     ("open a setting of the kernel's", FILES),
     ("make a link to a file outside", files_from(1)),
+    ("open another client's compiler cache", FILES),
+    ("open another session's temporary file", FILES),
+    ("make a file in /tmp", FILES),
     ("connect to a TCP port", files_from(4)),
     ("bind a TCP port", files_from(4)),
     ("connect to a Unix socket", CALLS),
@@ -100,6 +105,8 @@ type Outcomes = BTreeMap<String, String>;
 struct Outside {
     folder: tempfile::TempDir,
     port: TcpListener,
+    /// Another server's, which is alive as long as it is locked.
+    _lock: File,
     _socket: UnixListener,
     _abstract: UnixListener,
 }
@@ -110,11 +117,20 @@ impl Outside {
         let folder = tempfile::Builder::new().prefix("inside-").tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         fs::write(folder.path().join("secret"), "x").unwrap();
         fs::create_dir(folder.path().join("empty")).unwrap();
+        // Folders that a server of the same user has made for its sessions and clients.
+        let own = folder.path().join("programs.own");
+        for folder in ["clients/other/0", "servers/other/0/tmp"] {
+            fs::create_dir_all(own.join(folder)).unwrap();
+            fs::write(own.join(folder).join("file"), "x").unwrap();
+        }
+        let lock = File::create(own.join("servers/other/lock")).unwrap();
+        lock.lock().unwrap();
         let name = folder.path().file_name().unwrap().as_encoded_bytes();
         Self {
             port: TcpListener::bind("127.0.0.1:0").unwrap(),
             _socket: UnixListener::bind(folder.path().join("socket")).unwrap(),
             _abstract: UnixListener::bind_addr(&SocketAddr::from_abstract_name(name).unwrap()).unwrap(),
+            _lock: lock,
             folder,
         }
     }
@@ -127,13 +143,16 @@ impl Outside {
             ("OCL_ICD_VENDORS", text(&attempting_vendors())),
             ("INSIDE_SECRET", path("secret")),
             ("INSIDE_FOLDER", path("empty")),
+            ("INSIDE_CACHE", path("programs.own/clients/other/0/file")),
+            ("INSIDE_TEMPORARY", path("programs.own/servers/other/0/tmp/file")),
             ("INSIDE_SOCKET", path("socket")),
             ("INSIDE_ABSTRACT", self.folder.path().file_name().unwrap().to_str().unwrap().to_owned()),
             ("INSIDE_PORT", self.port.local_addr().unwrap().port().to_string()),
         ];
         let variables: Vec<_> = variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        let server =
-            Server::start_with(&[&["--listen", "tcp://127.0.0.1:0", "--warm", "1"], arguments].concat(), &variables);
+        let programs = path("programs");
+        let common = ["--listen", "tcp://127.0.0.1:0", "--warm", "1", "--program-cache", &programs];
+        let server = Server::start_with(&[&common[..], arguments].concat(), &variables);
         // Several workers say the same.
         let log = wait_for("end of the attempts", Duration::from_secs(20), || {
             let log = server.log();
@@ -200,4 +219,59 @@ fn each_wall_refuses_what_it_is_there_for() {
         assert!(is_refused || !is_expected, "{name}: {outcome}");
         println!("{name}: {outcome}");
     }
+}
+
+/// The folders of the kernels that PoCL has compiled, below `folder`.
+fn compiled_in(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten().map(|entry| entry.path()) {
+            if entry.is_dir() {
+                folders.push(entry);
+            } else if entry.file_name().is_some_and(|name| name == "program.bc") {
+                found.push(folder.clone());
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn each_client_has_compiler_caches_of_its_own_and_finds_them_again() {
+    let encrypted = Encrypted::start_with(&["--warm", "1"]);
+    let own = encrypted.server.home().join("cache/ropeway/programs.own");
+    let run = |ticket: &str| {
+        let outcome = Program::remote(c_program("vector_add"), ticket).run().success();
+        assert!(outcome.stdout.contains("1024 sums are right"), "{}", outcome.stdout);
+    };
+    // Caches are back in their place once the session's worker has ended.
+    let caches_of = |clients: usize| {
+        wait_for("caches of ended sessions", Duration::from_secs(10), || {
+            let clients_kept = fs::read_dir(own.join("clients")).unwrap().flatten().map(|entry| entry.path());
+            let caches: Vec<_> = clients_kept.filter(|client| client.join("0").is_dir()).collect();
+            (caches.len() == clients).then_some(caches)
+        })
+    };
+    let (alice, bob) = (encrypted.new_ticket("alice", &[]), encrypted.new_ticket("bob", &[]));
+    run(&alice);
+    let of_alice = caches_of(1).remove(0);
+    let compiled = compiled_in(&of_alice);
+    assert_eq!(compiled.len(), 1, "{compiled:?}");
+    let programs = fs::read_dir(of_alice.join("0/programs")).unwrap().count();
+    assert_eq!(programs, 1);
+    let made = fs::metadata(compiled[0].join("program.bc")).unwrap().modified().unwrap();
+
+    run(&bob);
+    let both = caches_of(2);
+    assert!(both.iter().all(|client| compiled_in(client).len() == 1), "{both:?}");
+
+    run(&alice);
+    caches_of(2);
+    assert_eq!(compiled_in(&of_alice), compiled);
+    assert_eq!(fs::metadata(compiled[0].join("program.bc")).unwrap().modified().unwrap(), made);
+    // With the server, what its workers had is gone.
+    let mut server = encrypted.server;
+    server.stop();
+    assert_eq!(fs::read_dir(own.join("servers")).unwrap().count(), 0);
 }

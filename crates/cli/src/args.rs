@@ -124,8 +124,12 @@ pub struct ServeArgs {
 pub struct WorkerArgs {
     /// Folder for programs that clients sent, so that they need not send them again
     /// [default: programs in $CACHE_DIRECTORY, $XDG_CACHE_HOME/ropeway or ~/.cache/ropeway]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", overrides_with = "program_cache")]
     pub program_cache: Option<PathBuf>,
+
+    /// A worker's own folder, where it has one
+    #[arg(long, hide = true)]
+    pub folder: Option<PathBuf>,
 
     /// Most bytes in that folder; K, M and G are understood
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_size)]

@@ -37,6 +37,7 @@ pub fn serve(args: ServeArgs) -> Result<(), Failure> {
         announce: args.announce.map(|name| name.unwrap_or_else(host_name)),
         session_memory: args.session_host_memory,
         ends_with_input: args.stdio,
+        folders: folders(&args.worker),
         worker: WorkerCommand { program, args: worker },
     };
     let served = ropeway_daemon::serve(&options);
@@ -84,7 +85,7 @@ pub fn worker(args: WorkerArgs) -> Result<ExitCode, Failure> {
         ..WorkerOptions::default()
     };
     let walls: Vec<_> = Wall::ALL.into_iter().filter(|wall| !args.no_sandbox.contains(wall)).collect();
-    Ok(ropeway_daemon::worker::run(options, &walls)?.into())
+    Ok(ropeway_daemon::worker::run(options, &walls, args.folder.as_deref())?.into())
 }
 
 /// Returns the command line of a worker without any options.
@@ -95,6 +96,15 @@ pub fn default_worker() -> Vec<OsString> {
 /// Logs from now on.
 pub fn start_log() -> Result<(), Failure> {
     log::start().map_err(|error| Failure::new(format!("cannot write a log: {error}")))
+}
+
+/// The folder of the workers' and clients' own folders, beside the program cache. Without rules for files they would
+/// mean nothing.
+fn folders(args: &WorkerArgs) -> Option<PathBuf> {
+    let cache = cache_folder(args).filter(|_| !args.no_sandbox.contains(&Wall::Files))?;
+    let mut name = cache.file_name()?.to_owned();
+    name.push(".own");
+    Some(cache.with_file_name(name))
 }
 
 /// The program cache's folder: as told, within what systemd made for the service, or within the user's; none without a

@@ -11,6 +11,7 @@
 //! | `audit` | a line of JSON for each session and each refusal |
 //! | `line` | clients that wait for a worker |
 //! | `pool`, `process` | worker processes: warm ones kept ready, sessions watched |
+//! | `folders` | each worker's own temporary files, each client's own compiler caches |
 //! | `probe` | finds out facts about drivers by trying them, in a process of its own |
 //! | `memory` | how much main memory a session takes |
 //! | `dial` | connections to other servers, made for workers, which have no network of their own |
@@ -22,6 +23,7 @@
 pub mod access;
 mod audit;
 mod dial;
+mod folders;
 mod handshake;
 mod line;
 mod listen;

@@ -33,6 +33,9 @@ pub struct ServeOptions {
     /// End at the end of standard input, too: together with the program that holds its other end. If that has sent
     /// anything, it has to go on: after 20 s without a byte, its machine is taken to be gone.
     pub ends_with_input: bool,
+    /// Where workers get folders of their own for temporary files, and clients for their compilers' caches; `None`:
+    /// workers use those of this server's user.
+    pub folders: Option<PathBuf>,
     /// The program and first arguments that start a worker.
     pub worker: WorkerCommand,
 }
@@ -60,6 +63,7 @@ impl ServeOptions {
             session_memory: None,
             announce: None,
             ends_with_input: false,
+            folders: None,
             worker,
         }
     }

@@ -12,6 +12,7 @@ use tracing::{debug, error, info, warn};
 
 use crate::access::Rules;
 use crate::audit::{Audit, Event, Who};
+use crate::folders::Folders;
 use crate::memory;
 use crate::options::WorkerCommand;
 use crate::process::{End, Session, State, Word, Worker};
@@ -73,6 +74,8 @@ pub(crate) struct Pool {
     session_memory: u64,
     /// Where sessions are written down.
     audit: Audit,
+    /// The folders of its workers.
+    folders: Option<Folders>,
     /// Whether a worker ever became ready.
     can_serve: bool,
 }
@@ -105,6 +108,17 @@ pub(crate) struct Guest {
 }
 
 impl Client {
+    /// The name of the folder with its compilers' caches: those who cannot be told apart share one.
+    pub(crate) fn folder_name(&self) -> String {
+        match (&self.guest, self.link.peer_user()) {
+            (Some(guest), _) => {
+                guest.key.bytes().iter().fold("key-".to_owned(), |name, byte| name + &format!("{byte:02x}"))
+            }
+            (None, Some(peer)) => format!("user-{}", peer.user),
+            (None, None) => "anybody".to_owned(),
+        }
+    }
+
     /// Who it is, as far as is known.
     pub(crate) fn who(&self) -> Who {
         let user = self.link.peer_user().map(|peer| peer.user);
@@ -133,8 +147,14 @@ impl Pool {
             drivers: Vec::new(),
             session_memory,
             audit,
+            folders: None,
             can_serve: false,
         }
+    }
+
+    /// Gives each worker a folder of these.
+    pub(crate) fn with_folders(self, folders: Option<Folders>) -> Self {
+        Self { folders, ..self }
     }
 
     /// All workers.
@@ -306,7 +326,7 @@ impl Pool {
         if !self.wants_more(waiting) || now < self.next_start(waiting) {
             return false;
         }
-        match Worker::spawn(&self.command, now) {
+        match Worker::spawn(&self.command, self.folders.as_ref(), now) {
             Ok(worker) => {
                 debug!(worker = worker.pid(), "worker starts");
                 self.workers.insert(worker.pid(), worker);

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use ropeway_worker::handoff::{self, DriverFact, ToWorker};
 use tracing::{debug, warn};
 
+use crate::folders::Folders;
 use crate::options::WorkerCommand;
 use crate::process::{Word, Worker};
 
@@ -21,6 +22,8 @@ const ARGUMENT: &str = "--probe";
 /// The prober, which tries drivers one after the other.
 pub(crate) struct Prober {
     command: WorkerCommand,
+    /// The folders of worker processes.
+    folders: Option<Folders>,
     process: Option<Worker>,
     state: State,
     /// The results so far.
@@ -40,11 +43,11 @@ enum State {
 }
 
 impl Prober {
-    /// Creates a prober that is not started; `command` starts workers.
-    pub(crate) fn new(command: &WorkerCommand) -> Self {
+    /// Creates a prober that is not started; `command` starts workers, each with one of these folders.
+    pub(crate) fn new(command: &WorkerCommand, folders: Option<Folders>) -> Self {
         let mut command = command.clone();
         command.args.push(ARGUMENT.into());
-        Self { command, process: None, state: State::New, facts: Vec::new(), trying: None }
+        Self { command, folders, process: None, state: State::New, facts: Vec::new(), trying: None }
     }
 
     /// Starts the prober, unless it was started before.
@@ -66,7 +69,7 @@ impl Prober {
 
     fn start_process(&mut self, now: Instant) {
         self.state = State::Running;
-        let started = Worker::spawn(&self.command, now).and_then(|process| {
+        let started = Worker::spawn(&self.command, self.folders.as_ref(), now).and_then(|process| {
             handoff::say(process.control(), &ToWorker::Drivers(self.facts.clone()), None, false)?;
             Ok(process)
         });
@@ -165,7 +168,7 @@ mod tests {
         // Like a worker, the script first takes the message that it is sent.
         let script = format!("dd bs=4096 count=1 > /dev/null 2>&1; {script}");
         let command = WorkerCommand { program: "/bin/sh".into(), args: vec!["-c".into(), script.into()] };
-        let mut prober = Prober::new(&command);
+        let mut prober = Prober::new(&command, None);
         let begin = Instant::now();
         prober.start(begin);
         // The test does not wait for a driver that hangs; it moves the clock on instead.

@@ -20,6 +20,7 @@ use tracing::{debug, warn};
 
 use crate::audit::About;
 use crate::dial::Dial;
+use crate::folders::{Folder, Folders};
 use crate::options::WorkerCommand;
 use crate::pool::{Client, Guest};
 
@@ -103,6 +104,8 @@ pub(crate) struct Worker {
     pub(crate) step: Option<Step>,
     /// When to kill the worker unless it makes progress.
     pub(crate) kill_at: Option<Instant>,
+    /// The folder that it alone uses. Dropped after the process has ended.
+    folder: Option<Folder>,
 }
 
 /// A message from a worker on its control socket, or the socket's end.
@@ -127,21 +130,26 @@ pub(crate) enum Word {
 }
 
 impl Worker {
-    /// Starts one.
-    pub(crate) fn spawn(command: &WorkerCommand, now: Instant) -> io::Result<Self> {
+    /// Starts one, with a folder of its own if there are such.
+    pub(crate) fn spawn(command: &WorkerCommand, folders: Option<&Folders>, now: Instant) -> io::Result<Self> {
+        let folder = folders.map(Folders::for_worker).transpose()?;
         let (control, theirs) = handoff::pair()?;
         // A driver's output from before the worker captures it belongs in the log, not between the lines that say where
         // the server listens.
         let output = io::stderr().as_fd().try_clone_to_owned()?;
-        let mut child = Command::new(&command.program)
+        let mut child = Command::new(&command.program);
+        child
             .arg0("ropeway")
             .args(&command.args)
             .env_remove("NOTIFY_SOCKET")
             // Tells Ropeway's own OpenCL library, which the machine's loader may find, to offer no devices in a worker.
             .env("ROPEWAY_WORKER", "1")
             .stdin(theirs)
-            .stdout(Stdio::from(output))
-            .spawn()?;
+            .stdout(Stdio::from(output));
+        if let Some(folder) = &folder {
+            folder.prepare(&mut child);
+        }
+        let mut child = child.spawn()?;
         let opened = Pid::from_raw(child.id().cast_signed())
             .ok_or_else(|| io::Error::other("a process without a number"))
             .and_then(|pid| Ok(pidfd_open(pid, PidfdFlags::NONBLOCK)?));
@@ -157,6 +165,7 @@ impl Worker {
                 started: now,
                 step: None,
                 kill_at: Some(now + START_LIMIT),
+                folder,
             }),
             Err(error) => {
                 let _ = child.kill();
@@ -278,6 +287,9 @@ impl Worker {
 
     /// Hands a client over to it.
     pub(crate) fn hand_over(&mut self, client: &Client, number: u64) -> io::Result<()> {
+        if let Some(folder) = &mut self.folder {
+            folder.lend_to(&client.folder_name());
+        }
         let allowance = client.guest.as_ref().map(|guest| guest.rules.allowance.clone()).unwrap_or_default();
         handoff::send(self.control.as_fd(), &client.link, &client.hello, &allowance)?;
         let now = Instant::now();

@@ -16,6 +16,7 @@ use tracing::{debug, info, warn};
 
 use crate::access::{Guests, LocalUsers, State};
 use crate::audit::{Audit, Event, Who};
+use crate::folders::Folders;
 use crate::handshake::Step;
 use crate::line::{self, Line};
 use crate::openings::{Opened, Openings};
@@ -54,12 +55,14 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
     let audit = Audit::to(options.audit.clone())
         .map_err(|error| ServeError::System("write to the audit log (--audit-log)", error))?;
     let openings = Openings::new(audit.clone());
+    let folders = folders(options);
     let now = Instant::now();
     let mut server = Server {
         listeners,
         stop,
-        pool: Pool::new(options.worker.clone(), options.warm, session_memory, audit.clone(), now),
-        prober: Prober::new(&options.worker),
+        pool: Pool::new(options.worker.clone(), options.warm, session_memory, audit.clone(), now)
+            .with_folders(folders.clone()),
+        prober: Prober::new(&options.worker, folders),
         max_sessions: options.max_sessions,
         guests,
         audit,
@@ -79,6 +82,15 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
     // It goes, with a good-bye, before anything else when this returns.
     let _announcer = options.announce.as_deref().and_then(|name| announce(name, &server.listeners));
     server.run()
+}
+
+/// The folders of the workers. On a server that tells its clients apart, each client has caches of its own.
+fn folders(options: &ServeOptions) -> Option<Folders> {
+    let root = options.folders.as_deref()?;
+    let own_caches = options.state.is_some() || options.local_users.is_some();
+    let folders = Folders::open(root, own_caches);
+    let why = "workers share temporary files and compiler caches: no folders can be made for each";
+    folders.inspect_err(|error| warn!(%error, folder = %root.display(), "{why}")).ok()
 }
 
 /// The source of a poll event.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, IsTerminal};
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 
 pub use ropeway_worker::WorkerOptions;
 pub use ropeway_worker::handoff::{Allowance, DeviceSelector};
@@ -33,12 +34,12 @@ impl fmt::Display for WorkerError {
 
 impl std::error::Error for WorkerError {}
 
-/// Runs a worker: takes the control socket from standard input, enters the sandbox with these walls, and serves one
+/// Runs a worker: takes the control socket from standard input, enters the sandbox with these walls, and with `folder` for its temporary files, and serves one
 /// session. The process ends with its session; an exit code is returned only when there was no session.
 ///
 /// # Errors
 /// A [`WorkerError`] when it cannot begin.
-pub fn run(options: WorkerOptions, walls: &[Wall]) -> Result<u8, WorkerError> {
+pub fn run(options: WorkerOptions, walls: &[Wall], folder: Option<&Path>) -> Result<u8, WorkerError> {
     let control = control_socket()?;
     // The process was started as /proc/self/exe, so it sets its own name; it works without one too.
     let _ = rustix::thread::set_name(c"ropeway-worker");
@@ -46,7 +47,7 @@ pub fn run(options: WorkerOptions, walls: &[Wall]) -> Result<u8, WorkerError> {
     // control socket is at its end, which ends the worker as well.
     set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|error| WorkerError::System("tie its life to the server's", error.into()))?;
-    sandbox::enter(walls, options.cache_folder.as_deref());
+    sandbox::enter(walls, options.cache_folder.as_deref(), folder);
     Ok(ropeway_worker::run(control, options))
 }
 

@@ -2,7 +2,8 @@
  * into its real sandbox. There it tries what a worker must not do, and says for each attempt whether it came through.
  *
  * The environment says what there is to reach: INSIDE_SECRET, a file; INSIDE_PORT, a TCP port of the loopback address;
- * INSIDE_SOCKET, a Unix socket's path; INSIDE_ABSTRACT, one's abstract name; INSIDE_FOLDER, an empty folder. An attempt
+ * INSIDE_SOCKET, a Unix socket's path; INSIDE_ABSTRACT, one's abstract name; INSIDE_CACHE and INSIDE_TEMPORARY,
+ * files of other sessions; INSIDE_FOLDER, an empty folder. An attempt
  * came through if what it asks for was done, or failed for the sake of arguments that are wrong on purpose where
  * success would harm the machine. */
 #define _GNU_SOURCE
@@ -228,6 +229,16 @@ static int link_elsewhere(void)
     return error;
 }
 
+static int file_in_tmp(void)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/tmp/inside-file-%d", getpid());
+    int error = opened(path, O_WRONLY | O_CREAT | O_EXCL);
+    if (!error)
+        unlink(path);
+    return error;
+}
+
 static void say(const char *name, int error)
 {
     char line[160];
@@ -251,6 +262,9 @@ __attribute__((constructor)) static void attempt(void)
     say("open the kernel's log", opened("/dev/kmsg", O_RDONLY | O_NONBLOCK));
     say("open a setting of the kernel's", opened("/proc/sys/kernel/core_pattern", O_WRONLY));
     say("make a link to a file outside", link_elsewhere());
+    say("open another client's compiler cache", opened(getenv("INSIDE_CACHE"), O_RDONLY));
+    say("open another session's temporary file", opened(getenv("INSIDE_TEMPORARY"), O_RDONLY));
+    say("make a file in /tmp", file_in_tmp());
     say("connect to a TCP port", to_port(0));
     say("bind a TCP port", to_port(1));
     say("connect to a Unix socket", to_unix(getenv("INSIDE_SOCKET"), 0));

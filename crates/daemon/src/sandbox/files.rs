@@ -184,9 +184,15 @@ pub(super) fn readable(env: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
 }
 
 /// The paths that may be written to: temporary files, and the compilers' caches (made where they are missing).
-pub(super) fn writable(env: impl Fn(&str) -> Option<OsString>, program_cache: Option<&Path>) -> Vec<PathBuf> {
-    let mut paths: Vec<PathBuf> = vec!["/tmp".into(), "/var/tmp".into()];
-    paths.extend(env("TMPDIR").map(PathBuf::from));
+pub(super) fn writable(
+    env: impl Fn(&str) -> Option<OsString>,
+    program_cache: Option<&Path>,
+    folder: Option<&Path>,
+) -> Vec<PathBuf> {
+    let mut paths: Vec<PathBuf> = match folder {
+        Some(folder) => vec![folder.to_owned()],
+        None => ["/tmp".into(), "/var/tmp".into()].into_iter().chain(env("TMPDIR").map(PathBuf::from)).collect(),
+    };
     let home = env("HOME").map(PathBuf::from);
     let cache = env("XDG_CACHE_HOME").map(PathBuf::from).or_else(|| Some(home.as_ref()?.join(".cache")));
     for &(variable, base, folder, evidence) in CACHES {

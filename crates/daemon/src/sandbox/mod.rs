@@ -64,8 +64,9 @@ impl FromStr for Wall {
 
 /// Puts this process, and all it starts, into the sandbox with these walls; with none, nothing changes. Must be called before any other thread exists.
 ///
-/// `program_cache` is the only folder of Ropeway's own that the process may write to.
-pub(crate) fn enter(walls: &[Wall], program_cache: Option<&Path>) {
+/// `program_cache` is the only folder of Ropeway's own that the process may write to; `folder` is the process's own, and
+/// with one it uses no temporary files elsewhere.
+pub(crate) fn enter(walls: &[Wall], program_cache: Option<&Path>, folder: Option<&Path>) {
     if walls.is_empty() {
         return;
     }
@@ -74,7 +75,7 @@ pub(crate) fn enter(walls: &[Wall], program_cache: Option<&Path>) {
         warn!(%error, "sandbox: cannot give up new privileges");
     }
     if walls.contains(&Wall::Files) {
-        restrict_files(program_cache);
+        restrict_files(program_cache, folder);
     }
     if walls.contains(&Wall::Rights) {
         restrict_rights();
@@ -89,9 +90,9 @@ pub(crate) fn enter(walls: &[Wall], program_cache: Option<&Path>) {
     }
 }
 
-fn restrict_files(program_cache: Option<&Path>) {
+fn restrict_files(program_cache: Option<&Path>, folder: Option<&Path>) {
     let env = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    match files::restrict(&files::readable(env), &files::writable(env, program_cache)) {
+    match files::restrict(&files::readable(env), &files::writable(env, program_cache, folder)) {
         Ok(RulesetStatus::FullyEnforced) => debug!("sandbox: files and network are restricted"),
         Ok(RulesetStatus::PartiallyEnforced) => debug!("sandbox: restricted as far as this kernel's Landlock goes"),
         Ok(RulesetStatus::NotEnforced) => {
@@ -162,7 +163,7 @@ mod tests {
             "POCL_CACHE_DIR" => Some(root.join("elsewhere").into_os_string()),
             _ => None,
         };
-        let paths = writable(env, Some(&root.join("programs")));
+        let paths = writable(env, Some(&root.join("programs")), None);
         for path in ["elsewhere", "programs"] {
             assert!(paths.contains(&root.join(path)), "{path} in {paths:?}");
             assert!(root.join(path).is_dir());
@@ -197,7 +198,7 @@ mod tests {
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
             return;
         };
-        enter(&Wall::ALL, Some(&root.join("programs")));
+        enter(&Wall::ALL, Some(&root.join("programs")), None);
         assert_eq!(getrlimit(Resource::Core).maximum, Some(0));
         let status = fs::read_to_string("/proc/thread-self/status").unwrap();
         assert!(status.contains("NoNewPrivs:\t1"), "{status}");
