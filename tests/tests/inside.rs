@@ -275,3 +275,29 @@ fn each_client_has_compiler_caches_of_its_own_and_finds_them_again() {
     server.stop();
     assert_eq!(fs::read_dir(own.join("servers")).unwrap().count(), 0);
 }
+
+#[test]
+fn what_a_session_has_started_ends_with_it() {
+    let vendors = attempting_vendors();
+    let variables = [("OCL_ICD_VENDORS", vendors.to_str().unwrap()), ("INSIDE_STAYS", "1")];
+    let server = Server::start_with(&["--listen", "tcp://127.0.0.1:0", "--warm", "1"], &variables);
+    let left = || -> Vec<(u32, u32)> {
+        let log = server.log();
+        let pids = log.lines().filter_map(|line| line.strip_prefix("inside: stays ")?.parse().ok());
+        let group = |pid: u32| {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+            stat.rsplit_once(") ")?.1.split(' ').nth(2)?.parse().ok()
+        };
+        pids.filter_map(|pid| Some((pid, group(pid)?))).collect()
+    };
+    let session = Program::remote(c_program("held"), server.url()).start();
+    let worker = server.worker_of(session.pid());
+    let (stays, _) = wait_for("process left behind", Duration::from_secs(10), || {
+        left().into_iter().find(|(_, group)| *group == worker)
+    });
+    session.kill();
+    wait_for("end of the process left behind", Duration::from_secs(10), || {
+        (!left().iter().any(|(pid, _)| *pid == stays)).then_some(())
+    });
+    assert!(!server.workers().contains(&worker));
+}

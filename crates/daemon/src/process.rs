@@ -14,7 +14,9 @@ use ropeway_protocol::ids::SessionId;
 use ropeway_transport::Link;
 use ropeway_transport::tls::{Identity, PublicKey};
 use ropeway_worker::handoff::{self, Account, DriverFact, ToDaemon, ToWorker};
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, pidfd_send_signal, waitid,
+};
 
 use tracing::{debug, warn};
 
@@ -145,7 +147,9 @@ impl Worker {
             // Tells Ropeway's own OpenCL library, which the machine's loader may find, to offer no devices in a worker.
             .env("ROPEWAY_WORKER", "1")
             .stdin(theirs)
-            .stdout(Stdio::from(output));
+            .stdout(Stdio::from(output))
+            // What it starts stays in its group: the sandbox knows no call to leave it. So all of it ends with it.
+            .process_group(0);
         if let Some(folder) = &folder {
             folder.prepare(&mut child);
         }
@@ -319,9 +323,21 @@ impl Worker {
 
     /// Returns how the worker ended, if it has.
     pub(crate) fn ended(&mut self) -> Option<End> {
+        self.end_group();
         match self.child.try_wait() {
             Ok(status) => status.map(End::Status),
             Err(error) => Some(End::Unknown(error)),
+        }
+    }
+
+    /// Ends what the process has started and left behind, if it has ended itself. Its number is its own until its exit
+    /// status is collected.
+    fn end_group(&self) {
+        let Some(pid) = Pid::from_raw(self.child.id().cast_signed()) else { return };
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        if let Ok(Some(_)) = waitid(WaitId::Pid(pid), options) {
+            // Mostly there is nothing left.
+            let _ = kill_process_group(pid, Signal::KILL);
         }
     }
 
@@ -340,6 +356,10 @@ impl Drop for Worker {
     fn drop(&mut self) {
         self.kill();
         // The process was killed or has ended, so this wait is short.
+        if let Some(pid) = Pid::from_raw(self.child.id().cast_signed()) {
+            let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
+        }
+        self.end_group();
         let _ = self.child.wait();
     }
 }

@@ -3,7 +3,7 @@
  *
  * The environment says what there is to reach: INSIDE_SECRET, a file; INSIDE_PORT, a TCP port of the loopback address;
  * INSIDE_SOCKET, a Unix socket's path; INSIDE_ABSTRACT, one's abstract name; INSIDE_CACHE and INSIDE_TEMPORARY,
- * files of other sessions; INSIDE_FOLDER, an empty folder. An attempt
+ * files of other sessions; INSIDE_STAYS, that it leaves a process behind; INSIDE_FOLDER, an empty folder. An attempt
  * came through if what it asks for was done, or failed for the sake of arguments that are wrong on purpose where
  * success would harm the machine. */
 #define _GNU_SOURCE
@@ -247,8 +247,27 @@ static void say(const char *name, int error)
         abort();
 }
 
+/* A process that means to stay when the worker is gone. */
+static void leave_behind(void)
+{
+    if (fork() != 0)
+        return;
+    setsid();
+    setpgid(0, 0);
+    if (fork() != 0)
+        _exit(0);
+    setsid();
+    /* No test takes as long. */
+    alarm(60);
+    dprintf(2, "inside: stays %d\n", getpid());
+    for (;;)
+        pause();
+}
+
 __attribute__((constructor)) static void attempt(void)
 {
+    if (getenv("INSIDE_STAYS") && getenv("ROPEWAY_WORKER"))
+        leave_behind();
     if (!getenv("INSIDE_SECRET") || !getenv("ROPEWAY_WORKER"))
         return;
     daemon_id = getppid();
