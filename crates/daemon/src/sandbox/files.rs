@@ -90,7 +90,7 @@ const CACHES: &[(&str, Base, &str, &str)] = &[
     ("POCL_CACHE_DIR", Base::Cache, "pocl", "/"),
     ("CUDA_CACHE_PATH", Base::Home, ".nv", "/dev/nvidiactl"),
     ("NEO_CACHE_DIR", Base::Cache, "neo_compiler_cache", "/dev/dri"),
-    ("MESA_SHADER_CACHE_DIR", Base::Cache, "mesa_shader_cache", "/dev/dri"),
+    ("MESA_SHADER_CACHE_DIR", Base::Cache, "mesa_shader_cache", "/"),
     ("AMD_COMGR_CACHE_DIR", Base::Cache, "comgr", "/dev/kfd"),
 ];
 
