@@ -98,6 +98,9 @@ const ATTEMPTS: &[(&str, Refused)] = &[
     ("be read by processes of this user", RIGHTS),
 ];
 
+/// The Landlock ABI from which on a wall refuses an attempt, if it does; 0 where that is not the wall of files.
+type Expects<'a> = &'a dyn Fn(&Refused) -> Option<u32>;
+
 /// What came of each attempt: "came through", or an error.
 type Outcomes = BTreeMap<String, String>;
 
@@ -189,7 +192,7 @@ fn each_wall_refuses_what_it_is_there_for() {
         assert!(std::env::var_os("CI").is_none(), "under CI: this kernel has no Landlock");
         eprintln!("this kernel has no Landlock: what it refuses is not tried");
     }
-    let alone: [(&str, &dyn Fn(&Refused) -> Option<u32>); 3] = [
+    let alone: [(&str, Expects<'_>); 3] = [
         ("--no-sandbox=calls,rights", &|refused| refused.files),
         (CALLS_ALONE, &|refused| refused.calls.then_some(0)),
         ("--no-sandbox=files,calls", &|refused| by_rights(refused).then_some(0)),

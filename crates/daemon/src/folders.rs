@@ -12,14 +12,14 @@
 //! <root>/clients/<client>/<k>          caches that no session uses
 //! ```
 
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::rc::Rc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -38,13 +38,13 @@ const FAREWELL: Duration = Duration::from_millis(500);
 
 /// The folders of one server's workers.
 #[derive(Clone)]
-pub(crate) struct Folders(Arc<Inner>);
+pub(crate) struct Folders(Rc<Inner>);
 
 struct Inner {
     clients: PathBuf,
     server: PathBuf,
     own_caches: bool,
-    next: AtomicU64,
+    next: Cell<u64>,
     /// Folders to remove, in a thread of its own: a session may have left any number of files.
     doomed: Option<Sender<PathBuf>>,
     swept: Receiver<()>,
@@ -84,8 +84,8 @@ impl Folders {
             }
             let _ = done.send(());
         })?;
-        let next = AtomicU64::new(0);
-        Ok(Self(Arc::new(Inner { clients, server, own_caches, next, doomed: Some(doomed), swept, _lock: lock })))
+        let next = Cell::new(0);
+        Ok(Self(Rc::new(Inner { clients, server, own_caches, next, doomed: Some(doomed), swept, _lock: lock })))
     }
 
     /// Makes a folder for one worker.
@@ -93,7 +93,8 @@ impl Folders {
     /// # Errors
     /// The file system's.
     pub(crate) fn for_worker(&self) -> io::Result<Folder> {
-        let number = self.0.next.fetch_add(1, Ordering::Relaxed);
+        let number = self.0.next.get();
+        self.0.next.set(number + 1);
         let path = self.0.server.join(number.to_string());
         make(&path.join("tmp"))?;
         make(&path.join("cache"))?;

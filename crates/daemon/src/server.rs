@@ -56,6 +56,11 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
         .map_err(|error| ServeError::System("write to the audit log (--audit-log)", error))?;
     let openings = Openings::new(audit.clone());
     let folders = folders(options);
+    if rustix::process::geteuid().is_root() {
+        info!(
+            "workers are root's, as this server is, but without its capabilities; a user of its own is safer (docs/security.md)"
+        );
+    }
     let now = Instant::now();
     let mut server = Server {
         listeners,

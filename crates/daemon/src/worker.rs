@@ -11,8 +11,8 @@ pub use ropeway_worker::handoff::{Allowance, DeviceSelector};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use rustix::stdio::dup2_stdin;
 
-use crate::sandbox;
 pub use crate::sandbox::Wall;
+use crate::sandbox::{self, Writable};
 
 /// The reason why a worker cannot begin.
 #[derive(Debug)]
@@ -47,7 +47,9 @@ pub fn run(options: WorkerOptions, walls: &[Wall], folder: Option<&Path>) -> Res
     // control socket is at its end, which ends the worker as well.
     set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|error| WorkerError::System("tie its life to the server's", error.into()))?;
-    sandbox::enter(walls, options.cache_folder.as_deref(), folder);
+    let writable = Writable { program_cache: options.cache_folder.as_deref(), folder };
+    // A server has one such process.
+    sandbox::enter(walls, writable, options.probe);
     Ok(ropeway_worker::run(control, options))
 }
 

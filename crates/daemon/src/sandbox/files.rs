@@ -12,6 +12,8 @@ use landlock::{
 };
 use tracing::debug;
 
+use super::Writable;
+
 /// The newest Landlock ABI that these rules know. Older kernels enforce the part that they support: files from 5.13,
 /// TCP from 6.7 (ABI 4), orders to devices from 6.10 (5), sockets and signals from 6.12 (6).
 const LANDLOCK: ABI = ABI::V6;
@@ -184,11 +186,8 @@ pub(super) fn readable(env: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
 }
 
 /// The paths that may be written to: temporary files, and the compilers' caches (made where they are missing).
-pub(super) fn writable(
-    env: impl Fn(&str) -> Option<OsString>,
-    program_cache: Option<&Path>,
-    folder: Option<&Path>,
-) -> Vec<PathBuf> {
+pub(super) fn writable(env: impl Fn(&str) -> Option<OsString>, writable: Writable<'_>) -> Vec<PathBuf> {
+    let Writable { program_cache, folder } = writable;
     let mut paths: Vec<PathBuf> = match folder {
         Some(folder) => vec![folder.to_owned()],
         None => ["/tmp".into(), "/var/tmp".into()].into_iter().chain(env("TMPDIR").map(PathBuf::from)).collect(),

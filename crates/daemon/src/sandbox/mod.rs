@@ -62,20 +62,43 @@ impl FromStr for Wall {
     }
 }
 
-/// Puts this process, and all it starts, into the sandbox with these walls; with none, nothing changes. Must be called before any other thread exists.
+/// The folders that a worker may write to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Writable<'a> {
+    /// The program cache.
+    pub(crate) program_cache: Option<&'a Path>,
+    /// The process's own folder; with one it uses no temporary files elsewhere.
+    pub(crate) folder: Option<&'a Path>,
+}
+
+/// Puts this process, and all it starts, into the sandbox with these walls; with none, nothing changes. Must be called
+/// before any other thread exists.
 ///
-/// `program_cache` is the only folder of Ropeway's own that the process may write to; `folder` is the process's own, and
-/// with one it uses no temporary files elsewhere.
-pub(crate) fn enter(walls: &[Wall], program_cache: Option<&Path>, folder: Option<&Path>) {
+/// The log tells of what this kernel does not have if `is_first`: all workers of a server are under the same one.
+pub(crate) fn enter(walls: &[Wall], writable: Writable<'_>, is_first: bool) {
     if walls.is_empty() {
         return;
     }
+    let lacks = |what: &str| if is_first { warn!("sandbox: {what}") } else { debug!("sandbox: {what}") };
     // The others need it; and a program that a kernel starts, setuid or not, gets no more rights than this process has.
     if let Err(error) = set_no_new_privs(true) {
-        warn!(%error, "sandbox: cannot give up new privileges");
+        lacks(&format!("cannot give up new privileges: {error}"));
     }
     if walls.contains(&Wall::Files) {
-        restrict_files(program_cache, folder);
+        let env = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        match files::restrict(&files::readable(env), &files::writable(env, writable)) {
+            Ok(RulesetStatus::FullyEnforced) => debug!("sandbox: files and network are restricted"),
+            Ok(RulesetStatus::PartiallyEnforced) => lacks(
+                "this kernel's Landlock does not know all rules: files are restricted, TCP from Linux 6.7 on, signals \
+                 and abstract sockets from 6.12 on; seccomp refuses all of these",
+            ),
+            Ok(RulesetStatus::NotEnforced) => {
+                lacks("this kernel has no Landlock; kernels and drivers can read and write what this user can");
+            }
+            Err(error) => {
+                lacks(&format!("Landlock cannot be used: {error}; kernels and drivers can reach this user's files"));
+            }
+        }
     }
     if walls.contains(&Wall::Rights) {
         restrict_rights();
@@ -84,22 +107,8 @@ pub(crate) fn enter(walls: &[Wall], program_cache: Option<&Path>, folder: Option
         match calls::restrict() {
             Ok(()) => debug!("sandbox: system calls are restricted"),
             Err(error) => {
-                warn!(error, "sandbox: seccomp cannot be used; kernels and drivers can make all system calls")
+                lacks(&format!("seccomp cannot be used: {error}; kernels and drivers can make all system calls"));
             }
-        }
-    }
-}
-
-fn restrict_files(program_cache: Option<&Path>, folder: Option<&Path>) {
-    let env = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    match files::restrict(&files::readable(env), &files::writable(env, program_cache, folder)) {
-        Ok(RulesetStatus::FullyEnforced) => debug!("sandbox: files and network are restricted"),
-        Ok(RulesetStatus::PartiallyEnforced) => debug!("sandbox: restricted as far as this kernel's Landlock goes"),
-        Ok(RulesetStatus::NotEnforced) => {
-            warn!("sandbox: this kernel has no Landlock; kernels and drivers can read and write what this user can");
-        }
-        Err(error) => {
-            warn!(%error, "sandbox: Landlock cannot be used; kernels and drivers can reach this user's files")
         }
     }
 }
@@ -163,7 +172,7 @@ mod tests {
             "POCL_CACHE_DIR" => Some(root.join("elsewhere").into_os_string()),
             _ => None,
         };
-        let paths = writable(env, Some(&root.join("programs")), None);
+        let paths = writable(env, Writable { program_cache: Some(&root.join("programs")), folder: None });
         for path in ["elsewhere", "programs"] {
             assert!(paths.contains(&root.join(path)), "{path} in {paths:?}");
             assert!(root.join(path).is_dir());
@@ -198,7 +207,8 @@ mod tests {
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
             return;
         };
-        enter(&Wall::ALL, Some(&root.join("programs")), None);
+        let programs = root.join("programs");
+        enter(&Wall::ALL, Writable { program_cache: Some(&programs), folder: None }, true);
         assert_eq!(getrlimit(Resource::Core).maximum, Some(0));
         let status = fs::read_to_string("/proc/thread-self/status").unwrap();
         assert!(status.contains("NoNewPrivs:\t1"), "{status}");
