@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::net::TcpListener;
 use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use ropeway_tests::encrypted::Encrypted;
-use ropeway_tests::places::{attempting_vendors, c_program};
+use ropeway_tests::places::{attempting_vendors, c_program, ropeway};
 use ropeway_tests::program::Program;
 use ropeway_tests::server::Server;
 use ropeway_tests::wait_for;
@@ -303,4 +305,47 @@ fn what_a_session_has_started_ends_with_it() {
         (!left().iter().any(|(pid, _)| *pid == stays)).then_some(())
     });
     assert!(!server.workers().contains(&worker));
+}
+
+#[test]
+fn roots_workers_can_be_another_users() {
+    const USER: &str = "nobody";
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can");
+        return;
+    }
+    let folder = tempfile::Builder::new().prefix("inside-").tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let programs = folder.path().join("programs");
+    let arguments = ["--warm", "1", "--worker-user", USER, "--program-cache", programs.to_str().unwrap()];
+    let server = Server::start_with(&[&["--listen", "tcp://127.0.0.1:0"], &arguments[..]].concat(), &[]);
+    let user: u32 = {
+        let passwd = fs::read_to_string("/etc/passwd").unwrap();
+        let line = passwd.lines().find(|line| line.split(':').next() == Some(USER)).unwrap();
+        line.split(':').nth(2).unwrap().parse().unwrap()
+    };
+    // Twice: the second session has the first one's caches.
+    for _ in 0..2 {
+        let outcome = Program::remote(c_program("vector_add"), server.url()).run().success();
+        assert!(outcome.stdout.contains("1024 sums are right"), "{}", outcome.stdout);
+        wait_for("caches of ended sessions", Duration::from_secs(10), || {
+            folder.path().join("programs.own/clients/anybody/0").is_dir().then_some(())
+        });
+    }
+    let caches = folder.path().join("programs.own/clients/anybody/0");
+    assert_eq!(fs::metadata(&caches).unwrap().uid(), user);
+    assert_eq!(compiled_in(&caches).len(), 1);
+    // A new worker is root's for a moment, before it loads anything.
+    wait_for("workers of another user", Duration::from_secs(10), || {
+        let is_theirs = |worker: &u32| {
+            let status = fs::read_to_string(format!("/proc/{worker}/status")).unwrap_or_default();
+            let ids = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap_or_default();
+            ids.split_whitespace().filter(|id| *id == user.to_string()).count() == 4
+        };
+        let workers = server.workers();
+        (!workers.is_empty() && workers.iter().all(is_theirs)).then_some(())
+    });
+    let refused = Command::new(ropeway()).args(["serve", "--worker-user", "root"]).output().unwrap();
+    let told = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && told.contains("'root' is root"), "{told}");
 }

@@ -127,6 +127,10 @@ pub struct WorkerArgs {
     #[arg(long, value_name = "DIR", overrides_with = "program_cache")]
     pub program_cache: Option<PathBuf>,
 
+    /// Run workers as this user, where the server is root's; their caches are then below /var/cache/ropeway
+    #[arg(long, value_name = "NAME")]
+    pub worker_user: Option<String>,
+
     /// A worker's own folder, where it has one
     #[arg(long, hide = true)]
     pub folder: Option<PathBuf>,

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use ropeway_daemon::WorkerUser;
 use ropeway_daemon::access::LocalUsers;
 use ropeway_daemon::options::{ServeOptions, WorkerCommand};
 use ropeway_daemon::worker::{Wall, WorkerOptions, host_name};
@@ -38,6 +39,7 @@ pub fn serve(args: ServeArgs) -> Result<(), Failure> {
         session_memory: args.session_host_memory,
         ends_with_input: args.stdio,
         folders: folders(&args.worker),
+        worker_user: worker_user(&args.worker)?,
         worker: WorkerCommand { program, args: worker },
     };
     let served = ropeway_daemon::serve(&options);
@@ -61,6 +63,9 @@ fn worker_arguments(args: &WorkerArgs) -> Vec<OsString> {
     if let Some(address) = &args.peer_address {
         worker.extend(["--peer-address".into(), address.to_string().into()]);
     }
+    if let Some(user) = &args.worker_user {
+        worker.extend(["--worker-user".into(), user.into()]);
+    }
     if !args.no_sandbox.is_empty() {
         let parts: Vec<_> = args.no_sandbox.iter().map(|wall| wall.name()).collect();
         worker.push(format!("--no-sandbox={}", parts.join(",")).into());
@@ -74,6 +79,7 @@ fn worker_arguments(args: &WorkerArgs) -> Vec<OsString> {
 /// Serves one session; an exit code comes back when there was none.
 pub fn worker(args: WorkerArgs) -> Result<ExitCode, Failure> {
     start_log()?;
+    let user = worker_user(&args)?;
     let options = WorkerOptions {
         cache_folder: args.program_cache,
         cache_bytes: args.program_cache_size,
@@ -85,7 +91,7 @@ pub fn worker(args: WorkerArgs) -> Result<ExitCode, Failure> {
         ..WorkerOptions::default()
     };
     let walls: Vec<_> = Wall::ALL.into_iter().filter(|wall| !args.no_sandbox.contains(wall)).collect();
-    Ok(ropeway_daemon::worker::run(options, &walls, args.folder.as_deref())?.into())
+    Ok(ropeway_daemon::worker::run(options, &walls, args.folder.as_deref(), user.as_ref())?.into())
 }
 
 /// Returns the command line of a worker without any options.
@@ -98,10 +104,16 @@ pub fn start_log() -> Result<(), Failure> {
     log::start().map_err(|error| Failure::new(format!("cannot write a log: {error}")))
 }
 
+fn worker_user(args: &WorkerArgs) -> Result<Option<WorkerUser>, Failure> {
+    args.worker_user.as_deref().map(WorkerUser::named).transpose().map_err(Failure::new)
+}
+
 /// The folder of the workers' and clients' own folders, beside the program cache. Without rules for files they would
 /// mean nothing.
 fn folders(args: &WorkerArgs) -> Option<PathBuf> {
-    let cache = cache_folder(args).filter(|_| !args.no_sandbox.contains(&Wall::Files))?;
+    // Another user has no other.
+    let are_of_use = args.worker_user.is_some() || !args.no_sandbox.contains(&Wall::Files);
+    let cache = cache_folder(args).filter(|_| are_of_use)?;
     let mut name = cache.file_name()?.to_owned();
     name.push(".own");
     Some(cache.with_file_name(name))
@@ -112,6 +124,8 @@ fn folders(args: &WorkerArgs) -> Option<PathBuf> {
 fn cache_folder(args: &WorkerArgs) -> Option<PathBuf> {
     let env = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let user = || Some(env("XDG_CACHE_HOME").or_else(|| Some(env("HOME")?.join(".cache")))?.join("ropeway"));
-    let folder = || env("CACHE_DIRECTORY").or_else(user);
+    // Another user cannot go through root's home.
+    let system = || args.worker_user.as_ref().map(|_| "/var/cache/ropeway".into());
+    let folder = || env("CACHE_DIRECTORY").or_else(system).or_else(user);
     args.program_cache.clone().or_else(|| Some(folder()?.join("programs")))
 }

@@ -14,9 +14,9 @@
 
 use std::cell::Cell;
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
-use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::rc::Rc;
@@ -26,6 +26,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{FlockOperation, flock};
 use tracing::{debug, warn};
+
+use crate::WorkerUser;
 
 /// The most caches that are kept of one client's sessions at the same time.
 const KEPT: u32 = 8;
@@ -44,6 +46,8 @@ struct Inner {
     clients: PathBuf,
     server: PathBuf,
     own_caches: bool,
+    /// The user whose workers are, if not this server's.
+    user: Option<WorkerUser>,
     next: Cell<u64>,
     /// Folders to remove, in a thread of its own: a session may have left any number of files.
     doomed: Option<Sender<PathBuf>>,
@@ -55,9 +59,11 @@ impl Folders {
     /// Makes this server's, below `root`, and removes those of servers that are gone. With `own_caches`, each client
     /// has compiler caches of its own; without, all use those of the server's user.
     ///
+    /// They are `user`'s, if that is not the server's.
+    ///
     /// # Errors
     /// The file system's.
-    pub(crate) fn open(root: &Path, own_caches: bool) -> io::Result<Self> {
+    pub(crate) fn open(root: &Path, own_caches: bool, user: Option<WorkerUser>) -> io::Result<Self> {
         let (clients, servers) = (root.join("clients"), root.join("servers"));
         make(&clients)?;
         make(&servers)?;
@@ -75,6 +81,12 @@ impl Folders {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         let server = servers.join(format!("{}-{now}", std::process::id()));
         make(&server)?;
+        if user.is_some() {
+            // It can go through these folders, but not look into them.
+            for folder in [root, &servers, &server] {
+                fs::set_permissions(folder, Permissions::from_mode(0o711))?;
+            }
+        }
         let lock = File::create_new(server.join("lock"))?;
         flock(&lock, FlockOperation::LockExclusive)?;
         let (done, swept) = channel();
@@ -85,7 +97,7 @@ impl Folders {
             let _ = done.send(());
         })?;
         let next = Cell::new(0);
-        Ok(Self(Rc::new(Inner { clients, server, own_caches, next, doomed: Some(doomed), swept, _lock: lock })))
+        Ok(Self(Rc::new(Inner { clients, server, own_caches, user, next, doomed: Some(doomed), swept, _lock: lock })))
     }
 
     /// Makes a folder for one worker.
@@ -98,6 +110,11 @@ impl Folders {
         let path = self.0.server.join(number.to_string());
         make(&path.join("tmp"))?;
         make(&path.join("cache"))?;
+        if let Some(user) = &self.0.user {
+            for folder in [path.clone(), path.join("tmp"), path.join("cache")] {
+                user.own(&folder)?;
+            }
+        }
         Ok(Folder { path, of: self.clone(), client: None })
     }
 }
@@ -151,7 +168,7 @@ impl Folder {
         }
         let (cache, warm) = (self.path.join("cache"), self.path.join("warm"));
         let moved = fs::rename(&cache, &warm).and_then(|()| fs::rename(&lent, &cache));
-        if let Err(error) = moved.and_then(|()| repeat(&warm, &cache, DEPTH)) {
+        if let Err(error) = moved.and_then(|()| repeat(&warm, &cache, DEPTH, self.of.0.user.as_ref())) {
             warn!(%error, "a client's compiler caches are not all there; what is missing is compiled again");
         }
     }
@@ -190,7 +207,7 @@ fn make(path: &Path) -> io::Result<()> {
 }
 
 /// Makes the folders in `from` also in `to`, down to this depth.
-fn repeat(from: &Path, to: &Path, depth: u32) -> io::Result<()> {
+fn repeat(from: &Path, to: &Path, depth: u32, user: Option<&WorkerUser>) -> io::Result<()> {
     for entry in fs::read_dir(from)? {
         let entry = entry?;
         if depth == 0 || !entry.file_type()?.is_dir() {
@@ -198,12 +215,13 @@ fn repeat(from: &Path, to: &Path, depth: u32) -> io::Result<()> {
         }
         let there = to.join(entry.file_name());
         match DirBuilder::new().mode(0o700).create(&there) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-            _ => {}
+            Ok(()) => user.map_or(Ok(()), |user| user.own(&there))?,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
         }
         // What a session left is not followed elsewhere.
         if fs::symlink_metadata(&there)?.is_dir() {
-            repeat(&entry.path(), &there, depth - 1)?;
+            repeat(&entry.path(), &there, depth - 1, user)?;
         }
     }
     Ok(())
@@ -228,7 +246,7 @@ mod tests {
     #[test]
     fn a_client_finds_its_caches_again_and_no_others() {
         let root = tempfile::tempdir().unwrap();
-        let folders = Folders::open(root.path(), true).unwrap();
+        let folders = Folders::open(root.path(), true, None).unwrap();
         let session = |client: &str| {
             let mut folder = folders.for_worker().unwrap();
             make(&cache(&folder).join("compiler/objects")).unwrap();
@@ -253,7 +271,7 @@ mod tests {
     #[test]
     fn what_a_driver_has_made_at_its_start_is_there_in_caches_from_before() {
         let root = tempfile::tempdir().unwrap();
-        let folders = Folders::open(root.path(), true).unwrap();
+        let folders = Folders::open(root.path(), true, None).unwrap();
         let mut folder = folders.for_worker().unwrap();
         folder.lend_to("a");
         drop(folder);
@@ -267,7 +285,7 @@ mod tests {
     fn a_link_in_place_of_caches_is_neither_kept_nor_followed() {
         let root = tempfile::tempdir().unwrap();
         let outside = tempfile::tempdir().unwrap();
-        let folders = Folders::open(root.path(), true).unwrap();
+        let folders = Folders::open(root.path(), true, None).unwrap();
         let mut folder = folders.for_worker().unwrap();
         folder.lend_to("a");
         fs::remove_dir_all(cache(&folder)).unwrap();
@@ -292,9 +310,9 @@ mod tests {
         let gone = root.path().join("servers/1-1");
         make(&gone.join("0/tmp")).unwrap();
         fs::write(gone.join("lock"), "").unwrap();
-        let first = Folders::open(root.path(), false).unwrap();
+        let first = Folders::open(root.path(), false, None).unwrap();
         let folder = first.for_worker().unwrap();
-        let second = Folders::open(root.path(), false).unwrap();
+        let second = Folders::open(root.path(), false, None).unwrap();
         drop(second);
         assert!(!gone.exists() && folder.path.join("tmp").is_dir());
         drop((folder, first));

@@ -17,6 +17,7 @@
 //! | `dial` | connections to other servers, made for workers, which have no network of their own |
 //! | `server` | the loop that drives all of these |
 //! | `stop`, `notify` | signals, and what systemd is told |
+//! | `worker_user` | the user that workers run as, where the server is root's |
 //! | `sandbox`, [`worker`] | the worker's side: what it may do, and its start |
 #![forbid(unsafe_code)]
 
@@ -39,6 +40,8 @@ mod server;
 mod stop;
 mod tally;
 pub mod worker;
+mod worker_user;
 
 pub use options::{ServeError, ServeOptions};
 pub use server::serve;
+pub use worker_user::WorkerUser;

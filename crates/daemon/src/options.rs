@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use ropeway_transport::Endpoint;
 
+use crate::WorkerUser;
 use crate::access::{LocalUsers, StateError};
 
 /// The options of a server.
@@ -36,6 +37,8 @@ pub struct ServeOptions {
     /// Where workers get folders of their own for temporary files, and clients for their compilers' caches; `None`:
     /// workers use those of this server's user.
     pub folders: Option<PathBuf>,
+    /// The user that workers run as; `None`: the server's. The worker's own arguments say so, too.
+    pub worker_user: Option<WorkerUser>,
     /// The program and first arguments that start a worker.
     pub worker: WorkerCommand,
 }
@@ -64,6 +67,7 @@ impl ServeOptions {
             announce: None,
             ends_with_input: false,
             folders: None,
+            worker_user: None,
             worker,
         }
     }

@@ -56,9 +56,9 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
         .map_err(|error| ServeError::System("write to the audit log (--audit-log)", error))?;
     let openings = Openings::new(audit.clone());
     let folders = folders(options);
-    if rustix::process::geteuid().is_root() {
+    if rustix::process::geteuid().is_root() && options.worker_user.is_none() {
         info!(
-            "workers are root's, as this server is, but without its capabilities; a user of its own is safer (docs/security.md)"
+            "workers are root's, as this server is, but without its capabilities; give them a user of their own (--worker-user)"
         );
     }
     let now = Instant::now();
@@ -92,8 +92,10 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
 /// The folders of the workers. On a server that tells its clients apart, each client has caches of its own.
 fn folders(options: &ServeOptions) -> Option<Folders> {
     let root = options.folders.as_deref()?;
-    let own_caches = options.state.is_some() || options.local_users.is_some();
-    let folders = Folders::open(root, own_caches);
+    let user = options.worker_user.clone();
+    // Another user cannot use the caches of this server's.
+    let own_caches = options.state.is_some() || options.local_users.is_some() || user.is_some();
+    let folders = Folders::open(root, own_caches, user);
     let why = "workers share temporary files and compiler caches: no folders can be made for each";
     folders.inspect_err(|error| warn!(%error, folder = %root.display(), "{why}")).ok()
 }

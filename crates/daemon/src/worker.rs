@@ -11,6 +11,7 @@ pub use ropeway_worker::handoff::{Allowance, DeviceSelector};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use rustix::stdio::dup2_stdin;
 
+use crate::WorkerUser;
 pub use crate::sandbox::Wall;
 use crate::sandbox::{self, Writable};
 
@@ -34,16 +35,24 @@ impl fmt::Display for WorkerError {
 
 impl std::error::Error for WorkerError {}
 
-/// Runs a worker: takes the control socket from standard input, enters the sandbox with these walls, and with `folder` for its temporary files, and serves one
+/// Runs a worker: takes the control socket from standard input, enters the sandbox with these walls, and with `folder` for its temporary files, as `user` if there is one, and serves one
 /// session. The process ends with its session; an exit code is returned only when there was no session.
 ///
 /// # Errors
 /// A [`WorkerError`] when it cannot begin.
-pub fn run(options: WorkerOptions, walls: &[Wall], folder: Option<&Path>) -> Result<u8, WorkerError> {
+pub fn run(
+    options: WorkerOptions,
+    walls: &[Wall],
+    folder: Option<&Path>,
+    user: Option<&WorkerUser>,
+) -> Result<u8, WorkerError> {
     let control = control_socket()?;
     // The process was started as /proc/self/exe, so it sets its own name; it works without one too.
     let _ = rustix::thread::set_name(c"ropeway-worker");
-    // Without its server, a worker would hold devices that nobody can manage. If the server ended before this call, the
+    if let Some(user) = user {
+        user.take_over().map_err(|error| WorkerError::System("become another user", error))?;
+    }
+    // After that, as a change of user undoes it. Without its server, a worker would hold devices that nobody can manage. If the server ended before this call, the
     // control socket is at its end, which ends the worker as well.
     set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|error| WorkerError::System("tie its life to the server's", error.into()))?;
