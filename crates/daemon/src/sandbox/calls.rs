@@ -5,8 +5,9 @@
 //! filter can see). The second answers `EPERM` to calls that have reached over the sandbox's walls elsewhere. Neither
 //! kills: a driver that tries something in vain goes on without it.
 //!
-//! What is allowed whatever its arguments (all that a command's path calls) the kernel answers from a bitmap, without
-//! running a filter (Linux 5.11); the rest runs as compiled code.
+//! What is allowed whatever its arguments the kernel answers from a bitmap, without running a filter (Linux 5.11): all
+//! that Ropeway calls on a command's path. A GPU driver's `ioctl` runs the filters, as compiled code, in which it is
+//! among the first.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +16,8 @@ use seccompiler::SeccompCmpArgLen::Dword;
 use seccompiler::SeccompCmpOp::{Eq, MaskedEq, Ne};
 use seccompiler::{BackendError, BpfProgram, SeccompAction, SeccompCondition, SeccompFilter, SeccompRule, TargetArch};
 
-/// What a worker may call: found by tracing PoCL, Intel's CPU runtime, Mesa's rusticl and NVIDIA's driver, and completed
-/// by the calls that do the same things in other versions of the C library.
+/// What a worker may call: found by tracing PoCL, Intel's CPU runtime and Mesa's rusticl, tried with NVIDIA's driver, and
+/// completed by the calls that do the same things in other versions of the C library.
 #[rustfmt::skip]
 const ALLOWED: &[&[c_long]] = &[
     // Memory: allocators, compiled kernels (which must become executable), and where it lies on machines of several
@@ -31,7 +32,7 @@ const ALLOWED: &[&[c_long]] = &[
       libc::SYS_close, libc::SYS_close_range, libc::SYS_lseek, libc::SYS_fstat, libc::SYS_newfstatat, libc::SYS_statx,
       libc::SYS_statfs, libc::SYS_fstatfs, libc::SYS_faccessat, libc::SYS_faccessat2, libc::SYS_readlinkat,
       libc::SYS_getdents64, libc::SYS_getcwd, libc::SYS_chdir, libc::SYS_fchdir, libc::SYS_mkdirat,
-      libc::SYS_renameat, libc::SYS_renameat2, libc::SYS_unlinkat, libc::SYS_linkat, libc::SYS_truncate,
+      libc::SYS_renameat2, libc::SYS_unlinkat, libc::SYS_linkat, libc::SYS_truncate,
       libc::SYS_ftruncate, libc::SYS_fallocate, libc::SYS_fadvise64, libc::SYS_fsync, libc::SYS_fdatasync,
       libc::SYS_flock, libc::SYS_fcntl, libc::SYS_dup, libc::SYS_dup3, libc::SYS_pipe2, libc::SYS_fchmod,
       libc::SYS_fchmodat, libc::SYS_umask, libc::SYS_utimensat, libc::SYS_copy_file_range, libc::SYS_sendfile],
@@ -60,7 +61,7 @@ const ALLOWED: &[&[c_long]] = &[
     // What a process may ask about itself and the machine.
     &[libc::SYS_getpid, libc::SYS_gettid, libc::SYS_getppid, libc::SYS_getuid, libc::SYS_geteuid, libc::SYS_getgid,
       libc::SYS_getegid, libc::SYS_getresuid, libc::SYS_getresgid, libc::SYS_getgroups, libc::SYS_getpgid,
-      libc::SYS_getsid, libc::SYS_prlimit64, libc::SYS_getrlimit, libc::SYS_getrusage, libc::SYS_times,
+      libc::SYS_getsid, libc::SYS_prlimit64, libc::SYS_getrusage, libc::SYS_times,
       libc::SYS_sysinfo, libc::SYS_uname, libc::SYS_getcpu, libc::SYS_capget, libc::SYS_getrandom],
     // Only until the second filter is there.
     &[libc::SYS_seccomp],
@@ -71,7 +72,7 @@ const ALLOWED: &[&[c_long]] = &[
       libc::SYS_chmod, libc::SYS_utime, libc::SYS_utimes, libc::SYS_futimesat, libc::SYS_dup2, libc::SYS_pipe,
       libc::SYS_poll, libc::SYS_select, libc::SYS_epoll_create, libc::SYS_epoll_wait, libc::SYS_eventfd,
       libc::SYS_alarm, libc::SYS_pause, libc::SYS_time, libc::SYS_fork, libc::SYS_vfork, libc::SYS_arch_prctl,
-      libc::SYS_getpgrp],
+      libc::SYS_getpgrp, libc::SYS_getrlimit, libc::SYS_renameat],
 ];
 
 /// What is refused by name, whatever its arguments.
