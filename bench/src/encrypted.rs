@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 
 use crate::median::median;
+use crate::plan::begin;
 use crate::process::{Probe, Side};
 use crate::server::Server;
 use crate::setup::Bench;
@@ -81,20 +82,21 @@ fn cipher() -> Result<f64, String> {
     Ok(sealed as f64 * RECORD as f64 / 1e6 / begun.elapsed().as_secs_f64())
 }
 
-fn begin(side: &Side) -> Result<Probe, String> {
-    let mut probe = side.spawn("work", "", false)?;
-    probe.answer()?;
-    Ok(probe)
-}
-
 /// Measures the wanted rows; a failure becomes the error of its row.
 pub fn rows(bench: &Bench, say: &dyn Fn(&str)) -> Vec<Row> {
     let wanted: Vec<_> = SAME.iter().filter(|(figure, ..)| figure.contains(&bench.only)).collect();
     let mut rows = Vec::new();
-    for (figure, limit) in [(FIRST, 5.0), (SECOND, 3.0)] {
-        if figure.contains(&bench.only) {
-            say(figure);
-            rows.push(row(figure, "ms", start_up(bench, figure == SECOND), None, Reach::AtMost(limit), ""));
+    let starts = [(FIRST, 5.0), (SECOND, 3.0)].map(|start| start.0.contains(&bench.only).then_some(start));
+    if let Some((figure, _)) = starts.iter().flatten().next() {
+        say(figure);
+        let [first, second] = match start_up(bench) {
+            Ok(times) => times.map(Ok),
+            Err(why) => [Err(why.clone()), Err(why)],
+        };
+        for ((figure, limit), time) in
+            starts.into_iter().zip([first, second]).filter_map(|(start, time)| Some((start?, time)))
+        {
+            rows.push(row(figure, "ms", time, None, Reach::AtMost(limit), ""));
         }
     }
     if wanted.is_empty() {
@@ -153,15 +155,15 @@ fn compare(plain: &mut Probe, over: &mut Probe, order: &str, rounds: usize) -> R
     Ok((median(&mut in_plain), median(&mut encrypted), median(&mut ciphers)))
 }
 
-/// The time from making a process to its first queue: of the first client of a server after the one that waits for it,
-/// or of the second right behind it.
-fn start_up(bench: &Bench, second: bool) -> Result<f64, String> {
-    let mut times = Vec::new();
+/// The times from making a process to its first queue: of the first client of a server after the one that waits for it,
+/// and of the second right behind it.
+fn start_up(bench: &Bench) -> Result<[f64; 2], String> {
+    let [mut first, mut second] = [const { Vec::new() }; 2];
     for round in 0..bench.rounds(5) {
-        let encrypted = Encrypted::start(bench, &format!("start-{second}-{round}"))?;
+        let encrypted = Encrypted::start(bench, &format!("start-{round}"))?;
         std::thread::sleep(Duration::from_secs(2));
-        let first = encrypted.side.start_up()?;
-        times.push(if second { encrypted.side.start_up()? } else { first });
+        first.push(encrypted.side.start_up()?);
+        second.push(encrypted.side.start_up()?);
     }
-    Ok(median(&mut times))
+    Ok([median(&mut first), median(&mut second)])
 }

@@ -249,7 +249,7 @@ fn start_floor() -> Result<Floor, String> {
 }
 
 /// Starts a child of `side` and waits until it is ready for orders.
-fn begin(side: &Side) -> Result<Probe, String> {
+pub fn begin(side: &Side) -> Result<Probe, String> {
     let mut probe = side.spawn("work", "", false)?;
     probe.answer()?;
     Ok(probe)

@@ -1,5 +1,6 @@
 //! Where the parts of an installation are: the client library, the loaders' .icd files, the OpenCL loader.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -31,6 +32,18 @@ pub fn library() -> io::Result<Option<PathBuf>> {
         prefix.join("lib/ropeway").join(LIBRARY),
     ];
     Ok(places.into_iter().find(|path| path.is_file()))
+}
+
+/// An environment variable that is set and not empty.
+pub fn filled(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
+}
+
+/// Ropeway's folder among those of one kind that the user has: in the folder that `variable` names, or else in `within`
+/// at home; none without a home.
+pub fn of_user(variable: &str, within: &str) -> Option<PathBuf> {
+    let at_home = || Some(PathBuf::from(filled("HOME")?).join(within));
+    Some(filled(variable).map(PathBuf::from).or_else(at_home)?.join("ropeway"))
 }
 
 /// Debian's name of this machine's architecture, as in /usr/lib/x86_64-linux-gnu.

@@ -12,6 +12,7 @@ use ropeway_transport::Endpoint;
 
 use crate::args::{ServeArgs, WorkerArgs};
 use crate::failure::Failure;
+use crate::places::{filled, of_user};
 use crate::ticket::state_folder;
 use crate::{log, private_folder};
 
@@ -122,10 +123,9 @@ fn folders(args: &WorkerArgs) -> Option<PathBuf> {
 /// The program cache's folder: as told, within what systemd made for the service, or within the user's; none without a
 /// home.
 fn cache_folder(args: &WorkerArgs) -> Option<PathBuf> {
-    let env = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let user = || Some(env("XDG_CACHE_HOME").or_else(|| Some(env("HOME")?.join(".cache")))?.join("ropeway"));
+    let service = || filled("CACHE_DIRECTORY").map(PathBuf::from);
     // Another user cannot go through root's home.
     let system = || args.worker_user.as_ref().map(|_| "/var/cache/ropeway".into());
-    let folder = || env("CACHE_DIRECTORY").or_else(system).or_else(user);
+    let folder = || service().or_else(system).or_else(|| of_user("XDG_CACHE_HOME", ".cache"));
     args.program_cache.clone().or_else(|| Some(folder()?.join("programs")))
 }

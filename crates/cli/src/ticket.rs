@@ -11,13 +11,13 @@ use ropeway_transport::{DEFAULT_PORT, Endpoint, Pass};
 
 use crate::args::{JoinArgs, TicketArgs, TicketCommand};
 use crate::failure::Failure;
+use crate::places::{filled, of_user};
 use crate::table::table;
 
 /// The state folder of servers that are given none: what systemd made for the service, or the user's.
 pub fn state_folder(asked: Option<&Path>) -> Option<PathBuf> {
-    let env = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let user = || Some(env("XDG_STATE_HOME").or_else(|| Some(env("HOME")?.join(".local/state")))?.join("ropeway"));
-    asked.map(Path::to_owned).or_else(|| env("STATE_DIRECTORY")).or_else(user)
+    let service = || filled("STATE_DIRECTORY").map(PathBuf::from);
+    asked.map(Path::to_owned).or_else(service).or_else(|| of_user("XDG_STATE_HOME", ".local/state"))
 }
 
 /// Makes, lists, shows and revokes tickets.

@@ -1,14 +1,12 @@
 //! A folder of .icd files for one program: Ropeway's, and the machine's own unless they are to be hidden.
 
-use std::env;
-use std::ffi::OsString;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::{Path, PathBuf};
 
-use crate::places::{ICD_FILE, VENDORS, icd_files, is_ours};
+use crate::places::{ICD_FILE, VENDORS, filled, icd_files, is_ours};
 
 /// The value of `OCL_ICD_VENDORS` before `ropeway run` put its folder there, for the server behind `local:`.
 pub const NATIVE_VENDORS: &str = "ROPEWAY_NATIVE_VENDORS";
@@ -66,11 +64,6 @@ fn base() -> io::Result<PathBuf> {
         Some(folder) if folder.is_absolute() => Ok(folder.join("ropeway")),
         _ => Err(io::Error::other("none of XDG_RUNTIME_DIR, XDG_CACHE_HOME and HOME names a folder")),
     }
-}
-
-/// An environment variable that is set and not empty.
-fn filled(name: &str) -> Option<OsString> {
-    env::var_os(name).filter(|value| !value.is_empty())
 }
 
 /// Creates a file in `folder` with `make` and atomically replaces the old one, which may be in use.

@@ -160,6 +160,7 @@ mod tests {
     use ropeway_transport::Link;
 
     use super::*;
+    use crate::audit::Who;
 
     fn client(number: u64) -> (Box<Client>, UnixStream) {
         let (ours, theirs) = UnixStream::pair().unwrap();
@@ -172,7 +173,17 @@ mod tests {
             credential: vec![],
         };
         let link = Link::from_fd(OwnedFd::from(ours)).unwrap();
-        (Box::new(Client { link, peer: "test".into(), key: None, guest: None, hello: Box::new(hello), number }), theirs)
+        (
+            Box::new(Client {
+                link,
+                who: Who { address: "test".into(), ..Who::default() },
+                key: None,
+                guest: None,
+                hello: Box::new(hello),
+                number,
+            }),
+            theirs,
+        )
     }
 
     fn heard(stream: &mut UnixStream) -> (u32, String) {

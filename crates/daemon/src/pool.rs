@@ -84,8 +84,8 @@ pub(crate) struct Pool {
 pub(crate) struct Client {
     /// The connection.
     pub(crate) link: Link,
-    /// The peer's address.
-    pub(crate) peer: String,
+    /// Who it is, as far as is known.
+    pub(crate) who: Who,
     /// The key that it has proved to have, over an encrypted connection.
     pub(crate) key: Option<PublicKey>,
     /// Who it is, if its key is a client's.
@@ -110,19 +110,13 @@ pub(crate) struct Guest {
 impl Client {
     /// The name of the folder with its compilers' caches: those who cannot be told apart share one.
     pub(crate) fn folder_name(&self) -> String {
-        match (&self.guest, self.link.peer_user()) {
+        match (&self.guest, self.who.user) {
             (Some(guest), _) => {
                 guest.key.bytes().iter().fold("key-".to_owned(), |name, byte| name + &format!("{byte:02x}"))
             }
-            (None, Some(peer)) => format!("user-{}", peer.user),
+            (None, Some(user)) => format!("user-{user}"),
             (None, None) => "anybody".to_owned(),
         }
-    }
-
-    /// Who it is, as far as is known.
-    pub(crate) fn who(&self) -> Who {
-        let user = self.link.peer_user().map(|peer| peer.user);
-        Who { client: self.guest.as_ref().map(|guest| guest.name.clone()), user, address: self.peer.clone() }
     }
 }
 
@@ -282,8 +276,8 @@ impl Pool {
             match worker.hand_over(&client, self.sessions_begun + 1) {
                 Ok(()) => {
                     self.sessions_begun += 1;
-                    let Client { peer, hello, number, guest, .. } = &*client;
-                    let name = guest.as_ref().map_or("", |guest| &guest.name);
+                    let Client { who, hello, number, .. } = &*client;
+                    let (name, peer) = (client.guest.as_ref().map_or("", |guest| &guest.name), &who.address);
                     info!(
                         session = self.sessions_begun, client = number, name, worker = pid, %peer, program = %hello.program, pid = hello.pid,
                         release = %hello.release, "session begins"

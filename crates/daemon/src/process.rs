@@ -298,7 +298,7 @@ impl Worker {
         handoff::send(self.control.as_fd(), &client.link, &client.hello, &allowance)?;
         let now = Instant::now();
         let Hello { program, pid, credential, .. } = &*client.hello;
-        let about = About { session: number, who: client.who(), program: program.clone(), pid: *pid };
+        let about = About { session: number, who: client.who.clone(), program: program.clone(), pid: *pid };
         let peers = credential.as_slice().try_into().ok().map(PublicKey::new);
         let (guest, look_at) = (client.guest.clone(), Some(now));
         let session = Session { about, guest, peers, since: now, look_at, ended_for: None, account: None };

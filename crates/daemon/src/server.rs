@@ -296,13 +296,14 @@ impl Server {
         let door = self.guests.as_ref().map(Guests::door);
         let Some(Opened { link, peer, key, step }) = self.openings.advance(key, door) else { return };
         let name = self.guests.as_ref().zip(key).and_then(|(guests, key)| guests.name_of(&key));
-        let who = Who { client: name, user: link.peer_user().map(|peer| peer.user), address: peer.clone() };
+        let user = link.peer_user();
+        let who = Who { client: name, user: user.as_ref().map(|user| user.user), address: peer };
         match step {
             Step::Wait | Step::Drop(_) => {}
             Step::Refuse(text) => self.refuse(link, &who, &text),
             Step::Hello(hello) => {
-                if let (Some(allowed), Some(user)) = (&self.local_users, link.peer_user())
-                    && let Err(text) = allowed.admit(&user)
+                if let (Some(allowed), Some(user)) = (&self.local_users, &user)
+                    && let Err(text) = allowed.admit(user)
                 {
                     return self.refuse(link, &who, &text);
                 }
@@ -313,7 +314,7 @@ impl Server {
                 };
                 self.clients += u64::from(is_client);
                 let number = self.clients;
-                self.admit(Box::new(Client { link, peer, key, guest, hello: Box::new(hello), number }));
+                self.admit(Box::new(Client { link, who, key, guest, hello: Box::new(hello), number }));
             }
         }
     }
@@ -356,7 +357,7 @@ impl Server {
     fn admit(&mut self, client: Box<Client>) {
         if let Purpose::Peer { session, .. } = client.hello.purpose {
             match self.pool.hand_peer(session, &client) {
-                Ok(()) => debug!(peer = %client.peer, session = %format_args!("{:016x}", session.0), "peer"),
+                Ok(()) => debug!(peer = %client.who.address, session = %format_args!("{:016x}", session.0), "peer"),
                 Err(text) => self.refuse_client(*client, &text),
             }
             return;
@@ -403,8 +404,7 @@ impl Server {
     }
 
     fn refuse_client(&mut self, client: Client, text: &str) {
-        let who = client.who();
-        self.refuse(client.link, &who, text);
+        self.refuse(client.link, &client.who, text);
     }
 
     fn refuse(&mut self, link: Link, who: &Who, text: &str) {
@@ -440,7 +440,7 @@ impl Server {
 }
 
 fn log_leaving(client: &Client) {
-    info!(client = client.number, peer = %client.peer, "a client leaves before it had a worker");
+    info!(client = client.number, peer = %client.who.address, "a client leaves before it had a worker");
 }
 
 /// Announces the server on the local network. Failure to announce does not stop the server.

@@ -10,7 +10,7 @@ use ropeway_transport::tls::{self, ClientAuth, Door, PublicKey};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use tracing::{info, warn};
 
-use super::clients::{Clients, Rules};
+use super::clients::{Clients, Rules, text_of};
 use super::state::{ACCESS, Held, State, StateError};
 
 /// The clients by their keys.
@@ -148,8 +148,8 @@ impl Guests {
         let known = self.known.clients();
         let (name, rules) = known.get(key).ok_or("this client's ticket was revoked; ask for another")?;
         match rules.expires {
-            Some(at) if now >= at => {
-                let at = humantime::format_rfc3339_seconds(at);
+            Some(at) if rules.has_expired(now) => {
+                let at = text_of(at);
                 Err(format!("the ticket of '{name}' has expired at {at}; ask for another"))
             }
             _ => Ok((name.clone(), rules.clone())),
