@@ -15,6 +15,7 @@ mod listener;
 mod machine;
 pub mod private_file;
 mod ssh;
+pub mod threads;
 pub mod tls;
 
 pub use endpoint::{DEFAULT_PORT, Endpoint, ParseEndpointError, Pass};

@@ -15,7 +15,7 @@ use crate::encrypted::{Now, Records};
 use crate::inherited::Kept;
 use crate::kernel;
 use crate::machine::{self, is_gone};
-use crate::tls::{Accepting, PublicKey, Secrets};
+use crate::tls::{Accepting, Fill, PublicKey, Secrets};
 
 /// How long a thread waits on a link before it checks whether the other machine still answers and whether the wait is
 /// still wanted.
@@ -229,7 +229,13 @@ impl Link {
         match &self.records {
             None => self.receive(into, flags),
             // There may be fewer bytes than there is room for records.
-            Some(records) => records.opener().read(into, |room| self.receive(room, flags - RecvFlags::WAITALL)),
+            Some(records) if !flags.contains(RecvFlags::WAITALL) => {
+                records.opener().read(into, |room| self.receive(room, flags))
+            }
+            Some(records) => records.opener().read_whole(into, |room, fill| match fill {
+                Fill::All => self.receive(room, flags),
+                Fill::Some => self.receive(room, flags - RecvFlags::WAITALL),
+            }),
         }
     }
 

@@ -9,4 +9,4 @@ pub mod region;
 pub mod stats;
 pub(crate) mod status;
 pub(crate) mod sync;
-pub mod threads;
+pub use ropeway_transport::threads;

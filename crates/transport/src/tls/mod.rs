@@ -4,15 +4,19 @@
 //! connection's [`Secrets`]. Records are therefore not rustls's business, and can be sealed from where the
 //! application's data lie and opened into where they belong.
 
+mod crew;
 mod handshake;
 mod identity;
+mod open_bulk;
 mod opener;
+mod seal_bulk;
 mod sealer;
 mod secret;
 mod ticket;
 
 pub use handshake::{Accepting, ClientAuth, Door, accept, connect};
 pub use identity::{Identity, PublicKey};
+pub(crate) use open_bulk::Fill;
 pub(crate) use opener::Opener;
 pub(crate) use sealer::Sealer;
 pub use secret::{Secret, Secrets};
@@ -23,6 +27,12 @@ const HEADER: usize = 5;
 
 /// Most bytes of contents in a record.
 const MAX_CONTENTS: usize = 1 << 14;
+
+/// Bytes of a whole record with as much contents as there may be.
+const SEALED: usize = HEADER + MAX_CONTENTS + OVERHEAD;
+
+/// Contents from this length on are bulk: a [`crew::Crew`] seals and opens them, where there is one.
+const BULK: usize = 8 * MAX_CONTENTS;
 
 /// Bytes that encryption adds: the type of the contents, and the tag.
 const OVERHEAD: usize = 1 + TAG;
@@ -40,3 +50,6 @@ fn header(len: usize) -> [u8; HEADER] {
     let [high, low] = (len as u16).to_be_bytes();
     [APPLICATION_DATA, 3, 3, high, low]
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,16 +1,20 @@
 //! The receiving half: records become bytes again.
 
+use std::cell::OnceCell;
 use std::io::{self, ErrorKind};
 use std::ops::Range;
+use std::sync::Arc;
 
+use super::crew::Crew;
 use super::secret::{Key, Refused, Secret};
 use super::{ALERT, APPLICATION_DATA, HANDSHAKE, HEADER, MAX_CONTENTS, OVERHEAD, TAG};
 
 /// Most bytes of a record after its header (RFC 8446, section 5.2).
-const MAX_SEALED: usize = MAX_CONTENTS + 256;
+pub(super) const MAX_SEALED: usize = MAX_CONTENTS + 256;
 
-/// Bytes of the buffer for records: room for one at first, and for more when they come faster than they are read.
-const ROOM: usize = HEADER + MAX_SEALED;
+/// Bytes of the buffer for records: room for one at first, and for more when they come faster than they are read and no
+/// crew opens bulk data.
+pub(super) const ROOM: usize = HEADER + MAX_SEALED;
 const MAX_ROOM: usize = 16 * ROOM;
 
 /// Types of messages that may come after the handshake; alerts that end a connection, and that refuse a key.
@@ -21,17 +25,20 @@ const ACCESS_DENIED: u8 = 49;
 
 /// Opens what comes on a connection.
 pub(crate) struct Opener {
-    key: Key,
+    pub(super) key: Key,
     /// Bytes that have come: `plain` is what was opened and nobody has taken, then `sealed` what is sealed still.
-    buffer: Vec<u8>,
-    plain: Range<usize>,
-    sealed: Range<usize>,
+    pub(super) buffer: Vec<u8>,
+    pub(super) plain: Range<usize>,
+    pub(super) sealed: Range<usize>,
     /// The other end has said that it sends no more.
-    is_over: bool,
+    pub(super) is_over: bool,
+    /// What ended the connection while bytes were opened that came before.
+    pub(super) error: Option<io::Error>,
+    pub(super) crew: OnceCell<Option<Arc<Crew>>>,
 }
 
 /// A record as it comes.
-enum Next {
+pub(super) enum Next {
     /// It is not whole yet.
     Partial,
     /// A whole one, at this place of the buffer, after its header.
@@ -41,7 +48,15 @@ enum Next {
 impl Opener {
     /// Goes on with the connection of this secret.
     pub(crate) fn new(secret: Secret) -> Result<Self, Refused> {
-        Ok(Self { key: Key::new(secret)?, buffer: Vec::new(), plain: 0..0, sealed: 0..0, is_over: false })
+        Ok(Self {
+            key: Key::new(secret)?,
+            buffer: Vec::new(),
+            plain: 0..0,
+            sealed: 0..0,
+            is_over: false,
+            error: None,
+            crew: OnceCell::new(),
+        })
     }
 
     /// What another process needs to go on, unless bytes have come already that it would not have.
@@ -51,7 +66,7 @@ impl Opener {
 
     /// Whether [`Opener::read`] has something to return at once.
     pub(crate) fn is_ready(&self) -> bool {
-        !self.plain.is_empty() || self.is_over || !matches!(self.next(), Ok(Next::Partial))
+        !self.plain.is_empty() || self.is_over || self.error.is_some() || !matches!(self.next(), Ok(Next::Partial))
     }
 
     /// Reads some bytes into `into`, which `receive` gets when there are none. 0: the other end has closed.
@@ -63,6 +78,9 @@ impl Opener {
         into: &mut [u8],
         mut receive: impl FnMut(&mut [u8]) -> io::Result<usize>,
     ) -> io::Result<usize> {
+        if let Some(error) = self.error.take() {
+            return Err(error);
+        }
         let mut got = 0;
         loop {
             got += self.take(&mut into[got..]);
@@ -80,7 +98,7 @@ impl Opener {
                         return Ok(0);
                     }
                     self.sealed.end += came;
-                    if came == len && self.buffer.len() < MAX_ROOM {
+                    if came == len && self.buffer.len() < MAX_ROOM && self.crew().is_none() {
                         self.buffer.resize(2 * self.buffer.len(), 0);
                     }
                 }
@@ -88,8 +106,13 @@ impl Opener {
         }
     }
 
+    /// Who helps with bulk data, if anybody does.
+    pub(super) fn crew(&self) -> Option<Arc<Crew>> {
+        self.crew.get_or_init(Crew::of_process).clone()
+    }
+
     /// Hands over what was opened before.
-    fn take(&mut self, into: &mut [u8]) -> usize {
+    pub(super) fn take(&mut self, into: &mut [u8]) -> usize {
         let len = into.len().min(self.plain.len());
         into[..len].copy_from_slice(&self.buffer[self.plain.start..][..len]);
         self.plain.start += len;
@@ -109,33 +132,40 @@ impl Opener {
     }
 
     /// The next record.
-    fn next(&self) -> io::Result<Next> {
-        let bytes = &self.buffer[self.sealed.clone()];
+    pub(super) fn next(&self) -> io::Result<Next> {
+        self.record(self.sealed.start)
+    }
+
+    /// The record that begins there.
+    pub(super) fn record(&self, begin: usize) -> io::Result<Next> {
+        let bytes = &self.buffer[begin..self.sealed.end];
         let Some(header) = bytes.first_chunk::<HEADER>() else { return Ok(Next::Partial) };
         let [kind, _, _, high, low] = *header;
         let len = usize::from(u16::from_be_bytes([high, low]));
         if kind != APPLICATION_DATA || !(OVERHEAD..=MAX_SEALED).contains(&len) {
             return Err(not_sealed());
         }
-        let begin = self.sealed.start + HEADER;
+        let begin = begin + HEADER;
         Ok(if bytes.len() < HEADER + len { Next::Partial } else { Next::Whole(*header, begin..begin + len) })
     }
 
     /// Opens the record at `at`, into `into` where there is room for all of it; the number of bytes that are there.
-    fn open(&mut self, header: &[u8; HEADER], at: Range<usize>, into: &mut [u8]) -> io::Result<usize> {
+    pub(super) fn open(&mut self, header: &[u8; HEADER], at: Range<usize>, into: &mut [u8]) -> io::Result<usize> {
         self.sealed.start = at.end;
         let len = at.len() - TAG;
         let refused = |Refused| not_sealed();
         // The type comes after the contents, so that one byte more is written than there are contents. The next record
         // is written over it.
         let is_direct = into.len() >= len;
+        let number = self.key.number();
         let contents = if is_direct {
-            self.key.open(header, &self.buffer[at.clone()], &mut into[..len]).map_err(refused)?;
+            self.key.open(number, header, &self.buffer[at.clone()], &mut into[..len]).map_err(refused)?;
             &into[..len]
         } else {
-            self.key.open_in_place(header, &mut self.buffer[at.clone()]).map_err(refused)?;
+            self.key.open_in_place(number, header, &mut self.buffer[at.clone()]).map_err(refused)?;
             &self.buffer[at.start..][..len]
         };
+        self.key.passed(1);
         // After the type, there may be zeros.
         let last = contents.iter().rposition(|byte| *byte != 0).ok_or_else(not_sealed)?;
         match (contents[last], &contents[..last]) {

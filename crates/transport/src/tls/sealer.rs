@@ -1,9 +1,13 @@
 //! The sending half: bytes become records.
 
+use std::cell::OnceCell;
 use std::io::{self, IoSlice};
+use std::ops::Range;
+use std::sync::Arc;
 
+use super::crew::Crew;
 use super::secret::{Key, Refused, Secret};
-use super::{APPLICATION_DATA, HANDSHAKE, HEADER, MAX_CONTENTS, OVERHEAD, header};
+use super::{APPLICATION_DATA, BULK, HANDSHAKE, HEADER, MAX_CONTENTS, OVERHEAD, header};
 
 /// Most records that are sealed before they are sent. While the kernel takes one batch, the other end opens the last.
 const BATCH: usize = 8;
@@ -13,20 +17,22 @@ const KEY_UPDATE: [u8; 5] = [24, 0, 0, 1, 0];
 
 /// Seals what is sent on a connection.
 pub(crate) struct Sealer {
-    key: Key,
-    /// Sealed records, of which the first `sent` bytes are with the kernel.
-    out: Vec<u8>,
-    sent: usize,
+    pub(super) key: Key,
+    /// Sealed records are in `out`, at `unsent` those that the kernel has not taken.
+    pub(super) out: Vec<u8>,
+    pub(super) unsent: Range<usize>,
     /// Bytes of contents in `out`. Their sender was not told yet that they are sent, and gives them again.
-    held: usize,
+    pub(super) held: usize,
     /// Contents that do not fill a record by themselves.
     small: Vec<u8>,
+    pub(super) crew: OnceCell<Option<Arc<Crew>>>,
 }
 
 impl Sealer {
     /// Goes on with the connection of this secret.
     pub(crate) fn new(secret: Secret) -> Result<Self, Refused> {
-        Ok(Self { key: Key::new(secret)?, out: Vec::new(), sent: 0, held: 0, small: Vec::new() })
+        let key = Key::new(secret)?;
+        Ok(Self { key, out: Vec::new(), unsent: 0..0, held: 0, small: Vec::new(), crew: OnceCell::new() })
     }
 
     /// What another process needs to go on; nothing may be unsent.
@@ -50,8 +56,17 @@ impl Sealer {
             if parts.iter().all(|part| part.is_empty()) {
                 return Ok(());
             }
-            self.seal(parts)?;
+            let crew = if parts.iter().any(|part| part.len() >= BULK) { self.crew() } else { None };
+            self.seal(parts, crew.is_some())?;
+            if let (Some(crew), Some(bulk)) = (crew, behind(parts, self.held)) {
+                self.send_bulk(&crew, bulk, &mut send)?;
+            }
         }
+    }
+
+    /// Who helps with bulk data, if anybody does.
+    fn crew(&self) -> Option<Arc<Crew>> {
+        self.crew.get_or_init(Crew::of_process).clone()
     }
 
     /// Sends some of `bytes` through `send`, which does not wait, and returns how many were sent. The others have to be
@@ -77,34 +92,42 @@ impl Sealer {
             if bytes.is_empty() {
                 return Ok(total);
             }
-            self.seal(&[IoSlice::new(bytes)])?;
+            self.seal(&[IoSlice::new(bytes)], false)?;
         }
     }
 
     /// Sends what is sealed.
-    fn flush(&mut self, send: &mut impl FnMut(&[u8]) -> io::Result<usize>) -> io::Result<()> {
-        while self.sent < self.out.len() {
-            self.sent += send(&self.out[self.sent..])?;
+    pub(super) fn flush(&mut self, send: &mut impl FnMut(&[u8]) -> io::Result<usize>) -> io::Result<()> {
+        while !self.unsent.is_empty() {
+            self.unsent.start += send(&self.out[self.unsent.clone()])?;
         }
-        self.out.clear();
-        self.sent = 0;
+        self.unsent = 0..0;
         Ok(())
     }
 
-    /// Seals the beginning of `parts`, a batch at most.
-    fn seal(&mut self, parts: &[IoSlice<'_>]) -> io::Result<()> {
-        let sealed = self.seal_batch(parts);
-        sealed.map_err(|Refused| io::Error::other("a record cannot be encrypted"))
+    /// Seals the beginning of `parts`, a batch at most, and only what is ahead of bulk data if a crew seals those.
+    fn seal(&mut self, parts: &[IoSlice<'_>], has_crew: bool) -> io::Result<()> {
+        let sealed = self.seal_batch(parts, has_crew);
+        sealed.map_err(|Refused| cannot_be_sealed())
     }
 
-    fn seal_batch(&mut self, parts: &[IoSlice<'_>]) -> Result<(), Refused> {
-        if self.key.is_worn(BATCH as u64 + 1) {
+    /// Replaces the key if it is too old for so many more records.
+    pub(super) fn renew(&mut self, records: usize) -> Result<(), Refused> {
+        if self.key.is_worn(records as u64 + 1) {
             self.record(&KEY_UPDATE, HANDSHAKE)?;
             self.key.update()?;
         }
+        Ok(())
+    }
+
+    fn seal_batch(&mut self, parts: &[IoSlice<'_>], has_crew: bool) -> Result<(), Refused> {
+        self.renew(BATCH)?;
         let mut records = 0;
         for part in parts {
             let mut rest: &[u8] = part;
+            if has_crew && rest.len() >= BULK {
+                break;
+            }
             while !rest.is_empty() && records < BATCH {
                 let room = MAX_CONTENTS - self.small.len();
                 let (now, later) = rest.split_at(rest.len().min(room));
@@ -135,13 +158,43 @@ impl Sealer {
         sealed
     }
 
-    fn record(&mut self, contents: &[u8], contents_type: u8) -> Result<(), Refused> {
-        let header = header(contents.len() + OVERHEAD);
-        self.out.extend_from_slice(&header);
-        let begin = self.out.len();
-        self.out.resize(begin + contents.len() + OVERHEAD, 0);
-        self.key.seal(&header, contents, contents_type, &mut self.out[begin..])
+    pub(super) fn record(&mut self, contents: &[u8], contents_type: u8) -> Result<(), Refused> {
+        let (begin, len) = (self.unsent.end, HEADER + contents.len() + OVERHEAD);
+        if self.out.len() < begin + len {
+            self.out.resize(begin + len, 0);
+        }
+        seal_record(&self.key, self.key.number(), contents, contents_type, &mut self.out[begin..begin + len])?;
+        self.key.passed(1);
+        self.unsent.end += len;
+        Ok(())
     }
 }
 
-const _: () = assert!(HEADER == 5);
+/// Seals a whole record with its header, for which `out` has just room.
+pub(super) fn seal_record(
+    key: &Key,
+    number: u64,
+    contents: &[u8],
+    contents_type: u8,
+    out: &mut [u8],
+) -> Result<(), Refused> {
+    let (begin, sealed) = out.split_first_chunk_mut::<HEADER>().ok_or(Refused)?;
+    *begin = header(sealed.len());
+    key.seal(number, begin, contents, contents_type, sealed)
+}
+
+/// The first bytes behind the first `len` ones, up to the end of their part.
+fn behind<'a>(parts: &'a [IoSlice<'_>], mut len: usize) -> Option<&'a [u8]> {
+    for part in parts {
+        if len < part.len() {
+            return Some(&part[len..]);
+        }
+        len -= part.len();
+    }
+    None
+}
+
+/// The error for bytes that cannot be sent encrypted.
+pub(super) fn cannot_be_sealed() -> io::Error {
+    io::Error::other("a record cannot be encrypted")
+}

@@ -138,39 +138,61 @@ impl Key {
         &self.secret
     }
 
-    /// The nonce of the next record (section 5.3).
-    fn nonce(&mut self) -> Nonce {
+    /// The number of the next record.
+    pub(crate) fn number(&self) -> u64 {
+        self.secret.records
+    }
+
+    /// So many records were sealed or opened.
+    pub(crate) fn passed(&mut self, records: u64) {
+        self.secret.records += records;
+    }
+
+    /// The nonce of a record (section 5.3).
+    fn nonce(&self, number: u64) -> Nonce {
         let mut nonce = self.iv;
-        for (byte, number) in nonce[NONCE - 8..].iter_mut().zip(self.secret.records.to_be_bytes()) {
+        for (byte, number) in nonce[NONCE - 8..].iter_mut().zip(number.to_be_bytes()) {
             *byte ^= number;
         }
-        self.secret.records += 1;
         Nonce::assume_unique_for_key(nonce)
     }
 
-    /// Seals `contents`, with their type, into `out`: as many bytes, and then `contents_type` and the tag.
+    /// Seals `contents`, with their type, as the record of this number, into `out`: as many bytes, and then
+    /// `contents_type` and the tag. No number may be used twice.
     pub(crate) fn seal(
-        &mut self,
+        &self,
+        number: u64,
         header: &[u8; HEADER],
         contents: &[u8],
         contents_type: u8,
         out: &mut [u8],
     ) -> Result<(), Refused> {
         let (sealed, rest) = out.split_at_mut_checked(contents.len()).ok_or(Refused)?;
-        let (nonce, header) = (self.nonce(), Aad::from(header));
+        let (nonce, header) = (self.nonce(number), Aad::from(header));
         Ok(self.key.seal_out_of_place_scatter(nonce, header, contents, sealed, &[contents_type], rest)?)
     }
 
-    /// Opens `sealed`, which ends with the tag, into `out`: its contents, and their type.
-    pub(crate) fn open(&mut self, header: &[u8; HEADER], sealed: &[u8], out: &mut [u8]) -> Result<(), Refused> {
+    /// Opens `sealed`, the record of this number, which ends with the tag, into `out`: its contents, and their type.
+    pub(crate) fn open(
+        &self,
+        number: u64,
+        header: &[u8; HEADER],
+        sealed: &[u8],
+        out: &mut [u8],
+    ) -> Result<(), Refused> {
         let (sealed, tag) = sealed.split_last_chunk::<TAG>().ok_or(Refused)?;
-        let (nonce, header) = (self.nonce(), Aad::from(header));
+        let (nonce, header) = (self.nonce(number), Aad::from(header));
         Ok(self.key.open_separate_gather(nonce, header, sealed, tag, out)?)
     }
 
     /// As [`Key::open`], in place; the length of the contents with their type.
-    pub(crate) fn open_in_place(&mut self, header: &[u8; HEADER], sealed: &mut [u8]) -> Result<usize, Refused> {
-        let (nonce, header) = (self.nonce(), Aad::from(header));
+    pub(crate) fn open_in_place(
+        &self,
+        number: u64,
+        header: &[u8; HEADER],
+        sealed: &mut [u8],
+    ) -> Result<usize, Refused> {
+        let (nonce, header) = (self.nonce(number), Aad::from(header));
         Ok(self.key.open_in_place(nonce, header, sealed)?.len())
     }
 }
@@ -200,21 +222,21 @@ mod tests {
         for (cipher, len) in [(Cipher::Aes128Gcm, 32), (Cipher::Aes256Gcm, 48), (Cipher::ChaCha20Poly1305, 32)] {
             let secret = Secret { cipher, secret: vec![7; len], records: 3 };
             let (mut sealing, mut opening) = (Key::new(secret.clone()).unwrap(), Key::new(secret.clone()).unwrap());
-            for _ in 0..3 {
+            for number in 3..6 {
                 let mut sealed = vec![0; 100 + 1 + TAG];
                 let header = super::super::header(sealed.len());
-                sealing.seal(&header, &[5; 100], 23, &mut sealed).unwrap();
+                sealing.seal(number, &header, &[5; 100], 23, &mut sealed).unwrap();
                 let mut out = vec![0; 101];
-                opening.open(&header, &sealed, &mut out).unwrap();
+                opening.open(number, &header, &sealed, &mut out).unwrap();
                 assert_eq!((&out[..100], out[100]), (&[5; 100][..], 23));
             }
             sealing.update().unwrap();
             let mut sealed = vec![0; 1 + TAG];
             let header = super::super::header(sealed.len());
-            sealing.seal(&header, &[], 23, &mut sealed).unwrap();
-            assert_eq!(opening.open_in_place(&header, &mut sealed.clone()), Err(Refused));
+            sealing.seal(0, &header, &[], 23, &mut sealed).unwrap();
+            assert_eq!(opening.open_in_place(0, &header, &mut sealed.clone()), Err(Refused));
             opening.update().unwrap();
-            assert_eq!(opening.open_in_place(&header, &mut sealed), Ok(1));
+            assert_eq!(opening.open_in_place(0, &header, &mut sealed), Ok(1));
             assert_eq!(Key::new(Secret { secret: vec![7; len - 1], ..secret }).err(), Some(Refused));
         }
     }

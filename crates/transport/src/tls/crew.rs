@@ -1,0 +1,85 @@
+//! Threads that help to seal and open bulk data: one core alone encrypts about as fast as the kernel moves bytes, so
+//! that doing one after the other halves what a link carries.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use rayon::{Scope, ThreadPool, ThreadPoolBuilder};
+
+use super::SEALED;
+use crate::threads;
+
+/// Cores for each thread of a crew: sealing and opening four times as fast as one core does is faster than any link.
+const CORES_PER_THREAD: usize = 4;
+const MOST_THREADS: usize = 3;
+
+/// Most buffers that are kept for the next bulk data.
+const MOST_SPARE: usize = 8;
+
+/// Bytes of a buffer for bulk data: records of 512 KiB of contents, and two that are not whole.
+pub(crate) const WIDE_ROOM: usize = 34 * SEALED;
+
+/// The process's threads for this, and buffers for those links on which bulk data are under way.
+pub(crate) struct Crew {
+    pool: ThreadPool,
+    spare: Mutex<Vec<Vec<u8>>>,
+}
+
+impl Crew {
+    /// The crew of this process, made for the first link that asks; it lives as long as any link has it. `None` where
+    /// there are too few cores for it, or no threads to be had.
+    pub(crate) fn of_process() -> Option<Arc<Self>> {
+        // A child that was forked has the memory of its parent's threads, not the threads.
+        static CREW: Mutex<(u32, Weak<Crew>)> = Mutex::new((0, Weak::new()));
+        let cores = rustix::thread::sched_getaffinity(None).map_or(1, |cores| cores.count()) as usize;
+        let threads = (cores / CORES_PER_THREAD).min(MOST_THREADS);
+        let mut crew = CREW.lock().unwrap_or_else(PoisonError::into_inner);
+        let process = std::process::id();
+        if crew.0 == process
+            && let Some(there) = crew.1.upgrade()
+        {
+            return Some(there);
+        }
+        let new = Arc::new(Self::new(threads)?);
+        *crew = (process, Arc::downgrade(&new));
+        Some(new)
+    }
+
+    /// A crew of so many threads; `None` for none, or when they cannot be started.
+    pub(crate) fn new(threads: usize) -> Option<Self> {
+        if threads == 0 {
+            return None;
+        }
+        let builder = ThreadPoolBuilder::new().num_threads(threads).spawn_handler(|thread| {
+            let named = std::thread::Builder::new().name("ropeway-tls".into());
+            threads::start(|| named.spawn(|| thread.run())).map(drop)
+        });
+        Some(Self { pool: builder.build().ok()?, spare: Mutex::default() })
+    }
+
+    /// How many threads it has.
+    pub(crate) fn threads(&self) -> usize {
+        self.pool.current_num_threads()
+    }
+
+    /// Runs `work`, which hands pieces to the crew, and returns when all of them are done.
+    pub(crate) fn scope<'scope, R>(&self, work: impl FnOnce(&Scope<'scope>) -> R) -> R {
+        self.pool.in_place_scope(work)
+    }
+
+    /// A buffer of [`WIDE_ROOM`] bytes.
+    pub(crate) fn buffer(&self) -> Vec<u8> {
+        self.spare().pop().unwrap_or_else(|| vec![0; WIDE_ROOM])
+    }
+
+    /// Keeps a buffer for others.
+    pub(crate) fn give_back(&self, buffer: Vec<u8>) {
+        let mut spare = self.spare();
+        if buffer.len() == WIDE_ROOM && spare.len() < MOST_SPARE {
+            spare.push(buffer);
+        }
+    }
+
+    fn spare(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
