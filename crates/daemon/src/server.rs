@@ -198,6 +198,8 @@ impl Server {
     /// Waits until a source has an event, or until `timeout`.
     fn wait(&self, timeout: Option<Duration>) -> Result<Vec<Source>, ServeError> {
         let mut sources: Vec<(Source, BorrowedFd<'_>)> = vec![(Source::Stop, self.stop.as_fd())];
+        // Before those who connect: they may have been added a moment ago.
+        sources.extend(self.guests.as_ref().map(|guests| (Source::Guests, guests.as_fd())));
         if Instant::now() >= self.accept_after {
             sources.extend(self.listeners.iter().enumerate().map(|(i, l)| (Source::Listener(i), l.as_fd())));
         }
@@ -210,7 +212,6 @@ impl Server {
             }
             sources.push((Source::Exit(pid), worker.exit()));
         }
-        sources.extend(self.guests.as_ref().map(|guests| (Source::Guests, guests.as_fd())));
         if let Some((control, exit)) = self.prober.sockets() {
             sources.extend(control.map(|control| (Source::Prober, control)));
             sources.push((Source::ProberExit, exit));
