@@ -301,19 +301,21 @@ impl Link {
         parts: &mut &mut [IoSlice<'_>],
         mut goes_on: impl FnMut() -> io::Result<()>,
     ) -> io::Result<()> {
-        let mut send = |parts: &[IoSlice<'_>]| loop {
-            match self.send(parts, SendFlags::empty()) {
+        let mut send = |parts: &[IoSlice<'_>], flags| loop {
+            match self.send(parts, flags) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => goes_on()?,
                 sent => return sent,
             }
         };
         if let Some(records) = &self.records {
-            return records.sealer().send_all(parts, |bytes| send(&[IoSlice::new(bytes)]));
+            // Without MSG_MORE, each batch of records would end with a small segment.
+            let flags = |goes_on| if goes_on { SendFlags::MORE } else { SendFlags::empty() };
+            return records.sealer().send_all(parts, |bytes, goes_on| send(&[IoSlice::new(bytes)], flags(goes_on)));
         }
         // Removes empty parts as well.
         IoSlice::advance_slices(parts, 0);
         while !parts.is_empty() {
-            let sent = send(parts)?;
+            let sent = send(parts, SendFlags::empty())?;
             IoSlice::advance_slices(parts, sent);
         }
         Ok(())

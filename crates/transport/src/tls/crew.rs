@@ -3,20 +3,33 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use rayon::{Scope, ThreadPool, ThreadPoolBuilder};
+use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use super::SEALED;
 use crate::threads;
 
-/// Cores for each thread of a crew: sealing and opening four times as fast as one core does is faster than any link.
+/// Cores for each thread of a crew, and most threads: three cores seal and open faster than a link moves bytes.
 const CORES_PER_THREAD: usize = 4;
-const MOST_THREADS: usize = 3;
+const MOST_THREADS: usize = 2;
 
 /// Most buffers that are kept for the next bulk data.
 const MOST_SPARE: usize = 8;
 
 /// Bytes of a buffer for bulk data: records of 512 KiB of contents, and two that are not whole.
 pub(crate) const WIDE_ROOM: usize = 34 * SEALED;
+
+/// Pieces of work, taken one after the other by whoever has time.
+pub(crate) struct Pieces<I>(Mutex<I>);
+
+impl<I: Iterator> Pieces<I> {
+    pub(crate) fn new(pieces: I) -> Self {
+        Self(Mutex::new(pieces))
+    }
+
+    pub(crate) fn take(&self) -> Option<I::Item> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).next()
+    }
+}
 
 /// The process's threads for this, and buffers for those links on which bulk data are under way.
 pub(crate) struct Crew {
@@ -56,14 +69,27 @@ impl Crew {
         Some(Self { pool: builder.build().ok()?, spare: Mutex::default() })
     }
 
-    /// How many threads it has.
-    pub(crate) fn threads(&self) -> usize {
-        self.pool.current_num_threads()
-    }
-
-    /// Runs `work`, which hands pieces to the crew, and returns when all of them are done.
-    pub(crate) fn scope<'scope, R>(&self, work: impl FnOnce(&Scope<'scope>) -> R) -> R {
-        self.pool.in_place_scope(work)
+    /// Does `work` on all of `pieces`, in this thread too once `meanwhile` is over; returns what that returns.
+    pub(crate) fn share<T: Send, I: Iterator<Item = T> + Send, R>(
+        &self,
+        pieces: &Pieces<I>,
+        work: impl Fn(T) + Sync,
+        meanwhile: impl FnOnce() -> R,
+    ) -> R {
+        let work = &work;
+        let take_part = || {
+            while let Some(piece) = pieces.take() {
+                work(piece);
+            }
+        };
+        self.pool.in_place_scope(|scope| {
+            for _ in 0..self.pool.current_num_threads() {
+                scope.spawn(move |_| take_part());
+            }
+            let outcome = meanwhile();
+            take_part();
+            outcome
+        })
     }
 
     /// A buffer of [`WIDE_ROOM`] bytes.

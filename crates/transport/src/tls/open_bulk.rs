@@ -2,17 +2,18 @@
 
 use std::io::{self, ErrorKind};
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::crew::{Crew, WIDE_ROOM};
+use super::crew::{Crew, Pieces, WIDE_ROOM};
 use super::opener::{MAX_SEALED, Next, Opener, ROOM};
 use super::secret::Key;
 use super::{APPLICATION_DATA, BULK, HEADER, MAX_CONTENTS, OVERHEAD, SEALED};
 
 /// Most bytes that are received before the crew gets what there is.
-const BATCH: usize = 16 * SEALED;
+const BATCH: usize = 8 * SEALED;
 
-/// Fewest records that are worth waking a thread for.
-const LEAST: usize = 4;
+/// Records that one thread opens at once. Fewer are not worth waking one for.
+const PIECE: usize = 4;
 
 const _: () = assert!(2 * BATCH + 2 * SEALED <= WIDE_ROOM);
 
@@ -83,7 +84,7 @@ impl Opener {
     ) -> io::Result<bool> {
         let into = &mut into[*got..];
         let mut run = self.run(into.len());
-        if run.records.len() < LEAST
+        if run.records.len() < PIECE
             && let Next::Whole(header, at) = self.next()?
         {
             let opened = self.open(&header, at, into)?;
@@ -104,24 +105,31 @@ impl Opener {
         // Less room than that is left only where there is something to open, too.
         let wanted = wanted.min(self.buffer.len() - self.sealed.end);
         let (came, room) = self.buffer.split_at_mut(self.sealed.end);
-        let (key, share) = (&self.key, run.records.len().div_ceil(crew.threads()).max(1));
-        let mut good = vec![0; run.records.len().div_ceil(share)];
-        let received = crew.scope(|scope| {
-            let (came, mut number, mut rest) = (&*came, key.number(), &mut *into);
-            for (records, good) in run.records.chunks(share).zip(&mut good) {
-                let (now, later) = std::mem::take(&mut rest).split_at_mut(records.iter().map(contents).sum());
-                let first = number;
-                scope.spawn(move |_| *good = open_all(key, first, came, records, now));
-                (number, rest) = (number + records.len() as u64, later);
-            }
-            if wanted == 0 { Ok(None) } else { receive(&mut room[..wanted]).map(Some) }
-        });
+        let (came, key, opened) = (&*came, &self.key, std::iter::repeat_with(|| AtomicUsize::new(0)));
+        let opened: Vec<_> = opened.take(run.records.len().div_ceil(PIECE)).collect();
+        let mut rest = &mut *into;
+        let pieces = run.records.chunks(PIECE).zip((key.number()..).step_by(PIECE)).zip(&opened);
+        let pieces = Pieces::new(pieces.map(|((records, number), opened)| {
+            let (into, later) = std::mem::take(&mut rest).split_at_mut(records.iter().map(contents).sum());
+            rest = later;
+            (records, number, opened, into)
+        }));
+        let open = |(records, number, opened, into): (&[Range<usize>], _, &AtomicUsize, _)| {
+            opened.store(open_all(key, number, came, records, into), Ordering::Relaxed);
+        };
+        let received =
+            crew.share(&pieces, open, || if wanted == 0 { Ok(None) } else { receive(&mut room[..wanted]).map(Some) });
         self.sealed.end += received.as_ref().map_or(0, |received| received.unwrap_or(0));
-        let whole = |(good, records): &(&usize, &[Range<usize>])| **good == records.len();
-        let pieces = || good.iter().zip(run.records.chunks(share));
-        let good =
-            pieces().take_while(whole).count() * share + pieces().find(|piece| !whole(piece)).map_or(0, |p| *p.0);
-        let good = &run.records[..good.min(run.records.len())];
+        // Up to the first that was none of contents alone.
+        let mut good = 0;
+        for (opened, records) in opened.iter().zip(run.records.chunks(PIECE)) {
+            let opened = opened.load(Ordering::Relaxed);
+            good += opened;
+            if opened < records.len() {
+                break;
+            }
+        }
+        let good = &run.records[..good];
         self.key.passed(good.len() as u64);
         let opened = good.iter().map(contents).sum();
         *got += opened;

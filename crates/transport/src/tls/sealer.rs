@@ -40,18 +40,19 @@ impl Sealer {
         self.key.secret().clone()
     }
 
-    /// Sends all of `parts` through `send`, which takes some bytes and returns how many. `parts` is then what was not
-    /// sent.
+    /// Sends all of `parts` through `send`, which takes some bytes and returns how many; it is told whether more follow at
+    /// once. `parts` is then what was not sent.
     ///
     /// # Errors
     /// Those of `send`, after which what is left of `parts` has to be given again, first of all.
     pub(crate) fn send_all(
         &mut self,
         parts: &mut &mut [IoSlice<'_>],
-        mut send: impl FnMut(&[u8]) -> io::Result<usize>,
+        mut send: impl FnMut(&[u8], bool) -> io::Result<usize>,
     ) -> io::Result<()> {
         loop {
-            self.flush(&mut send)?;
+            let goes_on = behind(parts, self.held).is_some();
+            self.flush(&mut |bytes| send(bytes, goes_on))?;
             IoSlice::advance_slices(parts, std::mem::take(&mut self.held));
             if parts.iter().all(|part| part.is_empty()) {
                 return Ok(());
@@ -59,7 +60,8 @@ impl Sealer {
             let crew = if parts.iter().any(|part| part.len() >= BULK) { self.crew() } else { None };
             self.seal(parts, crew.is_some())?;
             if let (Some(crew), Some(bulk)) = (crew, behind(parts, self.held)) {
-                self.send_bulk(&crew, bulk, &mut send)?;
+                let has_more = behind(parts, self.held + bulk.len()).is_some();
+                self.send_bulk(&crew, bulk, has_more, &mut send)?;
             }
         }
     }

@@ -55,7 +55,7 @@ fn send(sealer: &mut Sealer, bytes: &[u8], dice: &RefCell<Dice>, wire: &mut VecD
     let mut parts = [IoSlice::new(head), IoSlice::new(rest)];
     let mut parts = &mut parts[..];
     loop {
-        let sent = sealer.send_all(&mut parts, |bytes| {
+        let sent = sealer.send_all(&mut parts, |bytes, _| {
             let mut dice = dice.borrow_mut();
             if dice.below(20) == 0 {
                 return Err(ErrorKind::TimedOut.into());
@@ -168,7 +168,7 @@ fn a_changed_byte_is_found_by_a_crew_and_nothing_behind_it_is_given_out() {
     let (mut sealer, mut opener) = pair(0, Some(&crew));
     let all = Dice(3).bytes(1 << 20);
     let mut wire = Vec::new();
-    let mut send = |bytes: &[u8]| {
+    let mut send = |bytes: &[u8], _| {
         wire.extend(bytes);
         Ok(bytes.len())
     };
