@@ -10,7 +10,7 @@ use super::secret::Key;
 use super::{APPLICATION_DATA, BULK, HEADER, MAX_CONTENTS, OVERHEAD, SEALED};
 
 /// Most bytes that are received before the crew gets what there is.
-const BATCH: usize = 8 * SEALED;
+const BATCH: usize = 16 * SEALED;
 
 /// Records that one thread opens at once. Fewer are not worth waking one for.
 const PIECE: usize = 4;
