@@ -47,8 +47,12 @@ impl Server {
     /// variables.
     pub fn start_on(host: &Host, args: &[&str], env: &[(&str, &str)]) -> Self {
         let listen = format!("tcp://{}:7590", host.address());
-        let args = [&["--listen", &listen, "--plaintext-network"], args].concat();
-        Self::start_command(host.command(places::ropeway()), folder(), &args, env).until_ready()
+        Self::serve_on(host, &[&["--listen", &listen, "--plaintext-network"], args].concat(), env)
+    }
+
+    /// Starts `ropeway serve` on a machine of a test's network with just these arguments, and these variables.
+    pub fn serve_on(host: &Host, args: &[&str], env: &[(&str, &str)]) -> Self {
+        Self::start_command(host.command(places::ropeway()), folder(), args, env).until_ready()
     }
 
     /// As [`Self::start_with`], without waiting until its workers are warm.
@@ -62,7 +66,8 @@ impl Server {
 
     fn start_command(mut command: Command, home: TempDir, args: &[&str], env: &[(&str, &str)]) -> Self {
         command.arg("serve").args(args);
-        for name in ["ROPEWAY_SERVERS", "ROPEWAY_HOSTFILE", "ROPEWAY_LOG", "CACHE_DIRECTORY"] {
+        let own = ["CACHE_DIRECTORY", "STATE_DIRECTORY", "XDG_STATE_HOME"];
+        for name in ["ROPEWAY_SERVERS", "ROPEWAY_HOSTFILE", "ROPEWAY_LOG"].into_iter().chain(own) {
             command.env_remove(name);
         }
         command

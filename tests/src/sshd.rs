@@ -1,8 +1,8 @@
-//! Real ssh servers on loopback, with keys and configurations of their own.
+//! Real ssh servers on loopback or on a machine of a test's network, with keys and configurations of their own.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,6 +13,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use crate::natives::Native;
+use crate::net::Host;
 use crate::program::Program;
 use crate::{places, process, wait_for};
 
@@ -42,6 +43,15 @@ impl Sshd {
 
     /// Starts one with these further lines in its configuration.
     pub fn start_with(lines: &str) -> Self {
+        Self::start_at(None, lines)
+    }
+
+    /// Starts one on a machine of a test's network, on that machine's address.
+    pub fn start_on(host: &Host) -> Self {
+        Self::start_at(Some(host), "")
+    }
+
+    fn start_at(host: Option<&Host>, lines: &str) -> Self {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let folder = tempfile::Builder::new().prefix("rw-").tempdir().expect("a temporary folder can be made");
@@ -57,12 +67,16 @@ impl Sshd {
         // Only root can make this folder, and only root's server needs it.
         let _ = fs::create_dir(SEPARATION);
         for _ in 0..PORTS {
-            let port = free_port();
-            let config = server_configuration(folder.path(), port, lines);
+            let address = host.map_or(Ipv4Addr::LOCALHOST, Host::address);
+            let port = host.map_or_else(|| free_port(address), |host| host.inside(|| free_port(address)));
+            let at_port = SocketAddrV4::new(address, port);
+            let config = server_configuration(folder.path(), at_port, lines);
             fs::write(at("sshd_config"), config).expect("a file can be written");
-            let Some((child, log)) = listen(&at("sshd_config")) else { continue };
+            let command = host.map_or_else(|| Command::new(SSHD), |host| host.command(SSHD));
+            let Some((child, log)) = listen(command, &at("sshd_config")) else { continue };
             let alias = format!("host{number}-{}", std::process::id());
-            fs::write(at("config"), client_configuration(folder.path(), port, &alias)).expect("a file can be written");
+            let config = client_configuration(folder.path(), at_port, &alias);
+            fs::write(at("config"), config).expect("a file can be written");
             let key = fs::read_to_string(at("host_key.pub")).expect("it was just made");
             fs::write(at("known_hosts"), format!("{alias} {key}")).expect("a file can be written");
             return Self { child, log, alias, port, folder };
@@ -173,17 +187,17 @@ fn new_key(path: &Path) {
     assert!(made.is_ok_and(|status| status.success()), "ssh-keygen makes no key; run `make packages` first");
 }
 
-fn free_port() -> u16 {
-    let socket = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
+fn free_port(address: Ipv4Addr) -> u16 {
+    let socket = TcpListener::bind((address, 0)).expect("there is a free port");
     socket.local_addr().expect("it has an address").port()
 }
 
-fn server_configuration(folder: &Path, port: u16, lines: &str) -> String {
+fn server_configuration(folder: &Path, at_port: SocketAddrV4, lines: &str) -> String {
     let at = folder.display();
     let native = Native::pocl();
     let variables: Vec<String> = native.env().iter().map(|(name, value)| format!("\"{name}={value}\"")).collect();
     format!(
-        "{lines}\nListenAddress 127.0.0.1:{port}\nHostKey {at}/host_key\nAuthorizedKeysFile {at}/authorized_keys\n\
+        "{lines}\nListenAddress {at_port}\nHostKey {at}/host_key\nAuthorizedKeysFile {at}/authorized_keys\n\
          PidFile none\nUsePAM no\nStrictModes no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n\
          LogLevel VERBOSE\n\
          SetEnv \"PATH={at}/bin:/usr/bin:/bin\" \"XDG_RUNTIME_DIR={at}/remote\" \"XDG_CACHE_HOME={at}/cache\" \
@@ -193,18 +207,17 @@ fn server_configuration(folder: &Path, port: u16, lines: &str) -> String {
     )
 }
 
-fn client_configuration(folder: &Path, port: u16, alias: &str) -> String {
-    let at = folder.display();
+fn client_configuration(folder: &Path, at_port: SocketAddrV4, alias: &str) -> String {
+    let (at, address, port) = (folder.display(), at_port.ip(), at_port.port());
     format!(
-        "Host {alias}\n  HostName 127.0.0.1\n  Port {port}\n  HostKeyAlias {alias}\n  IdentityFile {at}/key\n  \
+        "Host {alias}\n  HostName {address}\n  Port {port}\n  HostKeyAlias {alias}\n  IdentityFile {at}/key\n  \
          IdentitiesOnly yes\n  IdentityAgent none\n  UserKnownHostsFile {at}/known_hosts\n  \
          GlobalKnownHostsFile none\n  StrictHostKeyChecking yes\n"
     )
 }
 
 /// Starts the server; `None` if somebody else has its port.
-fn listen(config: &Path) -> Option<(Child, Arc<Mutex<String>>)> {
-    let mut command = Command::new(SSHD);
+fn listen(mut command: Command, config: &Path) -> Option<(Child, Arc<Mutex<String>>)> {
     command.args(["-D", "-e", "-f"]).arg(config);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap_or_else(|error| panic!("{SSHD}: {error}; run `make packages` first"));
