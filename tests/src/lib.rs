@@ -9,6 +9,7 @@ pub mod cluster;
 pub mod compare;
 pub mod encrypted;
 pub mod fake;
+pub mod keyless;
 pub mod natives;
 pub mod net;
 pub mod notes;
