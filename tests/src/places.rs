@@ -63,6 +63,17 @@ pub fn c_program(name: &str) -> PathBuf {
     path
 }
 
+/// The library that shifts a program's clock (`tests/c/shifted_clock.c`).
+pub fn shifted_clock() -> PathBuf {
+    static MADE: OnceLock<PathBuf> = OnceLock::new();
+    let make = || {
+        let library = kept("clock").join("libshifted-clock.so");
+        compile(&[root().join("tests/c/shifted_clock.c")], &["-fPIC", "-shared"], &library);
+        library
+    };
+    MADE.get_or_init(make).clone()
+}
+
 /// A folder with the .icd file of the stub device (`bench/stub`), which only takes its time.
 pub fn stub_vendors() -> PathBuf {
     static MADE: OnceLock<PathBuf> = OnceLock::new();

@@ -280,6 +280,9 @@ pub struct DoctorArgs {
     /// Server to check; may be given several times [default: as configured]
     #[arg(long = "server", value_name = "URL", value_parser = parse_servers)]
     pub servers: Vec<Servers>,
+    /// State folder of a server on this machine, whose files are checked [default: as `ropeway serve` finds it, if it is there]
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
 }
 
 /// One `--server`: like ROPEWAY_SERVERS, it may hold several with commas between them.

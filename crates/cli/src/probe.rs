@@ -5,14 +5,16 @@
 use std::fmt;
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::ToSocketAddrs;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use ropeway_client::link::{OpenError, greet};
 use ropeway_client::reach::{Held, reach};
 use ropeway_client::ssh::TunnelError;
+use ropeway_daemon::access::server_clock;
 use ropeway_protocol::handshake::{HandshakeError, Welcome};
 use ropeway_protocol::messages::{Goodbye, Ping};
 use ropeway_protocol::{FRAME_HEADER_LEN, FrameHeader, encode_call, encode_post, frame, limits};
+use ropeway_transport::tls::TlsError;
 use ropeway_transport::{Endpoint, Link, Sender};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
@@ -35,6 +37,10 @@ pub enum ProbeError {
     Resolve(io::Error),
     /// Nobody answers at its address.
     Connect(io::Error),
+    /// The ticket that was joined for it cannot be used.
+    Ticket(io::Error),
+    /// There is no encrypted connection to it.
+    Tls(TlsError),
     /// The other side is not a server that this release can use.
     Handshake(HandshakeError),
     /// It is connected, and then fails.
@@ -61,12 +67,25 @@ impl ProbeError {
                 None => format!("`ssh {} ropeway --version` must print a version", host.destination()),
             },
             (Self::Connect(_), Endpoint::Local) => "`ropeway local` says why it cannot start".into(),
-            (Self::Connect(_), _) => "check that the machine is up and that no firewall is between".into(),
+            (Self::Ticket(_), _) => "the ticket's file has to be put right first, or `ropeway join` it again".into(),
+            (Self::Connect(error), _) if has_no_way(error) => {
+                "check this machine's network and the address; a firewall between may also answer this".into()
+            }
+            (Self::Connect(_), Endpoint::Tls { port, .. } | Endpoint::Tcp { port, .. }) => format!(
+                "check that the machine is up; if it is (other services answer), a firewall drops what is sent to its port {port}"
+            ),
+            (Self::Tls(error), _) => tls_advice(error, endpoint),
             (Self::Handshake(HandshakeError::NotRopeway), _) => "check the port: another program listens there".into(),
             (Self::Handshake(HandshakeError::Version { .. }), _) => "install the same release on both machines".into(),
-            (Self::Handshake(HandshakeError::Refused(_)), _) => {
-                "do as it says, or see the log of `ropeway serve` there".into()
-            }
+            (Self::Handshake(HandshakeError::Refused(text)), _) => match server_clock(text) {
+                Some(theirs) => clock_advice(theirs, SystemTime::now()),
+                None => "do as it says, or see the log of `ropeway serve` there".into(),
+            },
+            // Encrypted servers close connections in plain text, whatever comes.
+            (Self::Link(error), Endpoint::Tcp { host, port }) if is_cut(error) => format!(
+                "if it takes encrypted connections only, use {} and a ticket; see the log of `ropeway serve` there",
+                Endpoint::Tls { host: host.clone(), port: *port, pass: None }
+            ),
             (Self::Handshake(_) | Self::Link(_), Endpoint::Ssh(host)) => {
                 format!("`ssh {} ropeway serve --stdio` in a shell shows what it says", host.destination())
             }
@@ -85,13 +104,71 @@ impl fmt::Display for ProbeError {
         match self {
             Self::Resolve(error) => write!(f, "its host name cannot be resolved ({})", plain(error)),
             Self::Connect(error) if error.kind() == ErrorKind::TimedOut => write!(f, "nothing answers at its address"),
+            Self::Connect(error) if has_no_way(error) => write!(f, "there is no way to its address ({})", plain(error)),
             Self::Connect(error) => write!(f, "it cannot be reached ({})", plain(error)),
+            Self::Ticket(error) => error.fmt(f),
+            Self::Tls(error) => error.fmt(f),
             Self::Handshake(error) => write!(f, "{error}"),
             Self::Link(error) if error.kind() == ErrorKind::TimedOut => write!(f, "it does not answer in time"),
-            Self::Link(error) if error.kind() == ErrorKind::UnexpectedEof => write!(f, "it closed the connection"),
+            Self::Link(error) if is_cut(error) => write!(f, "it closed the connection"),
             Self::Link(error) => write!(f, "the connection broke ({})", plain(error)),
         }
     }
+}
+
+/// What to do where something answers and there is still no encrypted connection.
+fn tls_advice(error: &TlsError, endpoint: &Endpoint) -> String {
+    let (host, port) = (endpoint.host(), endpoint.port());
+    match error {
+        TlsError::NoTicket(_) => format!(
+            "`ropeway ticket new NAME --host {host}` on that machine prints a ticket, `ropeway join TICKET` here keeps it"
+        ),
+        TlsError::WrongServerKey => {
+            "another machine answers at that address, or its server.key was made anew: do not use it before you know which; \
+             then `ropeway join` a new ticket"
+                .into()
+        }
+        TlsError::ClientKeyRefused => {
+            "`ropeway ticket list` there shows whom it knows; `ropeway ticket new` there, and `ropeway join` here".into()
+        }
+        TlsError::NoAnswer => {
+            format!("a firewall or a proxy between takes connections for it, or another program listens on port {port}")
+        }
+        TlsError::Closed => {
+            let plain = Endpoint::Tcp { host: host.to_owned(), port };
+            format!("if it is a server without encryption, use {plain}; otherwise another program listens on port {port}")
+        }
+        TlsError::Protocol(_) => format!("check the port: another program may listen on {port}"),
+    }
+}
+
+/// Clocks that differ by less are right.
+const CLOCKS: Duration = Duration::from_secs(60);
+
+/// What to do where the server says that a ticket is over: by its clock, it is `theirs`.
+fn clock_advice(theirs: SystemTime, ours: SystemTime) -> String {
+    let differs = |apart: Duration, how: &str| {
+        let apart = Duration::from_secs((apart.as_secs() + 30) / 60 * 60);
+        format!(
+            "the server's clock is {} {how} this machine's: set the one that is wrong (`timedatectl` shows it). The server's \
+             decides: if that is right, the ticket is over, and `ropeway ticket new` there makes another",
+            humantime::format_duration(apart).to_string().replace(' ', "")
+        )
+    };
+    match (theirs.duration_since(ours), ours.duration_since(theirs)) {
+        (Ok(ahead), _) if ahead > CLOCKS => differs(ahead, "ahead of"),
+        (_, Ok(behind)) if behind > CLOCKS => differs(behind, "behind"),
+        _ => "both clocks say so: `ropeway ticket new` there makes another, `ropeway join` it here".into(),
+    }
+}
+
+/// Whether this machine or one on the way says that nothing leads there.
+fn has_no_way(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable)
+}
+
+fn is_cut(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
 }
 
 /// The operating system's error without its number, fit for the middle of a sentence.
@@ -131,15 +208,24 @@ impl Probe {
         }
         let name = address.to_string();
         let own = std::env::current_exe().map_err(ProbeError::Connect)?;
-        let reached = reach(address, timeout, Some(&own)).map_err(ProbeError::Connect)?;
-        let link = Link::connect(&reached.endpoint, reached.timeout).map_err(ProbeError::Connect)?;
+        let reached = reach(address, timeout, Some(&own)).map_err(|error| match address {
+            Endpoint::Tls { .. } => ProbeError::Ticket(error),
+            _ => ProbeError::Connect(error),
+        })?;
+        let link = Link::connect(&reached.endpoint, reached.timeout).map_err(|error| match TlsError::of(&error) {
+            Some(known) => ProbeError::Tls(known.clone()),
+            None => ProbeError::Connect(error),
+        })?;
         set_socket_timeout(&link, Timeout::Send, Some(ANSWER)).map_err(|e| ProbeError::Link(e.into()))?;
         let welcome = match greet(&link, &name, Instant::now() + ANSWER) {
             Ok(welcome) => welcome,
             Err(error) => {
                 return Err(match reached.failed(address, error) {
                     OpenError::Link(error) if TunnelError::of(&error).is_some() => ProbeError::Connect(error),
-                    OpenError::Link(error) => ProbeError::Link(error),
+                    OpenError::Link(error) => match TlsError::of(&error) {
+                        Some(known) => ProbeError::Tls(known.clone()),
+                        None => ProbeError::Link(error),
+                    },
                     OpenError::Handshake(error) => ProbeError::Handshake(error),
                 });
             }

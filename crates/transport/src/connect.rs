@@ -8,7 +8,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::encrypted::Before;
 use crate::inherited::Kept;
-use crate::tls::{self, Identity};
+use crate::tls::{self, Identity, TlsError};
 use crate::{Endpoint, Link, Pass};
 
 impl Link {
@@ -28,12 +28,7 @@ impl Link {
             Endpoint::Local | Endpoint::Ssh(_) => Err(not_an_address(endpoint)),
             Endpoint::Tls { host, .. } => match endpoint.pass() {
                 Some(Pass::Ticket(ticket)) => Self::connect_as(endpoint, &ticket.identity, timeout),
-                _ => {
-                    let text = format!(
-                        "there is no ticket for {host}; get one from who runs it, and give it to `ropeway join`"
-                    );
-                    Err(io::Error::new(ErrorKind::PermissionDenied, text))
-                }
+                _ => Err(TlsError::NoTicket(host.clone()).into()),
             },
             Endpoint::Tcp { host, port } => {
                 let mut last = io::Error::new(ErrorKind::NotFound, "the host name has no address");
@@ -65,7 +60,8 @@ impl Link {
         let server = endpoint.pass().ok_or_else(no_key)?.server();
         let deadline = Instant::now() + timeout;
         let link = Self::connect(&Endpoint::Tcp { host: host.clone(), port: *port }, timeout)?;
-        let secrets = tls::connect(&mut Before(&link, deadline), identity, server)?;
+        let shaken = tls::connect(&mut Before(&link, deadline), identity, server);
+        let secrets = shaken.map_err(TlsError::in_handshake)?;
         link.encrypt(secrets)
     }
 }

@@ -19,20 +19,45 @@ pub fn with_ticket(endpoint: &Endpoint) -> io::Result<Endpoint> {
     if !matches!(endpoint, Endpoint::Tls { .. }) || matches!(endpoint.pass(), Some(Pass::Ticket(_))) {
         return Ok(endpoint.clone());
     }
-    for folder in user_folder().into_iter().chain([PathBuf::from(SYSTEM_FOLDER)]) {
-        let path = file(&folder, endpoint);
-        let wrong =
-            |why: String| io::Error::new(ErrorKind::PermissionDenied, format!("the ticket {}: {why}", path.display()));
-        match private_file::read(&path) {
-            Ok(line) => {
-                let found: Endpoint = line.parse().map_err(|error| wrong(format!("{error}")))?;
-                return if found == *endpoint { Ok(found) } else { Err(wrong("it is for another server".to_owned())) };
-            }
+    for folder in folders() {
+        let path = folder.join(file_name(endpoint));
+        match read(&path) {
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {}
-            Err(error) => return Err(wrong(error.to_string())),
+            read => {
+                return read.map_err(|error| {
+                    io::Error::new(ErrorKind::PermissionDenied, format!("the ticket {}: {error}", path.display()))
+                });
+            }
         }
     }
     Ok(endpoint.clone())
+}
+
+/// The folders in which tickets are looked for: the user's, and the system's.
+pub fn folders() -> impl Iterator<Item = PathBuf> {
+    user_folder().into_iter().chain([PathBuf::from(SYSTEM_FOLDER)]).map(|folder| folder.join(FOLDER))
+}
+
+/// All files in such a folder, by their names, and the ticket in each or why it cannot be used; none where there is no
+/// such folder.
+pub fn kept_in(folder: &Path) -> Vec<(PathBuf, io::Result<Endpoint>)> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    // One that begins with a dot was being written when a program ended.
+    let is_kept = |path: &PathBuf| path.file_name().is_some_and(|name| !name.to_string_lossy().starts_with('.'));
+    let mut files: Vec<_> = entries.map(|entry| entry.path()).filter(is_kept).collect();
+    files.sort_unstable();
+    files.into_iter().map(|path| (path.clone(), read(&path))).collect()
+}
+
+/// Reads the ticket in a file, which has to be that of the file's name.
+fn read(path: &Path) -> io::Result<Endpoint> {
+    let wrong = |why: String| io::Error::new(ErrorKind::InvalidData, why);
+    let found: Endpoint = private_file::read(path)?.parse().map_err(|error| wrong(format!("{error}")))?;
+    if !matches!(found.pass(), Some(Pass::Ticket(_))) {
+        return Err(wrong("it is no ticket".to_owned()));
+    }
+    let is_named = path.file_name().is_some_and(|name| *name == *file_name(&found));
+    if is_named { Ok(found) } else { Err(wrong("it is for another server".to_owned())) }
 }
 
 /// Keeps the ticket of an endpoint for this user; returns the file.
@@ -47,13 +72,14 @@ pub fn keep(endpoint: &Endpoint) -> io::Result<PathBuf> {
         ));
     }
     let folder = user_folder().ok_or_else(|| io::Error::new(ErrorKind::NotFound, "this user has no home folder"))?;
-    let path = file(&folder, endpoint);
-    std::fs::create_dir_all(folder.join(FOLDER))?;
+    let folder = folder.join(FOLDER);
+    let path = folder.join(file_name(endpoint));
+    std::fs::create_dir_all(&folder)?;
     private_file::replace(&path, format!("{}\n", endpoint.with_secret()).as_bytes())?;
     Ok(path)
 }
 
-/// The file of an endpoint's ticket. A host name has no slash.
-fn file(folder: &Path, endpoint: &Endpoint) -> PathBuf {
-    folder.join(FOLDER).join(format!("{}_{}", endpoint.host(), endpoint.port()))
+/// The name of the file with an endpoint's ticket. A host name has no slash.
+fn file_name(endpoint: &Endpoint) -> String {
+    format!("{}_{}", endpoint.host(), endpoint.port())
 }

@@ -10,8 +10,9 @@ use ropeway_transport::tls::{self, ClientAuth, Door, PublicKey};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use tracing::{info, warn};
 
-use super::clients::{Clients, Rules, text_of};
-use super::state::{ACCESS, Held, State, StateError};
+use super::clients::{Clients, Rules};
+use super::expiry;
+use super::state::{Held, State, StateError};
 
 /// The clients by their keys.
 type ByKey = BTreeMap<PublicKey, (String, Rules)>;
@@ -88,7 +89,7 @@ impl Guests {
         let mut is_touched = false;
         while let Ok(event) = reader.next() {
             // A queue that has overflowed names no file.
-            if event.file_name().is_none_or(|name| name.to_bytes() == ACCESS.as_bytes()) {
+            if event.file_name().is_none_or(|name| name.to_bytes() == State::ACCESS.as_bytes()) {
                 self.is_half_written.set(event.events().contains(ReadFlags::MODIFY));
                 is_touched = true;
             }
@@ -148,10 +149,7 @@ impl Guests {
         let known = self.known.clients();
         let (name, rules) = known.get(key).ok_or("this client's ticket was revoked; ask for another")?;
         match rules.expires {
-            Some(at) if rules.has_expired(now) => {
-                let at = text_of(at);
-                Err(format!("the ticket of '{name}' has expired at {at}; ask for another"))
-            }
+            Some(at) if rules.has_expired(now) => Err(expiry::refusal(name, at, now)),
             _ => Ok((name.clone(), rules.clone())),
         }
     }

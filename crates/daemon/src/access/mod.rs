@@ -1,11 +1,13 @@
 //! Who may use a server, and how much of it.
 
 mod clients;
+mod expiry;
 mod guests;
 mod state;
 mod users;
 
 pub use clients::{Clients, Rules, from_now, parse_size, size_text, text_of};
+pub use expiry::server_clock;
 pub(crate) use guests::Guests;
 pub use state::{Held, State, StateError};
 pub use users::LocalUsers;

@@ -21,12 +21,6 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::clients::Clients;
 
-/// The server's private key.
-const KEY: &str = "server.key";
-
-/// The clients.
-pub(super) const ACCESS: &str = "access.toml";
-
 /// Held by the server.
 const LOCK: &str = "lock";
 
@@ -70,6 +64,12 @@ pub struct Held {
 }
 
 impl State {
+    /// The name of the file with the server's private key.
+    pub const KEY: &str = "server.key";
+
+    /// The name of the file with the clients.
+    pub const ACCESS: &str = "access.toml";
+
     /// The folder at this path, which is made when missing.
     ///
     /// # Errors
@@ -112,13 +112,13 @@ impl State {
     /// # Errors
     /// Others can read it; it is not one; the disk is full.
     pub fn identity(&self) -> Result<Identity, StateError> {
-        let path = self.folder.join(KEY);
+        let path = self.folder.join(Self::KEY);
         let _change = self.locked(CHANGE, FlockOperation::LockExclusive)?;
         let text = match private_file::read(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 let identity = Identity::generate().map_err(|error| StateError(error.to_string()))?;
                 let text = format!("{KEY_LABEL}{}\n", identity.seed_text());
-                self.replace(KEY, text.as_bytes())?;
+                self.replace(Self::KEY, text.as_bytes())?;
                 return Ok(identity);
             }
             read => {
@@ -139,7 +139,7 @@ impl State {
     /// # Errors
     /// The file cannot be read, or what is in it is wrong; which line, and why.
     pub fn clients(&self) -> Result<Clients, StateError> {
-        let path = self.folder.join(ACCESS);
+        let path = self.folder.join(Self::ACCESS);
         let text = match read(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
             read => read.map_err(|error| StateError(format!("cannot read {}: {error}", path.display())))?,
@@ -157,7 +157,7 @@ impl State {
         let outcome = change(&mut clients).map_err(StateError)?;
         let text = clients.text();
         Clients::parse(&text).map_err(StateError)?;
-        self.replace(ACCESS, text.as_bytes())?;
+        self.replace(Self::ACCESS, text.as_bytes())?;
         Ok(outcome)
     }
 

@@ -16,7 +16,7 @@ use rustls::{
 };
 
 use super::secret::{Cipher, Secret, Secrets};
-use super::{Identity, PublicKey};
+use super::{Identity, PublicKey, TlsError};
 
 /// The longest record before encryption begins, after its header: it may not be longer than an encrypted one.
 const MAX_RECORD: usize = (1 << 14) + 256;
@@ -184,11 +184,9 @@ impl<F: Fn(&PublicKey) -> bool + Send + Sync> ClientCertVerifier for Verifier<F>
 /// What a failed handshake means to a person; the other end is "it".
 fn meaning(error: Error, own: usize) -> io::Error {
     let text = match (&error, own) {
-        (Error::InvalidCertificate(_), CLIENT) => {
-            return io::Error::new(ErrorKind::PermissionDenied, "it has another key than the ticket says");
-        }
+        (Error::InvalidCertificate(_), CLIENT) => return TlsError::WrongServerKey.into(),
         (Error::AlertReceived(AlertDescription::AccessDenied | AlertDescription::CertificateUnknown), CLIENT) => {
-            return io::Error::new(ErrorKind::PermissionDenied, "it does not let this client's key in");
+            return TlsError::ClientKeyRefused.into();
         }
         _ => format!("the TLS handshake failed: {error}"),
     };
@@ -243,7 +241,8 @@ fn read_record(stream: &mut impl Read) -> io::Result<Vec<u8>> {
     let mut record = vec![0; super::HEADER];
     stream.read_exact(&mut record)?;
     let len = usize::from(u16::from_be_bytes([record[3], record[4]]));
-    if len > MAX_RECORD {
+    // Types of records and versions (RFC 8446, section 5.1): who greets with something else would be waited for.
+    if len > MAX_RECORD || !(20..=23).contains(&record[0]) || record[1] != 3 {
         return Err(io::Error::new(ErrorKind::InvalidData, "it does not speak TLS"));
     }
     record.resize(super::HEADER + len, 0);

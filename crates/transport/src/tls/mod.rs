@@ -5,6 +5,7 @@
 //! application's data lie and opened into where they belong.
 
 mod crew;
+mod error;
 mod handshake;
 mod identity;
 mod open_bulk;
@@ -14,6 +15,7 @@ mod sealer;
 mod secret;
 mod ticket;
 
+pub use error::TlsError;
 pub use handshake::{Accepting, ClientAuth, Door, accept, connect};
 pub use identity::{Identity, PublicKey};
 pub(crate) use open_bulk::Fill;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::crew::Crew;
 use super::secret::{Key, Refused, Secret};
-use super::{ALERT, APPLICATION_DATA, HANDSHAKE, HEADER, MAX_CONTENTS, OVERHEAD, TAG};
+use super::{ALERT, APPLICATION_DATA, HANDSHAKE, HEADER, MAX_CONTENTS, OVERHEAD, TAG, TlsError};
 
 /// Most bytes of a record after its header (RFC 8446, section 5.2).
 pub(super) const MAX_SEALED: usize = MAX_CONTENTS + 256;
@@ -172,10 +172,7 @@ impl Opener {
             (APPLICATION_DATA, _) if is_direct => return Ok(last),
             (APPLICATION_DATA, _) => self.plain = at.start..at.start + last,
             (ALERT, [_, CLOSE_NOTIFY]) => self.is_over = true,
-            (ALERT, [_, ACCESS_DENIED]) => {
-                let text = "it does not let this client's key in: the ticket was revoked, or is for another server";
-                return Err(io::Error::new(ErrorKind::PermissionDenied, text));
-            }
+            (ALERT, [_, ACCESS_DENIED]) => return Err(TlsError::ClientKeyRefused.into()),
             (ALERT, [_, alert]) => {
                 let text = format!("the other end has ended the connection with TLS's alert {alert}");
                 return Err(io::Error::new(ErrorKind::ConnectionReset, text));

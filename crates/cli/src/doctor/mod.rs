@@ -1,5 +1,7 @@
 //! `ropeway doctor`: one line for each check, and for each failure what to do.
 
+mod files;
+
 use std::path::{Path, PathBuf};
 
 use ropeway_client::config::{Config, FILE_NAME, SYSTEM_FOLDER, Source};
@@ -40,6 +42,8 @@ pub fn doctor(args: &DoctorArgs) -> Result<(), Failure> {
     icd_file(&mut findings, library.as_deref());
     let config = Config::load();
     configuration(&mut findings, &config, !args.servers.is_empty());
+    files::tickets(&mut findings, &config);
+    files::server(&mut findings, args.state.as_deref());
     let servers = match servers_and_strangers(flatten(&args.servers), &config) {
         Ok((servers, strangers)) => {
             for stranger in strangers {
