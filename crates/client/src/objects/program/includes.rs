@@ -6,6 +6,8 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use super::macros::Macros;
+
 /// Headers within headers that are followed (clang's own limit is 200).
 const MAX_DEPTH: usize = 100;
 
@@ -34,9 +36,11 @@ fn expand_with(
     if !source.windows(7).any(|word| word == b"include") {
         return None;
     }
+    let words = words(options);
     let mut expansion = Expansion {
         headers,
-        folders: folders(options),
+        folders: folders(&words),
+        macros: Macros::of_options(&words),
         read: &read,
         out: Vec::new(),
         stack: Vec::new(),
@@ -46,9 +50,9 @@ fn expand_with(
 }
 
 /// The folders of `-I` in build options.
-fn folders(options: &str) -> Vec<PathBuf> {
+fn folders(words: &[String]) -> Vec<PathBuf> {
     let mut folders = Vec::new();
-    let mut words = words(options).into_iter();
+    let mut words = words.iter();
     while let Some(word) = words.next() {
         match word.strip_prefix("-I") {
             Some("") => folders.extend(words.next().map(PathBuf::from)),
@@ -84,6 +88,7 @@ fn words(options: &str) -> Vec<String> {
 struct Expansion<'a> {
     headers: &'a [(&'a str, &'a [u8])],
     folders: Vec<PathBuf>,
+    macros: Macros,
     read: &'a dyn Fn(&Path) -> Option<Vec<u8>>,
     out: Vec<u8>,
     /// The headers that are being put in, outermost first.
@@ -101,17 +106,28 @@ impl Expansion<'_> {
             let directive = if comment { None } else { directive(line) };
             comment = in_comment_after(line, comment);
             match directive {
-                Some(Directive::Include { name, quoted }) if self.header(&name, quoted, path) => {
+                Some(Directive::Include(text)) if self.include(text, path) => {
                     replaced = true;
                     self.line(number + 2, path);
                 }
                 // The compiler would warn of `#pragma once` in what is a single file to it; `header` implements its
                 // meaning.
                 Some(Directive::PragmaOnce) if path.is_some() => self.out.push(b'\n'),
-                _ => self.out.extend_from_slice(line),
+                other => {
+                    if let Some(Directive::Other(text)) = other {
+                        self.macros.see(text);
+                    }
+                    self.out.extend_from_slice(line);
+                }
             }
         }
         replaced
+    }
+
+    /// Appends what `#include` names, or macros that stand for its name; returns false if that is not found, and its line
+    /// has to stay.
+    fn include(&mut self, text: &str, from: Option<&Path>) -> bool {
+        self.macros.header(text).is_some_and(|(name, quoted)| self.header(&name, quoted, from))
     }
 
     /// Appends a header if it is found; returns false if it is not, and its line has to stay.
@@ -171,27 +187,23 @@ impl Expansion<'_> {
 
 /// The directives that matter here.
 #[derive(PartialEq, Eq, Debug)]
-enum Directive {
-    Include { name: String, quoted: bool },
+enum Directive<'a> {
+    /// What follows the word.
+    Include(&'a str),
     PragmaOnce,
+    /// Its text after the `#`.
+    Other(&'a str),
 }
 
-fn directive(line: &[u8]) -> Option<Directive> {
+fn directive(line: &[u8]) -> Option<Directive<'_>> {
     let line = std::str::from_utf8(line).ok()?;
     let rest = line.trim_start().strip_prefix('#')?.trim_start();
-    if let Some(rest) = rest.strip_prefix("include") {
-        let rest = rest.trim_start();
-        let (end, quoted) = match rest.chars().next()? {
-            '"' => ('"', true),
-            '<' => ('>', false),
-            // The header's name is a macro: only the compiler knows its value.
-            _ => return None,
-        };
-        let (name, _) = rest[1..].split_once(end)?;
-        return Some(Directive::Include { name: name.to_owned(), quoted });
+    if let Some(text) = rest.strip_prefix("include") {
+        return Some(Directive::Include(text.trim_start()));
     }
     let mut words = rest.split_whitespace();
-    (words.next() == Some("pragma") && words.next() == Some("once")).then_some(Directive::PragmaOnce)
+    let is_once = words.next() == Some("pragma") && words.next() == Some("once");
+    Some(if is_once { Directive::PragmaOnce } else { Directive::Other(rest) })
 }
 
 /// Returns whether a `/*` comment is still open after this line; `comment` says whether one was open before it.
@@ -315,6 +327,17 @@ mod tests {
     }
 
     #[test]
+    fn macros_may_stand_for_a_headers_name() {
+        let options = "-D PLACE=\"/j/sub\" -D XS(x)=#x -D S(x)=XS(x) -D KERNEL_STATIC";
+        let text = expanded("#ifdef KERNEL_STATIC\n#include S(PLACE/d.h)\n#endif\n", options).unwrap();
+        assert!(text.contains("int d;") && !text.contains("#include"), "{text}");
+        // Also one that a header defines, and no other.
+        let text =
+            expanded("#include \"own/given.h\"\n#define H \"a.h\"\n#include H\n#include OTHER\n", "-I /i").unwrap();
+        assert!(text.contains("int a;") && text.contains("#include OTHER"), "{text}");
+    }
+
+    #[test]
     fn comments_include_nothing() {
         assert_eq!(expanded("/*\n#include \"d.h\"\n*/ // /*\n", "-I /j/sub"), None);
         assert!(expanded("char *x = \"/*\"; /* */\n#include \"d.h\"\n", "-I /j/sub").is_some());
@@ -323,6 +346,6 @@ mod tests {
     #[test]
     fn options_are_split_as_a_shell_would() {
         assert_eq!(words(r#"-I "/a b" -I'/c d' -DX=\"y\"  -I/e\ f"#), ["-I", "/a b", "-I/c d", "-DX=\"y\"", "-I/e f"]);
-        assert_eq!(folders(r#"-I "/a b" -I'/c d' -cl-x -I"#), [Path::new("/a b"), Path::new("/c d")]);
+        assert_eq!(folders(&words(r#"-I "/a b" -I'/c d' -cl-x -I"#)), [Path::new("/a b"), Path::new("/c d")]);
     }
 }

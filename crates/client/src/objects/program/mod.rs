@@ -2,6 +2,7 @@
 
 mod build;
 mod includes;
+mod macros;
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
