@@ -18,6 +18,7 @@ mod server;
 mod servers;
 mod setup;
 mod spread;
+mod ssh;
 mod table;
 mod work;
 

@@ -9,6 +9,8 @@ pub struct Memory {
     pub resident: u64,
     /// Proportional: a page shared by n processes counts 1/n.
     pub proportional: u64,
+    /// Anonymous: what the process has written, and shares with no other. A library's code is not.
+    pub anonymous: u64,
 }
 
 impl Memory {
@@ -23,9 +25,9 @@ impl Memory {
             let line = text.lines().find_map(|line| line.strip_prefix(name));
             line.and_then(|rest| rest.trim().trim_end_matches(" kB").parse::<u64>().ok()).map(|kib| kib * 1024)
         };
-        match (field("Rss:"), field("Pss:")) {
-            (Some(resident), Some(proportional)) => Ok(Self { resident, proportional }),
-            _ => Err(format!("{path} has no Rss or no Pss")),
+        match (field("Rss:"), field("Pss:"), field("Anonymous:")) {
+            (Some(resident), Some(proportional), Some(anonymous)) => Ok(Self { resident, proportional, anonymous }),
+            _ => Err(format!("{path} lacks Rss, Pss or Anonymous")),
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::process::{Probe, Side};
 use crate::server::Server;
 use crate::servers;
 use crate::setup::Bench;
+use crate::ssh;
 use crate::table::{Reach, Row};
 
 const MIB: usize = 1 << 20;
@@ -70,6 +71,7 @@ impl Bench {
         }
         rows.extend(self.many_and_each(say)?);
         rows.extend(encrypted::rows(self, say));
+        rows.extend(ssh::rows(self, say));
         rows.extend(servers::rows(self, say));
         Ok((device, rows))
     }

@@ -80,7 +80,7 @@ impl Fleet {
 }
 
 /// Returns the side whose programs have all devices of these servers in one platform.
-fn client(bench: &Bench, urls: &[String]) -> Side {
+pub fn client(bench: &Bench, urls: &[String]) -> Side {
     let mut side = bench.remote.clone();
     side.environment.retain(|(name, _)| *name != "ROPEWAY_PLATFORMS");
     side.filter = String::new();

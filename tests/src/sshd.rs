@@ -1,5 +1,6 @@
 //! Real ssh servers on loopback or on a machine of a test's network, with keys and configurations of their own.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
@@ -43,15 +44,20 @@ impl Sshd {
 
     /// Starts one with these further lines in its configuration.
     pub fn start_with(lines: &str) -> Self {
-        Self::start_at(None, lines)
+        Self::start_at(None, lines, &places::ropeway(), &of_pocl())
     }
 
     /// Starts one on a machine of a test's network, on that machine's address.
     pub fn start_on(host: &Host) -> Self {
-        Self::start_at(Some(host), "")
+        Self::start_at(Some(host), "", &places::ropeway(), &of_pocl())
     }
 
-    fn start_at(host: Option<&Host>, lines: &str) -> Self {
+    /// Starts one whose host has this program `ropeway`, which finds its OpenCL by these variables.
+    pub fn start_of(ropeway: &Path, variables: &[(String, OsString)]) -> Self {
+        Self::start_at(None, "", ropeway, variables)
+    }
+
+    fn start_at(host: Option<&Host>, lines: &str, ropeway: &Path, variables: &[(String, OsString)]) -> Self {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let folder = tempfile::Builder::new().prefix("rw-").tempdir().expect("a temporary folder can be made");
@@ -59,7 +65,7 @@ impl Sshd {
         for name in ["bin", "remote", "client"] {
             fs::create_dir(at(name)).expect("a folder can be made");
         }
-        std::os::unix::fs::symlink(places::ropeway(), at("bin/ropeway")).expect("a link can be made");
+        std::os::unix::fs::symlink(ropeway, at("bin/ropeway")).expect("a link can be made");
         for name in ["host_key", "key", "stranger"] {
             new_key(&at(name));
         }
@@ -70,7 +76,7 @@ impl Sshd {
             let address = host.map_or(Ipv4Addr::LOCALHOST, Host::address);
             let port = host.map_or_else(|| free_port(address), |host| host.inside(|| free_port(address)));
             let at_port = SocketAddrV4::new(address, port);
-            let config = server_configuration(folder.path(), at_port, lines);
+            let config = server_configuration(folder.path(), at_port, lines, variables);
             fs::write(at("sshd_config"), config).expect("a file can be written");
             let command = host.map_or_else(|| Command::new(SSHD), |host| host.command(SSHD));
             let Some((child, log)) = listen(command, &at("sshd_config")) else { continue };
@@ -192,17 +198,23 @@ fn free_port(address: Ipv4Addr) -> u16 {
     socket.local_addr().expect("it has an address").port()
 }
 
-fn server_configuration(folder: &Path, at_port: SocketAddrV4, lines: &str) -> String {
-    let at = folder.display();
+/// The variables by which a server finds PoCL.
+fn of_pocl() -> Vec<(String, OsString)> {
+    let cache = ("POCL_CACHE_DIR".to_owned(), places::pocl_cache().into_os_string());
     let native = Native::pocl();
-    let variables: Vec<String> = native.env().iter().map(|(name, value)| format!("\"{name}={value}\"")).collect();
+    native.env().into_iter().map(|(name, value)| (name.to_owned(), value.into())).chain([cache]).collect()
+}
+
+fn server_configuration(folder: &Path, at_port: SocketAddrV4, lines: &str, variables: &[(String, OsString)]) -> String {
+    let at = folder.display();
+    let variables = variables.iter().map(|(name, value)| format!("\"{name}={}\"", value.to_string_lossy()));
+    let variables: Vec<String> = variables.collect();
     format!(
         "{lines}\nListenAddress {at_port}\nHostKey {at}/host_key\nAuthorizedKeysFile {at}/authorized_keys\n\
          PidFile none\nUsePAM no\nStrictModes no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n\
          LogLevel VERBOSE\n\
          SetEnv \"PATH={at}/bin:/usr/bin:/bin\" \"XDG_RUNTIME_DIR={at}/remote\" \"XDG_CACHE_HOME={at}/cache\" \
-         \"POCL_CACHE_DIR={}\" {}\n",
-        places::pocl_cache().display(),
+         {}\n",
         variables.join(" ")
     )
 }
