@@ -17,7 +17,7 @@ const MIB: usize = 1 << 20;
 const MB: f64 = 1e6;
 
 /// Enough time for a server to warm its workers again.
-const BETWEEN_CLIENTS: Duration = Duration::from_millis(250);
+pub const BETWEEN_CLIENTS: Duration = Duration::from_millis(250);
 
 /// The meaning of a measurement's third column.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 use ropeway_tests::sshd::Sshd;
 
 use crate::median::median;
+use crate::plan::BETWEEN_CLIENTS;
 use crate::process::Side;
 use crate::setup::Bench;
 use crate::table::{Reach, Row};
@@ -57,8 +58,10 @@ fn measure(bench: &Bench) -> Result<(f64, f64), String> {
     side.start_up()?;
     let (mut plain, mut through) = (Vec::new(), Vec::new());
     for _ in 0..bench.rounds(11) {
-        plain.push(bench.remote.start_up()?);
-        through.push(side.start_up()?);
+        for (side, times) in [(&bench.remote, &mut plain), (&side, &mut through)] {
+            std::thread::sleep(BETWEEN_CLIENTS);
+            times.push(side.start_up()?);
+        }
     }
     Ok((median(&mut plain), median(&mut through)))
 }
