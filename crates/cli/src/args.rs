@@ -2,9 +2,10 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
-use ropeway_daemon::access::parse_size;
+use ropeway_daemon::access::{parse_size, parse_time};
 use ropeway_daemon::worker::{DeviceSelector, Wall};
 use ropeway_transport::Endpoint;
 
@@ -170,6 +171,28 @@ pub struct TicketArgs {
     pub command: TicketCommand,
 }
 
+/// What each session of a client may use.
+#[derive(Args, Clone, Debug)]
+pub struct AllowanceArgs {
+    /// Devices that the client sees: by number, by cpu, gpu or accelerator, or by a part of the name; several with
+    /// commas between them [default: all]
+    #[arg(long, value_name = "DEVICES", value_delimiter = ',')]
+    pub devices: Vec<DeviceSelector>,
+    /// Most bytes of buffers for each session; K, M and G are understood [default: what the server's options say]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub memory: Option<u64>,
+    /// Most OpenCL objects for each session, of all kinds together: what is made beyond fails with
+    /// CL_OUT_OF_RESOURCES [default: 4194304, of which one more ends the session]
+    #[arg(long, value_name = "N")]
+    pub objects: Option<u64>,
+    /// How long a kernel may run on its device, such as 10s or 2m; its session ends then [default: for ever]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub kernel_time: Option<Duration>,
+    /// How long a build, compilation or link may take, such as 60s; its session ends then [default: for ever]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub build_time: Option<Duration>,
+}
+
 #[derive(Subcommand, Debug)]
 pub enum TicketCommand {
     /// Make a ticket for a client, and print it: one line, which is a secret, and is not kept here
@@ -185,17 +208,12 @@ pub enum TicketCommand {
         /// Most sessions at one time
         #[arg(long, value_name = "N")]
         sessions: Option<u32>,
-        /// Devices that the client sees: by number, by cpu, gpu or accelerator, or by a part of the name; several with
-        /// commas between them [default: all]
-        #[arg(long, value_name = "DEVICES", value_delimiter = ',')]
-        devices: Vec<DeviceSelector>,
-        /// Most bytes of buffers for each session; K, M and G are understood [default: what the server's options say]
-        #[arg(long, value_name = "SIZE", value_parser = parse_size)]
-        memory: Option<u64>,
         /// Most bytes of the server's main memory for each session; K, M and G are understood; a session that takes
         /// more ends [default: what the server's options say]
         #[arg(long, value_name = "SIZE", value_parser = parse_size)]
         host_memory: Option<u64>,
+        #[command(flatten)]
+        allowed: AllowanceArgs,
     },
     /// List the clients that have tickets
     List,

@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use ropeway_client::tickets;
-use ropeway_daemon::access::{Rules, State, from_now, size_text, text_of};
+use ropeway_daemon::access::{Rules, State, from_now, size_text, text_of, time_text};
 use ropeway_daemon::worker::{Allowance, host_name};
 use ropeway_transport::tls::{Identity, Ticket};
 use ropeway_transport::{DEFAULT_PORT, Endpoint, Pass};
 
-use crate::args::{JoinArgs, TicketArgs, TicketCommand};
+use crate::args::{AllowanceArgs, JoinArgs, TicketArgs, TicketCommand};
 use crate::failure::Failure;
 use crate::places::{filled, of_user};
 use crate::table::table;
@@ -27,12 +27,13 @@ pub fn ticket(args: &TicketArgs) -> Result<(), Failure> {
         .ok_or_else(|| Failure::new("this user has no home folder; name the server's state folder with --state"))?;
     let state = State::open(&folder)?;
     match &args.command {
-        TicketCommand::New { name, host, expires, sessions, devices, memory, host_memory } => {
+        TicketCommand::New { name, host, expires, sessions, host_memory, allowed } => {
             let now = SystemTime::now();
             let identity = Identity::generate()?;
             let expires = expires.as_deref().map(|text| from_now(text, now)).transpose().map_err(Failure::new)?;
-            let devices = (!devices.is_empty()).then(|| devices.clone());
-            let allowance = Allowance { devices, memory: *memory };
+            let AllowanceArgs { devices, memory, objects, kernel_time, build_time } = allowed.clone();
+            let devices = (!devices.is_empty()).then_some(devices);
+            let allowance = Allowance { devices, memory, objects, kernel_time, build_time, client: None };
             let (sessions, host_memory) = (*sessions, *host_memory);
             let key = identity.public();
             let rules = Rules { key, created: Some(now), expires, sessions, host_memory, allowance };
@@ -75,7 +76,19 @@ fn no_client(name: &str) -> Failure {
 }
 
 /// The columns of the list of tickets.
-const COLUMNS: [&str; 8] = ["NAME", "KEY", "CREATED", "EXPIRES", "SESSIONS", "MEMORY", "HOST-MEMORY", "DEVICES"];
+const COLUMNS: [&str; 11] = [
+    "NAME",
+    "KEY",
+    "CREATED",
+    "EXPIRES",
+    "SESSIONS",
+    "MEMORY",
+    "HOST-MEMORY",
+    "OBJECTS",
+    "KERNEL-TIME",
+    "BUILD-TIME",
+    "DEVICES",
+];
 
 fn row(name: &str, rules: &Rules, now: SystemTime) -> Vec<String> {
     let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
@@ -89,6 +102,9 @@ fn row(name: &str, rules: &Rules, now: SystemTime) -> Vec<String> {
         or_none(rules.sessions.map(|most| most.to_string())),
         or_none(rules.allowance.memory.map(size_text)),
         or_none(rules.host_memory.map(size_text)),
+        or_none(rules.allowance.objects.map(|most| most.to_string())),
+        or_none(rules.allowance.kernel_time.map(time_text)),
+        or_none(rules.allowance.build_time.map(time_text)),
         or_none(devices.map(|all| all.iter().map(ToString::to_string).collect::<Vec<_>>().join(","))),
     ]
 }

@@ -8,6 +8,9 @@
 //! devices = ["gpu", "0"]            # by type, number or a part of the name; what is not named she does not see
 //! memory = "8G"                     # of buffers, for each session
 //! host_memory = "16G"               # of the server's main memory, for each session
+//! objects = 100000                  # for each session
+//! kernel_time = "10s"               # of each kernel, on the device
+//! build_time = "60s"                # of each build, compilation or link
 //! ```
 
 use std::collections::BTreeMap;
@@ -114,9 +117,19 @@ impl Clients {
         if let Some(devices) = &rules.allowance.devices {
             table["devices"] = value(devices.iter().map(ToString::to_string).collect::<Array>());
         }
-        for (field, bytes) in [("memory", rules.allowance.memory), ("host_memory", rules.host_memory)] {
+        let Allowance { memory, objects, kernel_time, build_time, .. } = rules.allowance;
+        for (field, bytes) in [("memory", memory), ("host_memory", rules.host_memory)] {
             if let Some(bytes) = bytes {
                 table[field] = value(size_text(bytes));
+            }
+        }
+        if let Some(objects) = objects {
+            let objects = i64::try_from(objects).map_err(|_| format!("{objects} objects are too many"))?;
+            table["objects"] = value(objects);
+        }
+        for (field, time) in [("kernel_time", kernel_time), ("build_time", build_time)] {
+            if let Some(time) = time {
+                table[field] = value(time_text(time));
             }
         }
         let clients = self.document.entry(CLIENTS).or_insert_with(|| {
@@ -167,6 +180,12 @@ fn read_rules(table: &dyn toml_edit::TableLike) -> Result<Rules, String> {
             }
             "memory" => rules.allowance.memory = Some(parse_size(text()?)?),
             "host_memory" => rules.host_memory = Some(parse_size(text()?)?),
+            "objects" => {
+                let objects = item.as_integer().and_then(|objects| u64::try_from(objects).ok());
+                rules.allowance.objects = Some(objects.ok_or("'objects' is not a number of objects")?);
+            }
+            "kernel_time" => rules.allowance.kernel_time = Some(parse_time(text()?)?),
+            "build_time" => rules.allowance.build_time = Some(parse_time(text()?)?),
             _ => return Err(format!("'{field}' is not known")),
         }
     }
@@ -223,6 +242,20 @@ pub fn size_text(bytes: u64) -> String {
     unit.clone().find_map(whole).unwrap_or_else(|| bytes.to_string())
 }
 
+/// How long something may take.
+///
+/// # Errors
+/// One sentence for a person.
+pub fn parse_time(text: &str) -> Result<Duration, String> {
+    let time = humantime::parse_duration(text).ok().filter(|time| !time.is_zero());
+    time.ok_or_else(|| format!("'{text}' is not a time; write for example 10s or 2m"))
+}
+
+/// A time as [`parse_time`] reads it.
+pub fn time_text(time: Duration) -> String {
+    humantime::format_duration(time).to_string()
+}
+
 /// A time as the file has it.
 pub fn text_of(at: SystemTime) -> String {
     format_rfc3339_seconds(at).to_string()
@@ -244,7 +277,9 @@ mod tests {
 
     fn rules(byte: u8) -> Rules {
         let devices = Some(vec!["gpu".parse().unwrap(), "3".parse().unwrap(), "H200".parse().unwrap()]);
-        let allowance = Allowance { devices, memory: Some(3 << 29) };
+        let (kernel_time, build_time) = (Some(Duration::from_millis(1500)), Some(Duration::from_secs(60)));
+        let (memory, objects) = (Some(3 << 29), Some(1000));
+        let allowance = Allowance { devices, memory, objects, kernel_time, build_time, client: None };
         Rules { sessions: Some(4), host_memory: Some(5 << 30), allowance, ..Rules::new(PublicKey::new([byte; 32])) }
     }
 
@@ -279,6 +314,9 @@ mod tests {
             ("[clients.a]\nsessions = -1\n", "'sessions' is not a number"),
             ("[clients.a]\ndevices = \"gpu\"\n", "'devices' is not a list"),
             ("[clients.a]\nmemory = \"much\"\n", "'much' is not a size"),
+            ("[clients.a]\nobjects = -1\n", "'objects' is not a number"),
+            ("[clients.a]\nkernel_time = \"0s\"\n", "'0s' is not a time"),
+            ("[clients.a]\nbuild_time = 60\n", "'build_time' is not text"),
             ("clients = 1\n", "'clients' is not a table"),
             ("[clients.a\n", "line 1"),
         ] {

@@ -6,7 +6,7 @@ mod guests;
 mod state;
 mod users;
 
-pub use clients::{Clients, Rules, from_now, parse_size, size_text, text_of};
+pub use clients::{Clients, Rules, from_now, parse_size, parse_time, size_text, text_of, time_text};
 pub use expiry::server_clock;
 pub(crate) use guests::Guests;
 pub use state::{Held, State, StateError};

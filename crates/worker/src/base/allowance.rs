@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use ropeway_abi as cl;
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,14 @@ pub struct Allowance {
     pub devices: Option<Vec<DeviceSelector>>,
     /// The most bytes of buffers that it may have. `None`: as many as the server's options say.
     pub memory: Option<u64>,
+    /// The most live objects that it may have. `None`: as many as any session.
+    pub objects: Option<u64>,
+    /// How long a kernel may run. `None`: for ever.
+    pub kernel_time: Option<Duration>,
+    /// How long a build, compilation or link may take. `None`: for ever.
+    pub build_time: Option<Duration>,
+    /// The name of the client whose rules these are, as the daemon fills it in for a session.
+    pub client: Option<String>,
 }
 
 /// One or more devices of a machine, as access rules name them.
