@@ -80,6 +80,9 @@ impl Receive for Notes {
         self.peers.push(m);
         Ok(())
     }
+    fn notice(&mut self, _: Notice) -> Result<(), DecodeError> {
+        Ok(())
+    }
     fn closing(&mut self, m: Closing) -> Result<(), DecodeError> {
         self.closing = Some(m.reason);
         Ok(())

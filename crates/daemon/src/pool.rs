@@ -402,7 +402,7 @@ impl Pool {
                 debug!(worker = pid, after = ?worker.started.elapsed(), "worker is warm");
             }
             Word::Step(what) => worker.takes_step(what, STUCK_STEP),
-            Word::Account(account) => worker.has_taken(account),
+            word @ (Word::Account(_) | Word::Limit(_)) => last_words(worker, word),
             Word::Dial(dial) => dial.start(pid, worker.shared_control(), &worker.dials),
             // The exit of a worker with a session is handled when it is reaped.
             Word::Gone if matches!(worker.state, State::Session(_)) => {}
@@ -465,8 +465,8 @@ impl Pool {
     fn audit_end(&mut self, pid: u32, end: &End) {
         let Some(worker) = self.workers.get_mut(&pid) else { return };
         // It may have said something right before it ended.
-        while let Word::Account(account) = worker.listen() {
-            worker.has_taken(account);
+        while let word @ (Word::Account(_) | Word::Limit(_)) = worker.listen() {
+            last_words(worker, word);
         }
         let State::Session(session) = &worker.state else { return };
         let Session { about, since, ended_for, account, .. } = &**session;
@@ -515,6 +515,20 @@ impl Pool {
             info!(session = session.about.session, worker = pid, %end, "session ends with the server");
         }
         self.workers.remove(&pid);
+    }
+}
+
+/// Takes in what a worker says when its session ends.
+fn last_words(worker: &mut Worker, word: Word) {
+    match word {
+        Word::Account(account) => worker.has_taken(account),
+        Word::Limit(reason) => {
+            if let State::Session(session) = &worker.state {
+                warn!(session = session.about.session, worker = worker.pid(), program = %session.about.program, "{reason}; other sessions go on");
+            }
+            worker.ends_over(reason);
+        }
+        _ => {}
     }
 }
 

@@ -102,7 +102,9 @@ impl Prober {
                     debug!(driver, takes_bytes_late, "a driver was tried");
                     self.facts.push(DriverFact { driver, takes_bytes_late });
                 }
-                Word::Ready(_) | Word::Dial(_) | Word::Account(_) | Word::Gone | Word::Nothing => break,
+                Word::Ready(_) | Word::Dial(_) | Word::Account(_) | Word::Limit(_) | Word::Gone | Word::Nothing => {
+                    break;
+                }
             }
         }
         self.facts.len() > before

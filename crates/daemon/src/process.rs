@@ -13,7 +13,7 @@ use ropeway_protocol::handshake::Hello;
 use ropeway_protocol::ids::SessionId;
 use ropeway_transport::Link;
 use ropeway_transport::tls::{Identity, PublicKey};
-use ropeway_worker::handoff::{self, Account, DriverFact, ToDaemon, ToWorker};
+use ropeway_worker::handoff::{self, Account, Allowance, DriverFact, ToDaemon, ToWorker};
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, pidfd_send_signal, waitid,
 };
@@ -125,6 +125,8 @@ pub(crate) enum Word {
     Dial(Dial),
     /// The session ends, and has taken this.
     Account(Account),
+    /// The session is about to end over this limit of its client's.
+    Limit(String),
     /// The worker has closed its socket or broken the protocol, and is about to end.
     Gone,
     /// Nothing yet.
@@ -196,6 +198,7 @@ impl Worker {
                 Word::Dial(Dial { ticket, addresses, identity: Identity::from_seed(seed), purpose })
             }
             Ok(Some((ToDaemon::Account(account), _))) if !starting => Word::Account(account),
+            Ok(Some((ToDaemon::Limit(reason), _))) if !starting => Word::Limit(reason),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Word::Nothing,
             _ => {
                 self.deaf = true;
@@ -209,6 +212,13 @@ impl Worker {
         if let State::Session(session) = &mut self.state {
             session.account = Some(taken);
         }
+    }
+
+    /// Records that the session ends over a limit; kills the worker if it does not end in time.
+    pub(crate) fn ends_over(&mut self, reason: String) {
+        let State::Session(session) = &mut self.state else { return };
+        session.ended_for.get_or_insert(reason);
+        self.kill_at.get_or_insert(Instant::now() + FAREWELL_LIMIT);
     }
 
     /// Returns whether the worker may still send messages.
@@ -294,7 +304,11 @@ impl Worker {
         if let Some(folder) = &mut self.folder {
             folder.lend_to(&client.folder_name());
         }
-        let allowance = client.guest.as_ref().map(|guest| guest.rules.allowance.clone()).unwrap_or_default();
+        let allowance = client.guest.as_ref().map(|guest| {
+            let client = Some(guest.name.clone());
+            Allowance { client, ..guest.rules.allowance.clone() }
+        });
+        let allowance = allowance.unwrap_or_default();
         handoff::send(self.control.as_fd(), &client.link, &client.hello, &allowance)?;
         let now = Instant::now();
         let Hello { program, pid, credential, .. } = &*client.hello;

@@ -384,6 +384,8 @@ macro_rules! server_notes {
     note 8 peer_state: PeerState { peer: SessionId, connected: bool, text: String };
     /// A read ends after `size` bytes; no more will come.
     note 213 read_ends: ReadEnds { transfer: TransferId, size: u64 };
+    /// Something that a person should know about the session, which goes on: one sentence.
+    note 9 notice: Notice { text: String };
     /// The server ends the session, and why: one sentence for a person.
     note 7 closing: Closing { reason: String };
     } };

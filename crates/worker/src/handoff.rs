@@ -75,6 +75,8 @@ pub enum ToDaemon {
     },
     /// The session ends, and has taken this.
     Account(Account),
+    /// The session is about to end over a limit of its client's: one sentence that says which.
+    Limit(String),
 }
 
 /// A message of the daemon's.

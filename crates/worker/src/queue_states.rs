@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 
 use crate::base::budget::Budget;
 use crate::base::error::{End, unknown};
+use crate::limits::Limits;
 use crate::native::{self, Waits};
 use crate::objects::{Cell, Cells, Queue};
 
@@ -27,7 +28,6 @@ pub struct QueueState {
 }
 
 /// Queues and events: what every command needs.
-#[derive(Default)]
 pub struct QueueStates {
     /// The queues.
     pub queues: FxHashMap<QueueId, QueueState>,
@@ -35,6 +35,8 @@ pub struct QueueStates {
     pub events: FxHashMap<EventId, Arc<Cell>>,
     /// Whether a user event was ever set to an error.
     pub failures: Arc<AtomicBool>,
+    /// The most that the session may have.
+    limits: Arc<Limits>,
     /// Queues on which something was enqueued since they were flushed.
     dirty: SmallVec<[Arc<Queue>; 4]>,
     /// How many staged bytes must be held before the worker checks which of them the device is done with.
@@ -65,8 +67,9 @@ pub fn claim<K: Eq + std::hash::Hash + Copy + std::fmt::Display, V>(
 
 impl QueueStates {
     /// Makes an empty set of queues and events; `failures` is whether a user event was ever set to an error.
-    pub fn new(failures: Arc<AtomicBool>) -> Self {
-        Self { failures, ..Self::default() }
+    pub fn new(failures: Arc<AtomicBool>, limits: Arc<Limits>) -> Self {
+        let (queues, events, dirty) = Default::default();
+        Self { queues, events, failures, limits, dirty, reclaim_from: 0 }
     }
 
     /// Enqueues a command: gathers its wait list, lets `enqueue` do the rest, and records its event or its failure.
@@ -81,7 +84,7 @@ impl QueueStates {
     ) -> Result<(), End> {
         let queue_state = self.queues.get_mut(&command.queue).ok_or_else(|| unknown(command.queue))?;
         let waits = gather(&self.events, &command.waits, self.failures.load(Ordering::Relaxed))?;
-        let outcome = match waits {
+        let outcome = match waits.and_then(|waits| self.limits.allow_event(total, command.event).map(|()| waits)) {
             Ok(waits) => enqueue(queue_state, &waits, command.event.is_some())?,
             Err(status) => Err(status),
         };

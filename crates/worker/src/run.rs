@@ -15,6 +15,8 @@ use crate::base::budget::Budget;
 use crate::base::error::End;
 use crate::base::log::Log;
 use crate::handoff::{self, Account, ToDaemon};
+use crate::limits::Limits;
+use crate::limits::clock::Clock;
 use crate::link::client::Client;
 use crate::link::input::Input;
 use crate::link::outgoing::Outgoing;
@@ -49,14 +51,11 @@ pub fn run(control: OwnedFd, options: WorkerOptions) -> u8 {
             if let Some(selectors) = &allowance.devices {
                 warm.restrict(selectors);
             }
-            let least = |quota: Option<u64>, limit: Option<u64>| quota.into_iter().chain(limit).min();
-            let memory_quota = least(options.memory_quota, allowance.memory);
-            let options = WorkerOptions { memory_quota, ..options };
             let log = match rustix::io::fcntl_dupfd_cloexec(std::io::stderr(), 3) {
                 Ok(fd) => Log::new(fd),
                 Err(_) => return 1,
             };
-            serve(warm, (link, control), &hello, options, &log)
+            serve(warm, (link, control), (&hello, &allowance), options, &log)
         }
         Err(why) => {
             let _ = writeln!(std::io::stderr(), "ropeway worker[{}]: {why}", std::process::id());
@@ -77,7 +76,13 @@ fn prepare(control: &OwnedFd, options: &WorkerOptions) -> Result<Option<(Warm, L
     Ok(handed.map(|(link, hello, allowance)| (warm, link, hello, allowance)))
 }
 
-fn serve(mut warm: Warm, (link, control): (Link, OwnedFd), hello: &Hello, options: WorkerOptions, log: &Log) -> ! {
+fn serve(
+    mut warm: Warm,
+    (link, control): (Link, OwnedFd),
+    (hello, allowance): (&Hello, &Allowance),
+    options: WorkerOptions,
+    log: &Log,
+) -> ! {
     let give_up = |why: String| -> ! {
         log.line(&why);
         process::exit(1)
@@ -108,6 +113,8 @@ fn serve(mut warm: Warm, (link, control): (Link, OwnedFd), hello: &Hello, option
         leading: Default::default(),
         unasked: AtomicUsize::new(0),
         peak_memory: AtomicU64::new(0),
+        limits: Arc::new(Limits::new(client.clone(), allowance, options.memory_quota)),
+        clock: Arc::new(Clock::new(allowance)),
         left: Budget::new(MAX_LEFT),
     });
     log.line(&format!("{name} begins"));
@@ -117,7 +124,12 @@ fn serve(mut warm: Warm, (link, control): (Link, OwnedFd), hello: &Hello, option
         move |end: End| {
             let (sent, received) = common.client.outgoing.traffic();
             let peak_memory = common.peak_memory.load(Ordering::Relaxed);
-            common.peers.account(Account { devices: devices.clone(), sent, received, peak_memory });
+            if let End::Limit(why) = &end {
+                // From here on the daemon sees to it that this process ends.
+                common.peers.tell_daemon(&ToDaemon::Limit(why.clone()));
+            }
+            let account = Account { devices: devices.clone(), sent, received, peak_memory };
+            common.peers.tell_daemon(&ToDaemon::Account(account));
             over(&log, &common.client, &name, &end)
         }
     };
@@ -137,6 +149,13 @@ fn serve(mut warm: Warm, (link, control): (Link, OwnedFd), hello: &Hello, option
         }
     });
 
+    if common.clock.has_limits() {
+        let (clock, on_end, for_looks) = (common.clock.clone(), over.clone(), log.clone());
+        spawn("clock", log, move || {
+            clock.watch(|end| on_end(end), |look| spawn("look", &for_looks, look));
+        });
+    }
+
     let listening = common.peers.clone();
     let on_end = over.clone();
     spawn("control", log, move || {
@@ -145,7 +164,7 @@ fn serve(mut warm: Warm, (link, control): (Link, OwnedFd), hello: &Hello, option
         }
     });
 
-    let session = Session::new(common, warm, options.memory_quota);
+    let session = Session::new(common, warm);
     let reader = Reader { input: Input::new(link), session };
     let team = Team::new(reader, move |end| over(end));
     team.unwrap_or_else(|error| give_up(format!("cannot make a timer: {error}"))).serve();
@@ -171,7 +190,7 @@ fn end_on_panic(log: Log) {
 /// Ends the session, and with it the process.
 fn over(log: &Log, client: &Arc<Client>, name: &str, end: &End) -> ! {
     log.line(&format!("{name} ends: {end}"));
-    if let End::Refused(_) | End::Ended(_) | End::Peer(..) = end {
+    if let End::Refused(_) | End::Ended(_) | End::Limit(_) | End::Peer(..) = end {
         // The client is told why, unless it does not even read.
         let client = client.clone();
         let reason = end.to_string();

@@ -234,6 +234,13 @@ impl Warm {
         Some(Arc::new(context))
     }
 
+    /// As [`Warm::context`], where no context can be made: every use of it fails with `status`.
+    pub fn no_context(&self, platform: u32, devices: &[u32], status: Status) -> Option<Arc<objects::Context>> {
+        let named = devices.iter().map(|index| Some((*index, self.device(platform, *index)?)));
+        let named: Vec<_> = named.collect::<Option<_>>()?;
+        (!named.is_empty()).then(|| Arc::new(objects::Context::new(Err(status), named, self.force_pinned)))
+    }
+
     /// The device of this index in a platform, or the part of one. `None` when there is none.
     pub fn device(&self, platform: u32, index: u32) -> Option<Device> {
         self.platforms.get(platform as usize)?.device(index)

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use ropeway_protocol::frame::{FrameHeader, REPLY};
 use ropeway_protocol::messages::{
-    Closing, Completed, ContextError, Output, PeerState, Progressed, ReadData, ReadEnds, Receive, TransferFailed,
-    TransferReady,
+    Closing, Completed, ContextError, Notice, Output, PeerState, Progressed, ReadData, ReadEnds, Receive,
+    TransferFailed, TransferReady,
 };
 use ropeway_protocol::types::{OutputStream, Status, Waited};
 use ropeway_protocol::{DecodeError, Tail, decode, encode_body, receive};
@@ -118,6 +118,11 @@ impl Receive for Receiver<'_> {
 
     fn peer_state(&mut self, message: PeerState) -> Result<(), DecodeError> {
         self.0.peer_state(message.peer, message.connected, message.text);
+        Ok(())
+    }
+
+    fn notice(&mut self, message: Notice) -> Result<(), DecodeError> {
+        crate::warning!("the server {}: {}", self.0.configured(), message.text);
         Ok(())
     }
 

@@ -18,6 +18,8 @@ pub enum End {
     Refused(String),
     /// The daemon does not let it go on: one sentence that says why.
     Ended(String),
+    /// It takes more than the client's rules allow: one sentence that says so.
+    Limit(String),
     /// Another session, which the client has made a peer of this one, did.
     Peer(SessionId, String),
 }
@@ -41,7 +43,7 @@ impl fmt::Display for End {
             Self::Gone => write!(f, "the client closed the connection"),
             Self::Broken(error) => write!(f, "the connection broke: {error}"),
             Self::Refused(why) => write!(f, "the client sent what it must not: {why}"),
-            Self::Ended(why) => f.write_str(why),
+            Self::Ended(why) | Self::Limit(why) => f.write_str(why),
             Self::Peer(peer, why) => write!(f, "its peer {:016x} sent what it must not: {why}", peer.0),
         }
     }

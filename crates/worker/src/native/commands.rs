@@ -5,7 +5,6 @@ use ropeway_protocol::types::{BufferRect, NdRange, Status};
 
 use super::api::api;
 use super::memory::NativeRect;
-use super::queue::enqueue;
 use super::{Device, Event, Kernel, Memory, Part, Queue, Waits, lasting, svm};
 
 impl Queue {
@@ -30,7 +29,7 @@ impl Queue {
         let (count, list) = waits.parts();
         // SAFETY: the arrays have three entries, as many as `dims` can ask for; buffers bound to the kernel are kept
         // alive by the session's kernel object.
-        enqueue(event, |out| unsafe {
+        self.enqueue_kernel(waits, event, |out| unsafe {
             (api().clEnqueueNDRangeKernel)(
                 self.raw(),
                 kernel.0,
@@ -67,12 +66,12 @@ impl Queue {
                 let (offset, size) = memory.range(*offset, *size)?;
                 if let Some(svm) = memory.as_svm() {
                     // SAFETY: as below.
-                    return enqueue(event, |out| unsafe {
+                    return self.enqueue(waits, event, |out| unsafe {
                         svm::copy(self, svm.at(offset), from, size, waits.parts(), out)
                     });
                 }
                 // SAFETY: the range is within the buffer; the caller answers for `from`.
-                enqueue(event, |out| unsafe {
+                self.enqueue(waits, event, |out| unsafe {
                     (api().clEnqueueWriteBuffer)(
                         self.raw(),
                         mem,
@@ -94,7 +93,7 @@ impl Queue {
                 let NativeRect { origin, region, row_pitch, slice_pitch } = memory.rect(rect)?;
                 // SAFETY: the region is within the buffer; on the host, pitches of 0 mean packed bytes, for which the
                 // caller answers.
-                enqueue(event, |out| unsafe {
+                self.enqueue(waits, event, |out| unsafe {
                     (api().clEnqueueWriteBufferRect)(
                         self.raw(),
                         mem,
@@ -132,13 +131,13 @@ impl Queue {
                 let (offset, size) = memory.range(*offset, *size)?;
                 if let Some(svm) = memory.as_svm() {
                     // SAFETY: as below.
-                    let event = enqueue(true, |out| unsafe {
+                    let event = self.enqueue(waits, true, |out| unsafe {
                         svm::copy(self, into, svm.at(offset), size, waits.parts(), out)
                     })?;
                     return event.ok_or(cl::CL_OUT_OF_RESOURCES);
                 }
                 // SAFETY: the range is within the buffer; the caller answers for `into`.
-                enqueue(true, |out| unsafe {
+                self.enqueue(waits, true, |out| unsafe {
                     (api().clEnqueueReadBuffer)(
                         self.raw(),
                         mem,
@@ -159,7 +158,7 @@ impl Queue {
             Part::Rect(rect) => {
                 let NativeRect { origin, region, row_pitch, slice_pitch } = memory.rect(rect)?;
                 // SAFETY: as in `write`.
-                enqueue(true, |out| unsafe {
+                self.enqueue(waits, true, |out| unsafe {
                     (api().clEnqueueReadBufferRect)(
                         self.raw(),
                         mem,
@@ -200,7 +199,7 @@ impl Queue {
         }
         let (count, list) = waits.parts();
         // SAFETY: both regions are within their buffers.
-        enqueue(event, |out| unsafe {
+        self.enqueue(waits, event, |out| unsafe {
             (api().clEnqueueCopyBufferRect)(
                 self.raw(),
                 source.mem,
@@ -237,10 +236,10 @@ impl Queue {
         if let (Some(from), Some(into)) = (source.as_svm(), target.as_svm()) {
             let (from, into) = (from.at(source_offset), into.at(target_offset));
             // SAFETY: as below.
-            return enqueue(event, |out| unsafe { svm::copy(self, into, from, bytes, waits.parts(), out) });
+            return self.enqueue(waits, event, |out| unsafe { svm::copy(self, into, from, bytes, waits.parts(), out) });
         }
         // SAFETY: both ranges are within their buffers.
-        enqueue(event, |out| unsafe {
+        self.enqueue(waits, event, |out| unsafe {
             (api().clEnqueueCopyBuffer)(
                 self.raw(),
                 source.mem,
@@ -276,12 +275,12 @@ impl Queue {
         let (count, list) = waits.parts();
         if let Some(memory) = buffer.as_svm() {
             // SAFETY: as below.
-            return enqueue(event, |out| unsafe {
+            return self.enqueue(waits, event, |out| unsafe {
                 svm::fill(self, memory.at(offset), pattern, size, waits.parts(), out)
             });
         }
         // SAFETY: the range is within the buffer, the pattern has the announced length.
-        enqueue(event, |out| unsafe {
+        self.enqueue(waits, event, |out| unsafe {
             (api().clEnqueueFillBuffer)(
                 self.raw(),
                 buffer.mem,
@@ -322,7 +321,7 @@ impl Queue {
         let (count, list) = waits.parts();
         let objects = lasting::list(&handles);
         // SAFETY: both lists have the announced lengths; the first one is never freed, as drivers read it late.
-        enqueue(event, |out| unsafe {
+        self.enqueue(waits, event, |out| unsafe {
             (api().clEnqueueMigrateMemObjects)(self.raw(), handles.len() as u32, objects, flags, count, list, out)
         })
     }

@@ -32,6 +32,13 @@ impl Event {
         Self(handle)
     }
 
+    /// A further reference to an event that the caller holds.
+    pub(super) fn retained(handle: cl::cl_event) -> Self {
+        // SAFETY: the caller's reference keeps it alive meanwhile; the new value owns the reference made here.
+        unsafe { (api().clRetainEvent)(handle) };
+        Self(handle)
+    }
+
     /// The handle, for a wait list; valid as long as `self`.
     pub(super) fn raw(&self) -> cl::cl_event {
         self.0
@@ -150,9 +157,7 @@ pub fn wait_all(events: &[cl::cl_event]) -> Result<(), Status> {
 
 impl Clone for Event {
     fn clone(&self) -> Self {
-        // SAFETY: the event is alive; the new value owns the reference made here.
-        unsafe { (api().clRetainEvent)(self.0) };
-        Self(self.0)
+        Self::retained(self.0)
     }
 }
 

@@ -8,7 +8,6 @@ use ropeway_protocol::types::Status;
 
 use super::api::api;
 use super::memory::Shape;
-use super::queue::enqueue;
 use super::{Context, Event, Memory, Queue, Waits, check};
 
 /// Limit on the number of formats that an implementation is believed to report.
@@ -169,7 +168,7 @@ impl Queue {
         let (origin, region) = (sizes(part.origin), sizes(part.region));
         let (count, list) = waits.parts();
         // SAFETY: the part is within the image and has `size` packed bytes; the caller answers for `from`.
-        enqueue(event, |out| unsafe {
+        self.enqueue(waits, event, |out| unsafe {
             (api().clEnqueueWriteImage)(
                 self.raw(),
                 image.mem,
@@ -206,7 +205,7 @@ impl Queue {
         let (origin, region) = (sizes(part.origin), sizes(part.region));
         let (count, list) = waits.parts();
         // SAFETY: as in `write_image`.
-        let event = enqueue(true, |out| unsafe {
+        let event = self.enqueue(waits, true, |out| unsafe {
             (api().clEnqueueReadImage)(
                 self.raw(),
                 image.mem,
@@ -244,7 +243,7 @@ impl Queue {
         let (from, to, region) = (sizes(from), sizes(to), sizes(region));
         let (count, list) = waits.parts();
         // SAFETY: both regions are within their images.
-        enqueue(event, |out| unsafe {
+        self.enqueue(waits, event, |out| unsafe {
             (api().clEnqueueCopyImage)(
                 self.raw(),
                 source.mem,
@@ -274,7 +273,7 @@ impl Queue {
         let (origin, region) = (sizes(part.origin), sizes(part.region));
         let (count, list) = waits.parts();
         // SAFETY: the part is within the image, and its bytes within the buffer.
-        enqueue(event, |out| unsafe {
+        self.enqueue(waits, event, |out| unsafe {
             (api().clEnqueueCopyImageToBuffer)(
                 self.raw(),
                 source.mem,
@@ -304,7 +303,7 @@ impl Queue {
         let (origin, region) = (sizes(part.origin), sizes(part.region));
         let (count, list) = waits.parts();
         // SAFETY: the part is within the image, and its bytes within the buffer.
-        enqueue(event, |out| unsafe {
+        self.enqueue(waits, event, |out| unsafe {
             (api().clEnqueueCopyBufferToImage)(
                 self.raw(),
                 source.mem,
@@ -336,7 +335,7 @@ impl Queue {
         let (origin, region) = (sizes(part.origin), sizes(part.region));
         let (count, list) = waits.parts();
         // SAFETY: the part is within the image, and the color is as long as the longest that is read.
-        enqueue(event, |out| unsafe {
+        self.enqueue(waits, event, |out| unsafe {
             (api().clEnqueueFillImage)(
                 self.raw(),
                 image.mem,

@@ -28,6 +28,7 @@ mod pre_enqueue;
 pub mod process;
 mod program;
 mod queue;
+pub mod running;
 mod sampler;
 mod scattered;
 mod staging;

@@ -8,6 +8,7 @@ use ropeway_protocol::types::Status;
 use smallvec::SmallVec;
 
 use super::api::api;
+use super::running::{self, Command, Launching};
 use super::{Context, Device, Event, check, kept};
 
 /// The events that a command waits for. They must outlive the call that it is passed to.
@@ -61,24 +62,16 @@ impl<'a> Waits<'a> {
 
 /// A native command queue.
 #[derive(Debug)]
-pub struct Queue(cl::cl_command_queue);
+pub struct Queue {
+    handle: cl::cl_command_queue,
+    /// Whether it runs its commands in order.
+    in_order: bool,
+}
 
 // SAFETY: OpenCL's handles may be used from any thread (OpenCL 3.0 API, appendix A.2).
 unsafe impl Send for Queue {}
 // SAFETY: as above.
 unsafe impl Sync for Queue {}
-
-/// Calls an enqueue function, with a place for its event where one is wanted.
-pub(super) fn enqueue(wanted: bool, call: impl FnOnce(*mut cl::cl_event) -> i32) -> Result<Option<Event>, Status> {
-    let mut event = std::ptr::null_mut();
-    let keeping = kept::keeping();
-    check(call(if wanted || keeping { &raw mut event } else { std::ptr::null_mut() }))?;
-    let event = (!event.is_null()).then(|| Event::owned(event));
-    if let Some(event) = event.as_ref().filter(|_| keeping) {
-        kept::keep(event.clone());
-    }
-    Ok(event.filter(|_| wanted))
-}
 
 impl Queue {
     /// clCreateCommandQueue.
@@ -90,7 +83,11 @@ impl Queue {
         // SAFETY: context and device are alive.
         let queue = unsafe { (api().clCreateCommandQueue)(context.0, device.0, properties, &raw mut status) };
         check(status)?;
-        Ok(Self(queue))
+        Ok(Self::owned(queue, properties))
+    }
+
+    fn owned(handle: cl::cl_command_queue, properties: u64) -> Self {
+        Self { handle, in_order: properties & cl::CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE == 0 }
     }
 
     /// clCreateCommandQueueWithProperties with hints of cl_khr_priority_hints and cl_khr_throttle_hints, 0 for none.
@@ -121,7 +118,51 @@ impl Queue {
         // SAFETY: context and device are alive, the list ends with 0.
         let queue = unsafe { create(context.0, device.0, list.as_ptr(), &raw mut status) };
         check(status)?;
-        Ok(Self(queue))
+        Ok(Self::owned(queue, properties))
+    }
+
+    /// Calls an enqueue function, with a place for its event where one is wanted; `waits` is its wait list.
+    pub(super) fn enqueue(
+        &self,
+        waits: &Waits<'_>,
+        wanted: bool,
+        call: impl FnOnce(*mut cl::cl_event) -> i32,
+    ) -> Result<Option<Event>, Status> {
+        self.enqueue_one(waits, wanted, false, call)
+    }
+
+    /// As [`Queue::enqueue`], for the launch of a kernel.
+    pub(super) fn enqueue_kernel(
+        &self,
+        waits: &Waits<'_>,
+        wanted: bool,
+        call: impl FnOnce(*mut cl::cl_event) -> i32,
+    ) -> Result<Option<Event>, Status> {
+        let _launching = Launching::begin();
+        self.enqueue_one(waits, wanted, true, call)
+    }
+
+    fn enqueue_one(
+        &self,
+        waits: &Waits<'_>,
+        wanted: bool,
+        is_kernel: bool,
+        call: impl FnOnce(*mut cl::cl_event) -> i32,
+    ) -> Result<Option<Event>, Status> {
+        let mut event = std::ptr::null_mut();
+        let (keeping, watching) = (kept::keeping(), running::is_watching());
+        check(call(if wanted || keeping || watching { &raw mut event } else { std::ptr::null_mut() }))?;
+        let event = (!event.is_null()).then(|| Event::owned(event));
+        if let Some(event) = event.as_ref().filter(|_| keeping) {
+            kept::keep(event.clone());
+        }
+        if let Some(event) = event.as_ref().filter(|_| watching) {
+            let (queue, in_order, event) = (self.handle.addr(), self.in_order, event.clone());
+            // The caller holds the events of the wait list.
+            let waits = waits.handles.iter().map(|&handle| Event::retained(handle)).collect();
+            running::note(Command { queue, in_order, is_kernel, event, waits, since: None });
+        }
+        Ok(event.filter(|_| wanted))
     }
 
     /// clFlush.
@@ -130,7 +171,7 @@ impl Queue {
     /// The status of the native call.
     pub fn flush(&self) -> Result<(), Status> {
         // SAFETY: the queue is alive.
-        check(unsafe { (api().clFlush)(self.0) })
+        check(unsafe { (api().clFlush)(self.handle) })
     }
 
     /// clFinish.
@@ -139,7 +180,7 @@ impl Queue {
     /// The status of the native call.
     pub fn finish(&self) -> Result<(), Status> {
         // SAFETY: the queue is alive.
-        check(unsafe { (api().clFinish)(self.0) })
+        check(unsafe { (api().clFinish)(self.handle) })
     }
 
     /// clEnqueueMarkerWithWaitList.
@@ -149,7 +190,7 @@ impl Queue {
     pub fn marker(&self, waits: &Waits<'_>, event: bool) -> Result<Option<Event>, Status> {
         let (count, list) = waits.parts();
         // SAFETY: the wait list has the announced length.
-        enqueue(event, |out| unsafe { (api().clEnqueueMarkerWithWaitList)(self.0, count, list, out) })
+        self.enqueue(waits, event, |out| unsafe { (api().clEnqueueMarkerWithWaitList)(self.handle, count, list, out) })
     }
 
     /// clEnqueueBarrierWithWaitList.
@@ -159,18 +200,18 @@ impl Queue {
     pub fn barrier(&self, waits: &Waits<'_>, event: bool) -> Result<Option<Event>, Status> {
         let (count, list) = waits.parts();
         // SAFETY: the wait list has the announced length.
-        enqueue(event, |out| unsafe { (api().clEnqueueBarrierWithWaitList)(self.0, count, list, out) })
+        self.enqueue(waits, event, |out| unsafe { (api().clEnqueueBarrierWithWaitList)(self.handle, count, list, out) })
     }
 
     /// The handle, for [`super::Mapping`].
     pub(super) fn raw(&self) -> cl::cl_command_queue {
-        self.0
+        self.handle
     }
 }
 
 impl Drop for Queue {
     fn drop(&mut self) {
         // SAFETY: this is the one reference that the value owns.
-        unsafe { (api().clReleaseCommandQueue)(self.0) };
+        unsafe { (api().clReleaseCommandQueue)(self.handle) };
     }
 }

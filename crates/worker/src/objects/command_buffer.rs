@@ -49,6 +49,8 @@ struct Recorded {
 pub struct CommandBuffer {
     /// The queue it was made for.
     pub queue: Arc<Queue>,
+    /// Whether it and all that was recorded could be made.
+    pub usable: Result<(), Status>,
     commands: Vec<Recorded>,
     /// The last barrier.
     barrier: Option<usize>,
@@ -68,9 +70,9 @@ pub struct Replayed {
 }
 
 impl CommandBuffer {
-    /// An empty one.
-    pub fn new(queue: Arc<Queue>) -> Self {
-        Self { queue, commands: Vec::new(), barrier: None, all_ended_by: None, last: None }
+    /// An empty one, if it can be made.
+    pub fn new(queue: Arc<Queue>, usable: Result<(), Status>) -> Self {
+        Self { queue, usable, commands: Vec::new(), barrier: None, all_ended_by: None, last: None }
     }
 
     /// How many commands it holds.
@@ -108,6 +110,7 @@ impl CommandBuffer {
     /// # Errors
     /// The first error of a native call; what comes before that command is carried out all the same.
     pub fn replay(&mut self, queue: &Arc<Queue>, waits: &Waits<'_>, event: bool) -> Result<Replayed, Status> {
+        self.usable?;
         let native = queue.native.as_ref().map_err(|status| *status)?;
         let before = self.last_elsewhere(queue)?;
         let mut outer = Waits::none();

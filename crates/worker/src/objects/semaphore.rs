@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use ropeway_abi as cl;
+use ropeway_protocol::types::Status;
 
 use super::context::Context;
 use crate::native::{self, Event, UserEvent};
@@ -16,6 +17,8 @@ use crate::native::{self, Event, UserEvent};
 pub struct Semaphore {
     /// Its context.
     pub context: Arc<Context>,
+    /// Whether it could be made.
+    pub usable: Result<(), Status>,
     /// Signals that no wait has taken.
     signals: VecDeque<Event>,
     /// Waits that have no signal yet: the user events that they wait for, and their own events.
@@ -25,9 +28,9 @@ pub struct Semaphore {
 }
 
 impl Semaphore {
-    /// One that is not signaled.
-    pub fn new(context: Arc<Context>) -> Self {
-        Self { context, signals: VecDeque::new(), waiting: VecDeque::new(), taken: VecDeque::new() }
+    /// One that is not signaled, if it can be made.
+    pub fn new(context: Arc<Context>, usable: Result<(), Status>) -> Self {
+        Self { context, usable, signals: VecDeque::new(), waiting: VecDeque::new(), taken: VecDeque::new() }
     }
 
     /// The signal that the next wait would take.
@@ -100,7 +103,7 @@ pub fn pass_signal_on(signal: &Event, waits: &[UserEvent]) {
 ///
 /// # Errors
 /// The status of the native call.
-pub fn hold(context: &native::Context) -> Result<UserEvent, ropeway_protocol::types::Status> {
+pub fn hold(context: &native::Context) -> Result<UserEvent, Status> {
     let user = UserEvent::new(context)?;
     // Should the signal fail, so does the wait.
     native::kept::user_event_made();
@@ -108,7 +111,7 @@ pub fn hold(context: &native::Context) -> Result<UserEvent, ropeway_protocol::ty
 }
 
 /// Sets a user event made by [`hold`].
-pub fn set(user: &UserEvent, status: ropeway_protocol::types::Status) {
+pub fn set(user: &UserEvent, status: Status) {
     // Each of these events is set only once, so this cannot fail.
     let _ = user.set(status);
     native::kept::user_event_set();

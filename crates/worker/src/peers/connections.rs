@@ -90,7 +90,7 @@ impl Peer {
         };
         match end {
             End::Refused(what) => services.end(End::Peer(self.id, what)),
-            End::Peer(..) | End::Ended(_) => services.end(end),
+            End::Peer(..) | End::Ended(_) | End::Limit(_) => services.end(end),
             End::Broken(error) if is_unreachable(&error) => {
                 self.lose(services, Some(link), &format!("the connection to it broke: {error}"));
             }

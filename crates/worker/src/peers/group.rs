@@ -13,7 +13,7 @@ use super::peer::Peer;
 use super::services::Services;
 use crate::base::error::End;
 use crate::base::lock::lock;
-use crate::handoff::{self, Account, ToDaemon};
+use crate::handoff::{self, ToDaemon};
 
 /// Most peers of a session.
 const MAX_PEERS: usize = 4096;
@@ -35,9 +35,9 @@ pub(super) struct State {
 }
 
 impl Peers {
-    /// Tells the daemon what the session has taken, if it still listens.
-    pub fn account(&self, account: Account) {
-        let _ = handoff::say(self.daemon.as_fd(), &ToDaemon::Account(account), None, false);
+    /// Tells the daemon something about the session, if it still listens.
+    pub fn tell_daemon(&self, message: &ToDaemon) {
+        let _ = handoff::say(self.daemon.as_fd(), message, None, false);
     }
 
     /// A session without peers; `daemon` is its control socket.

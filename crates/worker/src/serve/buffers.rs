@@ -29,11 +29,10 @@ impl Session {
             InitialContents::Tail => Some(tail.read_to_vec()?),
             _ => None,
         };
-        let native = match &context.native {
-            Err(status) => Err(*status),
-            Ok(_) if !self.has_room_for(m.size) => Err(cl::CL_MEM_OBJECT_ALLOCATION_FAILURE),
-            Ok(native) => native::Memory::buffer(native, m.flags & DEVICE_FLAGS, m.size, contents.as_deref()),
-        };
+        let native = context.native.as_ref().map_err(|status| *status).and_then(|native| {
+            self.allow_memory(m.size)?;
+            native::Memory::buffer(native, m.flags & DEVICE_FLAGS, m.size, contents.as_deref())
+        });
         let charged = if native.is_ok() { m.size } else { 0 };
         let (native, kind) = (native.map(Arc::new), MemoryKind::Buffer(m.size));
         let buffer = Arc::new(Memory { native, context, kind, charged });
@@ -61,6 +60,7 @@ impl Session {
         let parent = self.buffer_range(m.parent, m.origin, m.size)?;
         let make = || {
             let native = parent.native.as_ref().map_err(|status| *status)?;
+            self.allow_object()?;
             native::Memory::sub_buffer(native, m.flags & DEVICE_FLAGS, m.origin, m.size)
         };
         // A sub-buffer shares its parent's bytes, which count already.

@@ -11,7 +11,7 @@ use ropeway_protocol::recording::Recorded;
 use crate::base::error::End;
 use crate::base::error::unknown;
 use crate::objects::Cell;
-use crate::objects::command_buffer::{Action, CommandBuffer};
+use crate::objects::command_buffer::{Action, CommandBuffer, Replayed};
 use crate::queue_states::{claim, gather};
 use crate::session::Session;
 
@@ -23,7 +23,8 @@ impl Session {
     pub fn create_command_buffer(&mut self, m: CreateCommandBuffer) -> Result<(), End> {
         let total = self.objects();
         let queue = self.queue_states.queue_state(m.queue)?.queue.clone();
-        claim(total, &mut self.command_buffers, m.commands, CommandBuffer::new(queue))
+        let commands = CommandBuffer::new(queue, self.allow_object());
+        claim(total, &mut self.command_buffers, m.commands, commands)
     }
 
     /// Drops a command buffer. Native implementations keep what its commands still use.
@@ -85,7 +86,12 @@ impl Session {
         if self.objects() >= MAX_OBJECTS {
             return Err(End::refused(format_args!("more than {MAX_OBJECTS} objects")));
         }
+        let allowed = self.allow_object();
         let buffer = self.command_buffers.get_mut(&m.commands).ok_or_else(|| unknown(m.commands))?;
+        buffer.usable = buffer.usable.and(allowed);
+        if buffer.usable.is_err() {
+            return Ok(());
+        }
         if !buffer.record(action, &m.waits) {
             return Err(End::refused(format_args!("a command of {} waits for one that is not before it", m.commands)));
         }
@@ -100,9 +106,11 @@ impl Session {
     pub fn replay(&mut self, m: Replay) -> Result<(), End> {
         let total = self.objects();
         let queue = self.queue_states.queue_state(m.command.queue)?.queue.clone();
+        let allowed = self.common.limits.allow_event(total, m.command.event);
         let buffer = self.command_buffers.get_mut(&m.commands).ok_or_else(|| unknown(m.commands))?;
         let outcome = match gather(&self.queue_states.events, &m.command.waits, self.queue_states.may_have_failed())? {
             Ok(_) if !Arc::ptr_eq(&queue.context, &buffer.queue.context) => Err(cl::CL_INVALID_CONTEXT),
+            Ok(_) if allowed.is_err() => allowed.map(|()| Replayed::default()),
             Ok(waits) => buffer.replay(&queue, &waits, m.command.event.is_some()),
             Err(status) => Err(status),
         };

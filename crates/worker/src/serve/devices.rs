@@ -16,7 +16,9 @@ const MAX_PARTS: usize = 1 << 12;
 
 impl Session {
     pub(super) fn create_sub_devices(&mut self, m: CreateSubDevices, call: CallId<SubDevices>) -> Result<(), End> {
-        let reply = if m.make && self.warm.part_count() >= MAX_PARTS {
+        let parts = self.warm.part_count();
+        let is_full = || parts >= MAX_PARTS || self.common.limits.allow_object(self.objects() + parts).is_err();
+        let reply = if m.make && is_full() {
             Err(cl::CL_OUT_OF_RESOURCES)
         } else {
             let divided = self.warm.divide(m.platform, m.device, &m.properties, m.make);

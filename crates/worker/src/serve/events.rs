@@ -26,10 +26,8 @@ impl Session {
     pub fn create_user_event(&mut self, m: CreateUserEvent) -> Result<(), End> {
         let total = self.objects();
         let context = self.context(m.context)?;
-        let made = match &context.native {
-            Ok(native) => native::UserEvent::new(native),
-            Err(status) => Err(*status),
-        };
+        let native = context.native.as_ref().map_err(|status| *status);
+        let made = self.allow_object().and(native).and_then(native::UserEvent::new);
         let cell = match made {
             Ok(user) => {
                 let event = user.event().clone();

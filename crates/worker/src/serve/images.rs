@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use ropeway_abi as cl;
 use ropeway_protocol::image::{ImageFormat, ImagePart};
 use ropeway_protocol::limits::MAX_EAGER;
 use ropeway_protocol::messages::{
@@ -38,12 +37,9 @@ impl Session {
         };
         // Memory of another object has been counted there.
         let charged = if of.is_some() { 0 } else { bytes };
-        let has_room = self.has_room_for(charged);
-        let make = || {
+        let mut make = || {
             let native = context.native.as_ref().map_err(|status| *status)?;
-            if !has_room {
-                return Err(cl::CL_MEM_OBJECT_ALLOCATION_FAILURE);
-            }
+            self.allow_memory(charged)?;
             let material = match (&of, &contents) {
                 (Some(of), _) => Material::Of(of.native.as_ref().map_err(|status| *status)?),
                 (None, Some(contents)) => Material::Copied(contents),
@@ -119,10 +115,8 @@ impl Session {
 
     pub(super) fn create_sampler(&mut self, m: CreateSampler) -> Result<(), End> {
         let total = self.objects();
-        let native = match &self.context(m.context)?.native {
-            Ok(native) => native::Sampler::new(native, m.like),
-            Err(status) => Err(*status),
-        };
+        let native = self.context(m.context)?.native.as_ref().map_err(|status| *status);
+        let native = self.allow_object().and(native).and_then(|native| native::Sampler::new(native, m.like));
         claim(total, &mut self.samplers, m.sampler, Arc::new(native))
     }
 

@@ -21,8 +21,13 @@ use crate::session::Session;
 impl Kernel {
     /// Returns a copy of this kernel with its current arguments.
     pub(super) fn copy(&self) -> Self {
+        self.copy_if(Ok(()))
+    }
+
+    /// As [`Kernel::copy`], if there may be one; otherwise one that cannot be used.
+    fn copy_if(&self, allowed: Result<(), Status>) -> Self {
         Self {
-            native: self.usable().and_then(|native| native.try_clone(self.device()?)),
+            native: allowed.and(self.usable()).and_then(|native| native.try_clone(self.device()?)),
             context: self.context.clone(),
             kinds: self.kinds.clone(),
             held: self.held.clone(),
@@ -36,10 +41,11 @@ impl Session {
         let total = self.objects();
         let program = self.programs.get(&m.program).ok_or_else(|| unknown(m.program))?;
         let state = lock(&program.state);
-        let native = match &state.native {
-            Some(Ok(native)) => native.kernel(m.name),
-            Some(Err(status)) => Err(*status),
-            None => Err(cl::CL_INVALID_PROGRAM_EXECUTABLE),
+        let native = match (&state.native, self.allow_object()) {
+            (_, Err(status)) => Err(status),
+            (Some(Ok(native)), Ok(())) => native.kernel(m.name),
+            (Some(Err(status)), Ok(())) => Err(*status),
+            (None, Ok(())) => Err(cl::CL_INVALID_PROGRAM_EXECUTABLE),
         };
         let kinds: Arc<[ArgKind]> = state.kernels.get(m.name).cloned().unwrap_or_default();
         drop(state);
@@ -70,7 +76,7 @@ impl Session {
     pub(super) fn clone_kernel(&mut self, m: CloneKernel) -> Result<(), End> {
         let total = self.objects();
         let source = self.kernels.get(&m.source).ok_or_else(|| unknown(m.source))?;
-        let kernel = source.copy();
+        let kernel = source.copy_if(self.allow_object());
         claim(total, &mut self.kernels, m.kernel, kernel)
     }
 

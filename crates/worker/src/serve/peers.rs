@@ -109,7 +109,8 @@ impl Session {
         let queue = queue
             .map(|id| self.queue_states.queue_state(id).map(|queue_state| queue_state.queue.clone()))
             .transpose()?;
-        let Some(part) = part.small() else { return Ok(None) };
+        // Without room for its event, the write fails like any other.
+        let Some(part) = part.small().filter(|_| self.allow_object().is_ok()) else { return Ok(None) };
         Ok(self.staged(part.size(), || pre_enqueue::write((memory, &part), queue.as_ref())))
     }
 
@@ -190,7 +191,8 @@ impl Session {
         id: EventId,
         context: &Arc<Context>,
     ) -> Result<Result<UserEvent, Status>, End> {
-        let made = context.native.as_ref().map_err(|status| *status).and_then(semaphore::hold);
+        let native = context.native.as_ref().map_err(|status| *status);
+        let made = self.allow_object().and(native).and_then(semaphore::hold);
         let cell = match &made {
             Ok(user) => Cell::new(Some(id), Some(user.event().clone()), None, None),
             Err(status) => Cell::failed(id, *status, None),

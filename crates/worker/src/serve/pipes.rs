@@ -17,16 +17,13 @@ impl Session {
     pub(super) fn create_pipe(&mut self, m: CreatePipe) -> Result<(), End> {
         let context = self.context(m.context)?.clone();
         let bytes = u64::from(m.packet_size) * u64::from(m.max_packets);
-        let has_room = self.has_room_for(bytes);
-        let make = || {
+        let mut make = || {
             let native = context.native.as_ref().map_err(|status| *status)?;
             // Implementations without pipes need not have the function, either.
             if !context.devices.iter().any(|(_, device)| device.has_pipes()) {
                 return Err(cl::CL_INVALID_OPERATION);
             }
-            if !has_room {
-                return Err(cl::CL_MEM_OBJECT_ALLOCATION_FAILURE);
-            }
+            self.allow_memory(bytes)?;
             native::Memory::pipe(native, m.flags & FLAGS, m.packet_size, m.max_packets).map(Arc::new)
         };
         let native = make();

@@ -6,7 +6,7 @@ use ropeway_abi as cl;
 use ropeway_protocol::ids::{ContextId, ProgramId};
 use ropeway_protocol::limits::MAX_CONTENT;
 use ropeway_protocol::messages::*;
-use ropeway_protocol::types::{BinaryReply, BuildReply};
+use ropeway_protocol::types::{BinaryReply, BuildReply, Status};
 use ropeway_protocol::{CallId, Tail, content::ContentHash};
 
 use crate::base::error::End;
@@ -28,8 +28,7 @@ impl Session {
     pub(super) fn create_program_with_source(&mut self, m: CreateProgramWithSource) -> Result<(), End> {
         let total = self.objects();
         let context = self.context(m.context)?.clone();
-        let state = ProgramState { source: Some(m.source), ..ProgramState::default() };
-        let program = Arc::new(Program { context, state: state.into() });
+        let program = Arc::new(self.new_program(context, Some(m.source)));
         claim(total, &mut self.programs, m.program, program)
     }
 
@@ -44,8 +43,10 @@ impl Session {
             let device = context.device(binary.device)?;
             binaries.push((binary, device));
         }
-        let program = self.program_to_load(m.program, m.context)?;
-        self.start(Job::Load(program, binaries, call));
+        match self.program_to_load(m.program, m.context)? {
+            Ok(program) => self.start(Job::Load(program, binaries, call)),
+            Err(status) => self.answer(call, Err(status)),
+        }
         Ok(())
     }
 
@@ -93,9 +94,15 @@ impl Session {
         let devices = devices_of(&context, &m.devices)?;
         let input = |id: &ProgramId| self.programs.get(id).cloned().ok_or_else(|| unknown(*id));
         let inputs = m.inputs.iter().map(input).collect::<Result<_, _>>()?;
-        let program = Arc::new(Program { context, state: Default::default() });
+        let allowed = self.allow_object();
+        let program = Arc::new(self.new_program(context, None));
         claim(total, &mut self.programs, m.program, program.clone())?;
-        self.start(Job::Link(program, (devices, m.named as usize), inputs, m.options.to_owned(), call));
+        match allowed {
+            Ok(()) => {
+                self.start(Job::Link(program, (devices, m.named as usize), inputs, m.options.to_owned(), call));
+            }
+            Err(status) => self.answer(call, Err(status)),
+        }
         Ok(())
     }
 
@@ -104,6 +111,7 @@ impl Session {
         let device = program.context.device(m.device)?;
         // Some implementations compile for it.
         self.start(Job::Run(Box::new(move |common| {
+            let _building = common.clock.building();
             let size = match &lock(&program.state).native {
                 Some(Ok(native)) => Ok(native.binary_size(device)),
                 Some(Err(status)) => Err(*status),
@@ -130,24 +138,39 @@ impl Session {
         m: CreateProgramWithIl,
         call: CallId<BinaryReply>,
     ) -> Result<(), End> {
-        let program = self.program_to_load(m.program, m.context)?;
+        let program = match self.program_to_load(m.program, m.context)? {
+            Ok(program) => program,
+            Err(status) => {
+                self.answer(call, Err(status));
+                return Ok(());
+            }
+        };
         self.start(Job::Run(Box::new(move |common| {
+            let _building = common.clock.building();
             let reply = build::load_il((&common.client, &common.cache), &program, m.il);
             common.client.answer(&call, &reply)
         })));
         Ok(())
     }
 
-    /// The program of this name, which is new, or was asked for before while contents were missing.
-    fn program_to_load(&mut self, id: ProgramId, context: ContextId) -> Result<Arc<Program>, End> {
+    /// A program without contents; one that cannot be used, if the session may have no more objects.
+    fn new_program(&self, context: Arc<Context>, source: Option<ContentHash>) -> Program {
+        let native = self.allow_object().err().map(Err);
+        Program { context, state: ProgramState { native, source, ..ProgramState::default() }.into() }
+    }
+
+    /// The program of this name, which is new, or was asked for before while contents were missing. The inner error is
+    /// for a program that cannot be made.
+    fn program_to_load(&mut self, id: ProgramId, context: ContextId) -> Result<Result<Arc<Program>, Status>, End> {
         let total = self.objects();
         let context = self.context(context)?.clone();
         if let Some(program) = self.programs.get(&id) {
-            return Ok(program.clone());
+            return Ok(Ok(program.clone()));
         }
-        let program = Arc::new(Program { context, state: Default::default() });
+        let allowed = self.allow_object();
+        let program = Arc::new(self.new_program(context, None));
         claim(total, &mut self.programs, id, program.clone())?;
-        Ok(program)
+        Ok(allowed.map(|()| program))
     }
 
     pub(super) fn set_specialization_constant(
@@ -176,10 +199,16 @@ impl Session {
         let total = self.objects();
         let context = self.context(m.context)?.clone();
         let devices = devices_of(&context, &m.devices)?;
-        let program = Arc::new(Program { context, state: Default::default() });
+        let allowed = self.allow_object();
+        let program = Arc::new(self.new_program(context, None));
         claim(total, &mut self.programs, m.program, program.clone())?;
+        if let Err(status) = allowed {
+            self.answer(call, Err(status));
+            return Ok(());
+        }
         let names = m.names.to_owned();
         self.start(Job::Run(Box::new(move |common| {
+            let _building = common.clock.building();
             build::answer(&common.client, &build::built_in(&program, &devices, &names), &call)
         })));
         Ok(())

@@ -24,7 +24,10 @@ use crate::session::{Deferred, Session};
 impl Session {
     pub(super) fn create_context(&mut self, m: CreateContext) -> Result<(), End> {
         let total = self.objects();
-        let made = self.warm.context(&self.common.client, m.context, m.platform, &m.devices);
+        let made = match self.allow_object() {
+            Ok(()) => self.warm.context(&self.common.client, m.context, m.platform, &m.devices),
+            Err(status) => self.warm.no_context(m.platform, &m.devices, status),
+        };
         let context = made.ok_or_else(|| unknown(format_args!("a device of {}", m.context)))?;
         claim(total, &mut self.contexts, m.context, context)
     }
@@ -37,10 +40,10 @@ impl Session {
         let total = self.objects();
         let context = self.context(m.context)?.clone();
         let device = context.device(m.device)?;
-        let native = match &context.native {
-            Ok(native) => native::Queue::with_hints(native, device, m.properties, m.priority, m.throttle),
-            Err(status) => Err(*status),
-        };
+        let native = self
+            .allow_object()
+            .and(context.native.as_ref().map_err(|status| *status))
+            .and_then(|native| native::Queue::with_hints(native, device, m.properties, m.priority, m.throttle));
         let queue = Arc::new(Queue {
             native,
             context,
@@ -76,7 +79,7 @@ impl Session {
         let total = self.objects();
         let context = self.context(m.context)?.clone();
         let device = context.device(m.device)?;
-        let made = context.native.as_ref().map_err(|status| *status).and_then(|native| {
+        let made = self.allow_object().and(context.native.as_ref().map_err(|status| *status)).and_then(|native| {
             let native = native::DeviceQueue::new(native, device, m.properties, m.size)?;
             Ok((native.size()?, native))
         });

@@ -49,7 +49,10 @@ impl Session {
         let mut rendezvous = Rendezvous::new(transfer, direction, memory, part);
         rendezvous.contents = contents;
         let queue = self.queue_states.queue_state(command.queue)?.queue.clone();
-        let outcome = rendezvous.enqueue(&mut self.queue_states, command)?;
+        let outcome = match self.common.limits.allow_event(total, command.event) {
+            Ok(()) => rendezvous.enqueue(&mut self.queue_states, command)?,
+            Err(status) => Err(status),
+        };
         if let Err(status) = outcome {
             self.common.client.outgoing.leave(&TransferFailed { transfer, status });
             return self.queue_states.fail(total, command.event, status, &queue);

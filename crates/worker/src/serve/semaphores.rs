@@ -33,8 +33,9 @@ fn named(semaphores: &Semaphores, ids: &[SemaphoreId]) -> Result<SmallVec<[Semap
     }
 }
 
-/// Checks that all these semaphores belong to the queue's context.
-fn check_contexts(queue_state: &QueueState, semaphores: &Semaphores, ids: &[SemaphoreId]) -> Result<(), Status> {
+/// Checks that all these semaphores can be used, and belong to the queue's context.
+fn check(queue_state: &QueueState, semaphores: &Semaphores, ids: &[SemaphoreId]) -> Result<(), Status> {
+    ids.iter().filter_map(|id| semaphores.get(id)).try_for_each(|semaphore| semaphore.usable)?;
     let of_queue =
         |id| semaphores.get(id).is_some_and(|s: &Semaphore| Arc::ptr_eq(&s.context, &queue_state.queue.context));
     if ids.iter().all(of_queue) { Ok(()) } else { Err(cl::CL_INVALID_CONTEXT) }
@@ -75,7 +76,8 @@ impl Session {
     pub fn create_semaphore(&mut self, m: CreateSemaphore) -> Result<(), End> {
         let total = self.objects();
         let context = self.context(m.context)?.clone();
-        claim(total, &mut self.semaphores, m.semaphore, Semaphore::new(context))
+        let semaphore = Semaphore::new(context, self.allow_object());
+        claim(total, &mut self.semaphores, m.semaphore, semaphore)
     }
 
     /// Drops a semaphore. Waits for which no signal was enqueued fail: there cannot be one any more.
@@ -101,7 +103,7 @@ impl Session {
         let ids = named(semaphores, &m.semaphores)?;
         let mut passed_on = None;
         self.queue_states.enqueue(total, &m.command, |queue_state, waits, _| {
-            let signal = check_contexts(queue_state, semaphores, &ids).and_then(|()| enqueue(queue_state, waits));
+            let signal = check(queue_state, semaphores, &ids).and_then(|()| enqueue(queue_state, waits));
             if let Ok(signal) = &signal {
                 let taken = ids.iter().filter_map(|id| semaphores.get_mut(id)?.signal(signal.clone()));
                 passed_on = Some((signal.clone(), taken.collect::<Vec<_>>()));
@@ -128,7 +130,7 @@ impl Session {
         let semaphores = &mut self.semaphores;
         let ids = named(semaphores, &m.semaphores)?;
         self.queue_states.enqueue(total, &m.command, |queue_state, waits, _| {
-            if let Err(status) = check_contexts(queue_state, semaphores, &ids) {
+            if let Err(status) = check(queue_state, semaphores, &ids) {
                 return Ok(Err(status));
             }
             let signals = ids.iter().map(|id| (*id, semaphores.get_mut(id).and_then(Semaphore::next_signal)));

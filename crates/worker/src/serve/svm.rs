@@ -72,14 +72,15 @@ impl Session {
             return Err(End::refused(format_args!("an allocation aligned to {} and {}", m.alignment, m.page)));
         }
         native::avoid(&m.taken);
-        let has_room = self.has_room_for(m.size);
+        let allowed = self.allow_memory(m.size);
         let allocate = || {
             let native = context.native.as_ref().map_err(|status| *status)?;
             // Implementations without it need not have the function, either.
             if !context.devices.iter().any(|(_, device)| device.has_svm()) {
                 return Err(cl::CL_INVALID_OPERATION);
             }
-            if m.size == 0 || !has_room {
+            allowed?;
+            if m.size == 0 {
                 return Err(cl::CL_MEM_OBJECT_ALLOCATION_FAILURE);
             }
             let size = match m.attempt.min(ATTEMPTS) {
@@ -119,6 +120,7 @@ impl Session {
         let make = || {
             let context = svm.context.native.as_ref().map_err(|status| *status)?;
             let memory = svm.native.as_ref().map_err(|status| *status)?;
+            self.allow_object()?;
             native::Memory::over_svm(context, memory, m.flags & DEVICE_FLAGS, (m.offset, m.size))
         };
         // The buffer shares the bytes of the memory, which count already.

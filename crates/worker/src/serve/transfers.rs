@@ -116,7 +116,8 @@ impl Session {
         let outcome = match gather(&self.queue_states.events, &command.waits, self.queue_states.may_have_failed())? {
             Err(status) => Err(status),
             Ok(_) if !staged => Err(cl::CL_OUT_OF_HOST_MEMORY),
-            Ok(waits) => queue.native.as_ref().map_err(|status| *status).and_then(|native| {
+            Ok(waits) => self.common.limits.allow_event(total, command.event).and_then(|()| {
+                let native = queue.native.as_ref().map_err(|status| *status)?;
                 let memory = memory.native.as_ref().map_err(|status| *status)?;
                 StagedRead::enqueue(native, (memory, &part), &waits, Place::of(&part, queue.context.pool())?)
             }),

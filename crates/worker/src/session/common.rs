@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use crate::base::budget::Budget;
+use crate::limits::Limits;
+use crate::limits::clock::Clock;
 use crate::link::client::Client;
 use crate::link::heartbeat::Leading;
 use crate::native::Arenas;
@@ -32,6 +34,10 @@ pub struct Common {
     pub unasked: AtomicUsize,
     /// The most bytes of device memory that the session has had at one time.
     pub peak_memory: AtomicU64,
+    /// The most that the session may have.
+    pub limits: Arc<Limits>,
+    /// Holds kernels and builds against their limits on time.
+    pub clock: Arc<Clock>,
     /// Calls that wait without a thread.
     pub left: Budget,
 }

@@ -117,15 +117,21 @@ impl Job {
             Self::Land(rendezvous) => rendezvous.land(&common.reporter)?,
             Self::Build(program, (devices, named), step, options, call) => {
                 let with = (&*common.client, &common.cache);
+                let building = common.clock.building();
                 let reply = build::build(with, &program, (&devices, named), step, &options);
+                drop(building);
                 build::answer(&common.client, &reply, &call)?;
             }
             Self::Link(program, (devices, named), inputs, options, call) => {
+                let building = common.clock.building();
                 let reply = build::link(&common.cache, &program, (&devices, named), &inputs, &options);
+                drop(building);
                 build::answer(&common.client, &reply, &call)?;
             }
             Self::Load(program, binaries, call) => {
+                let building = common.clock.building();
                 let reply = build::load((&common.client, &common.cache), &program, &binaries);
+                drop(building);
                 common.client.answer(&call, &reply)?;
             }
             Self::Binary(program, device, transfer, call) => {

@@ -55,8 +55,6 @@ pub struct Session {
     pub common: Arc<Common>,
     /// Platforms, devices, warm contexts.
     pub warm: Warm,
-    /// Bytes of device memory that the session may take.
-    pub memory_quota: Option<u64>,
     /// Contexts.
     pub contexts: FxHashMap<ContextId, Arc<Context>>,
     /// Queues and events.
@@ -99,12 +97,11 @@ const MOST_UNASKED: usize = 8;
 
 impl Session {
     /// A session without objects.
-    pub fn new(common: Arc<Common>, warm: Warm, memory_quota: Option<u64>) -> Self {
-        let queue_states = QueueStates::new(common.peers.services.failures.clone());
+    pub fn new(common: Arc<Common>, warm: Warm) -> Self {
+        let queue_states = QueueStates::new(common.peers.services.failures.clone(), common.limits.clone());
         Self {
             common,
             warm,
-            memory_quota,
             contexts: FxHashMap::default(),
             queue_states,
             device_queues: FxHashMap::default(),
@@ -133,13 +130,24 @@ impl Session {
         self.memory.get(&id).ok_or_else(|| unknown(id))
     }
 
-    /// Whether the session's quota has room for `bytes` more.
-    pub fn has_room_for(&mut self, bytes: u64) -> bool {
+    /// Checks whether the session may have one more memory object, which takes `bytes` of its quota.
+    ///
+    /// # Errors
+    /// The status with which the object cannot be made: it is more than the session may have.
+    pub fn allow_memory(&mut self, bytes: u64) -> Result<(), Status> {
+        self.allow_object()?;
         let gone = |(native, _): &mut (Weak<native::Memory>, u64)| native.strong_count() == 0;
         let freed: u64 = self.lingering.extract_if(.., gone).map(|(_, charged)| charged).sum();
         self.memory_bytes = self.memory_bytes.saturating_sub(freed);
-        let within = |quota: u64| self.memory_bytes.checked_add(bytes).is_some_and(|all| all <= quota);
-        self.memory_quota.is_none_or(within)
+        self.common.limits.allow_memory(self.memory_bytes, bytes)
+    }
+
+    /// Checks whether the session may have one more object.
+    ///
+    /// # Errors
+    /// The status with which the object cannot be made.
+    pub fn allow_object(&self) -> Result<(), Status> {
+        self.common.limits.allow_object(self.objects())
     }
 
     /// Adds a memory object, and counts what it takes.

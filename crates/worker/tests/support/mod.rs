@@ -130,6 +130,7 @@ pub struct Notes {
     pub printed: String,
     pub context_errors: Vec<String>,
     pub peers: Vec<PeerState>,
+    pub notices: Vec<String>,
     pub closing: Option<String>,
 }
 
@@ -196,6 +197,10 @@ impl Receive for Notes {
 
     fn peer_state(&mut self, m: PeerState) -> Result<(), Wrong> {
         self.peers.push(m);
+        Ok(())
+    }
+    fn notice(&mut self, m: Notice) -> Result<(), Wrong> {
+        self.notices.push(m.text);
         Ok(())
     }
     fn closing(&mut self, m: Closing) -> Result<(), Wrong> {

@@ -1,0 +1,296 @@
+//! Commands that have not ended, watched in sessions whose kernels may run for a limited time only.
+//!
+//! A driver says of an event whether its command runs (CL_RUNNING), but some never do: with NVIDIA's, a command is
+//! submitted until it has ended. There a kernel counts as running once it is submitted and nothing is left that it has
+//! to wait for: neither an event of its wait list nor an earlier command of its queue.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use ropeway_abi as cl;
+use ropeway_protocol::types::Status;
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use super::Event;
+
+/// Whether commands are watched. There is one session in a process.
+static WATCHING: AtomicBool = AtomicBool::new(false);
+
+/// Commands that were enqueued since the last look.
+static NEW: Mutex<Vec<Command<Event>>> = Mutex::new(Vec::new());
+
+/// Whether the calls that launch kernels are counted.
+static COUNTING: AtomicBool = AtomicBool::new(false);
+
+/// Calls that launch kernels, begun and ended; an odd number while one lasts. Drivers compile in some of them. Only
+/// one thread launches at a time: the one that carries out the client's commands.
+static LAUNCHES: AtomicU64 = AtomicU64::new(0);
+
+/// Watches all commands from now on: each has an event.
+pub fn watch() {
+    WATCHING.store(true, Ordering::Relaxed);
+}
+
+/// Counts the calls that launch kernels from now on.
+pub fn count_launches() {
+    COUNTING.store(true, Ordering::Relaxed);
+}
+
+/// Whether commands are watched.
+pub(super) fn is_watching() -> bool {
+    WATCHING.load(Ordering::Relaxed)
+}
+
+/// A call that launches a kernel, while it lasts.
+pub(super) struct Launching(());
+
+impl Launching {
+    /// Begins, if these calls are counted.
+    pub(super) fn begin() -> Option<Self> {
+        COUNTING.load(Ordering::Relaxed).then(|| {
+            LAUNCHES.fetch_add(1, Ordering::Relaxed);
+            Self(())
+        })
+    }
+}
+
+impl Drop for Launching {
+    fn drop(&mut self) {
+        LAUNCHES.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A number for the launching call that lasts, if one does.
+pub fn launch() -> Option<u64> {
+    let number = LAUNCHES.load(Ordering::Relaxed);
+    (!number.is_multiple_of(2)).then_some(number)
+}
+
+/// The state of an event.
+pub trait Progress {
+    /// CL_EVENT_COMMAND_EXECUTION_STATUS.
+    fn status(&self) -> Status;
+}
+
+impl Progress for Event {
+    fn status(&self) -> Status {
+        Event::status(self)
+    }
+}
+
+/// A command that was enqueued.
+pub struct Command<E> {
+    /// Its queue, by the native handle's address.
+    pub queue: usize,
+    /// Whether that runs its commands in order.
+    pub in_order: bool,
+    /// Whether it launches a kernel. Other commands end by themselves.
+    pub is_kernel: bool,
+    /// Its event.
+    pub event: E,
+    /// Its wait list.
+    pub waits: SmallVec<[E; 1]>,
+    /// Since when it has been seen to run.
+    pub since: Option<Instant>,
+}
+
+/// Watches a command that was enqueued.
+pub(super) fn note(command: Command<Event>) {
+    NEW.lock().unwrap_or_else(PoisonError::into_inner).push(command);
+}
+
+/// The commands that have not been seen to end.
+pub struct UnderWay<E = Event> {
+    queues: FxHashMap<usize, VecDeque<Command<E>>>,
+    /// Whether a command was ever seen to run: the driver says so.
+    says_so: bool,
+}
+
+impl UnderWay {
+    /// Takes in the commands that were enqueued since the last look, and returns how long the kernel that has been
+    /// running longest has.
+    pub fn look(&mut self, now: Instant) -> Option<Duration> {
+        let new = std::mem::take(&mut *NEW.lock().unwrap_or_else(PoisonError::into_inner));
+        new.into_iter().for_each(|command| self.add(command));
+        self.longest(now)
+    }
+}
+
+impl<E: Progress> UnderWay<E> {
+    /// None yet.
+    pub fn new() -> Self {
+        Self { queues: FxHashMap::default(), says_so: false }
+    }
+
+    fn add(&mut self, command: Command<E>) {
+        self.queues.entry(command.queue).or_default().push_back(command);
+    }
+
+    fn longest(&mut self, now: Instant) -> Option<Duration> {
+        let (mut longest, mut says_so) = (None, self.says_so);
+        self.queues.retain(|_, commands| {
+            let mut is_first = true;
+            let mut is_held_up = false;
+            commands.retain_mut(|command| {
+                if is_held_up {
+                    return true;
+                }
+                let status = command.event.status();
+                if status <= cl::CL_COMPLETE {
+                    return false;
+                }
+                // The wait list is not looked at again.
+                command.waits.retain(|event| event.status() > cl::CL_COMPLETE);
+                says_so |= status == cl::CL_RUNNING;
+                let is_next = is_first && command.waits.is_empty();
+                is_first &= !is_next && !command.in_order;
+                is_held_up = command.in_order;
+                let runs = status == cl::CL_RUNNING || is_next && status == cl::CL_SUBMITTED && !says_so;
+                command.since = command.since.or(Some(now)).filter(|_| runs && command.is_kernel);
+                longest = longest.max(command.since.map(|since| now.duration_since(since)));
+                true
+            });
+            !commands.is_empty()
+        });
+        self.says_so = says_so;
+        longest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicI32;
+
+    use super::*;
+
+    #[derive(Clone)]
+    struct Fake(Arc<AtomicI32>);
+
+    impl Fake {
+        fn new(status: Status) -> Self {
+            Self(Arc::new(AtomicI32::new(status)))
+        }
+
+        fn set(&self, status: Status) {
+            self.0.store(status, Ordering::Relaxed);
+        }
+    }
+
+    impl Progress for Fake {
+        fn status(&self) -> Status {
+            self.0.load(Ordering::Relaxed)
+        }
+    }
+
+    /// What is enqueued on one queue, and looked at once a second.
+    struct Watch {
+        under_way: UnderWay<Fake>,
+        in_order: bool,
+        now: Instant,
+    }
+
+    impl Watch {
+        fn new(in_order: bool) -> Self {
+            Self { under_way: UnderWay::new(), in_order, now: Instant::now() }
+        }
+
+        fn enqueue(&mut self, queue: usize, status: Status, waits: &[&Fake]) -> Fake {
+            self.enqueue_as(queue, status, waits, true)
+        }
+
+        fn enqueue_as(&mut self, queue: usize, status: Status, waits: &[&Fake], is_kernel: bool) -> Fake {
+            let event = Fake::new(status);
+            let waits = waits.iter().map(|&wait| wait.clone()).collect();
+            let in_order = self.in_order;
+            self.under_way.add(Command { queue, in_order, is_kernel, event: event.clone(), waits, since: None });
+            event
+        }
+
+        /// The seconds that the longest has been running.
+        fn look(&mut self) -> Option<u64> {
+            self.now += Duration::from_secs(1);
+            self.under_way.longest(self.now).map(|time| time.as_secs())
+        }
+    }
+
+    const HELD: Status = cl::CL_QUEUED;
+    const SUBMITTED: Status = cl::CL_SUBMITTED;
+    const RUNNING: Status = cl::CL_RUNNING;
+
+    #[test]
+    fn a_kernel_runs_from_when_the_driver_says_so() {
+        for in_order in [true, false] {
+            let mut watch = Watch::new(in_order);
+            let (first, second) = (watch.enqueue(1, RUNNING, &[]), watch.enqueue(1, SUBMITTED, &[]));
+            assert_eq!([watch.look(), watch.look(), watch.look()], [Some(0), Some(1), Some(2)]);
+            first.set(cl::CL_COMPLETE);
+            assert_eq!([watch.look(), watch.look()], [None, None], "the driver would say that the second runs");
+            second.set(RUNNING);
+            assert_eq!([watch.look(), watch.look()], [Some(0), Some(1)]);
+            second.set(-5);
+            assert_eq!(watch.look(), None);
+            assert!(watch.under_way.queues.is_empty());
+        }
+    }
+
+    #[test]
+    fn where_the_driver_does_not_say_the_first_that_waits_for_nothing_runs() {
+        for in_order in [true, false] {
+            let mut watch = Watch::new(in_order);
+            let all: Vec<_> = (0..10).map(|_| watch.enqueue(1, SUBMITTED, &[])).collect();
+            // Each takes two seconds, which together are many.
+            for event in all {
+                assert_eq!([watch.look(), watch.look()], [Some(0), Some(1)]);
+                event.set(cl::CL_COMPLETE);
+            }
+            assert_eq!(watch.look(), None);
+        }
+    }
+
+    #[test]
+    fn commands_that_wait_do_not_run() {
+        for in_order in [true, false] {
+            let mut watch = Watch::new(in_order);
+            let user = Fake::new(SUBMITTED);
+            let waiting = watch.enqueue(1, SUBMITTED, &[&user]);
+            watch.enqueue(2, SUBMITTED, &[&waiting]);
+            watch.enqueue(3, HELD, &[]);
+            let behind = watch.enqueue(1, SUBMITTED, &[]);
+            let seen = [watch.look(), watch.look()];
+            // In order, it is held up; otherwise it is the first that is not.
+            assert_eq!(seen, if in_order { [None, None] } else { [Some(0), Some(1)] });
+            behind.set(cl::CL_COMPLETE);
+            assert_eq!(watch.look(), None);
+            user.set(cl::CL_COMPLETE);
+            assert_eq!([watch.look(), watch.look()], [Some(0), Some(1)]);
+        }
+    }
+
+    #[test]
+    fn only_kernels_run_too_long() {
+        let mut watch = Watch::new(true);
+        let copy = watch.enqueue_as(1, RUNNING, &[], false);
+        watch.enqueue(1, HELD, &[]);
+        assert_eq!([watch.look(), watch.look()], [None, None]);
+        copy.set(cl::CL_COMPLETE);
+        assert_eq!(watch.look(), None);
+    }
+
+    #[test]
+    fn the_longest_counts() {
+        let mut watch = Watch::new(false);
+        let endless = watch.enqueue(1, RUNNING, &[]);
+        for _ in 0..5 {
+            let brief = watch.enqueue(2, RUNNING, &[]);
+            watch.look();
+            brief.set(cl::CL_COMPLETE);
+        }
+        assert_eq!(watch.look(), Some(5));
+        endless.set(cl::CL_COMPLETE);
+        assert_eq!(watch.look(), None);
+    }
+}

@@ -1,0 +1,137 @@
+//! What the access rules limit beside who may come: each limit is reached, its client hears of it, and nobody else does.
+
+use std::fs;
+use std::time::Duration;
+
+use ropeway_tests::encrypted::Encrypted;
+use ropeway_tests::places::c_program;
+use ropeway_tests::program::{Outcome, Program, Running};
+use ropeway_tests::wait_for;
+use tempfile::TempDir;
+
+/// A server with an audit log, and another client's session on it.
+struct Limited {
+    encrypted: Encrypted,
+    folder: TempDir,
+    other: Running,
+}
+
+impl Limited {
+    fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("audit.log");
+        let encrypted = Encrypted::start_with(&["--audit-log", log.to_str().unwrap()]);
+        let ticket = encrypted.new_ticket("other", &[]);
+        let mut other = Program::remote(c_program("held"), &ticket).limit(Duration::from_secs(300)).start();
+        assert_eq!(other.line(), "ready");
+        Self { encrypted, folder, other }
+    }
+
+    fn program(&self, ticket: &str, what: &str) -> Program {
+        Program::remote(c_program("limits"), ticket).args([what]).limit(Duration::from_secs(120))
+    }
+
+    /// The outcome that the audit log has for the first session of `client` that ended.
+    fn audited(&self, client: &str) -> String {
+        let of_client = format!("\"client\":\"{client}\"");
+        let line = wait_for("line of the audit log", Duration::from_secs(10), || {
+            let text = fs::read_to_string(self.folder.path().join("audit.log")).unwrap();
+            let is_it = |line: &&str| line.contains("\"event\":\"end\"") && line.contains(&of_client);
+            text.lines().find(is_it).map(str::to_owned)
+        });
+        line.split_once("\"outcome\":\"").unwrap().1.split_once('"').unwrap().0.to_owned()
+    }
+
+    /// The other client is as it was.
+    fn other_goes_on(mut self) {
+        self.other.say("");
+        assert_eq!(self.other.line(), "1");
+    }
+
+    /// Runs into a limit on time, which ends the session and its worker.
+    fn ends_over(self, client: &str, limit: [&str; 2], what: &str, because: &str) {
+        let ticket = self.encrypted.new_ticket(client, &limit);
+        let mut running = self.program(&ticket, what).start();
+        assert_eq!(running.line(), "ready");
+        let worker = self.encrypted.server.worker_of(running.pid());
+        let outcome = running.finish();
+        let told = outcome.stderr.lines().find(|line| line.contains("it ended the session")).unwrap_or_default();
+        assert!(told.contains(because), "{}{}", outcome.stdout, outcome.stderr);
+        assert!(outcome.stdout.ends_with("after it: -2\n"), "{}", outcome.stdout);
+        wait_for("end of the worker", Duration::from_secs(10), || {
+            (!self.encrypted.server.workers().contains(&worker)).then_some(())
+        });
+        assert_eq!(self.audited(client), because);
+        self.other_goes_on();
+    }
+}
+
+/// The lines of its log that name the limit.
+fn notices(outcome: &Outcome, ticket: &str) -> Vec<String> {
+    let of_ticket = format!("the ticket '{ticket}' allows");
+    outcome.stderr.lines().filter(|line| line.contains(&of_ticket)).map(str::to_owned).collect()
+}
+
+#[test]
+fn more_objects_than_a_ticket_allows_fail_and_the_session_goes_on() {
+    let limited = Limited::start();
+    let ticket = limited.encrypted.new_ticket("ann", &["--objects", "100"]);
+    let outcome = limited.program(&ticket, "objects").run().success();
+    // A context, a queue, a program, two kernels and a buffer are there already. Each time, all 94 others are had again.
+    let expected = "ready\n94 buffers, then -5\n94 events, then -5\n94 kernels, then -5\na program: -5\na queue: -5\na context: -5\na user event: 0\nafter it: 0\n";
+    assert_eq!(outcome.stdout, expected, "{}", outcome.stderr);
+    let notices = notices(&outcome, "ann");
+    assert_eq!(notices.len(), 1, "{notices:?}");
+    let expected = "the ticket 'ann' allows a session 100 objects: one more was refused (CL_OUT_OF_RESOURCES)";
+    assert!(notices[0].starts_with("ropeway: the server ") && notices[0].ends_with(expected), "{notices:?}");
+    assert_eq!(limited.audited("ann"), "ended");
+    limited.other_goes_on();
+}
+
+#[test]
+fn more_memory_than_a_ticket_allows_is_refused_with_a_line_that_says_whose_limit_it_was() {
+    let limited = Limited::start();
+    let ticket = limited.encrypted.new_ticket("bob", &["--memory", "16M"]);
+    let outcome = limited.program(&ticket, "memory").run().success();
+    // The program's own buffer takes a few bytes.
+    assert_eq!(outcome.stdout, "ready\n15 buffers, then -4\nafter it: 0\n", "{}", outcome.stderr);
+    let notices = notices(&outcome, "bob");
+    assert_eq!(notices.len(), 1, "{notices:?}");
+    assert!(
+        notices[0].contains("allows a session 16 MiB of buffers") && notices[0].contains("1 MiB more were refused")
+    );
+    limited.other_goes_on();
+}
+
+#[test]
+fn an_endless_kernel_ends_with_its_session() {
+    let because = "a kernel has run longer than 2s, and the ticket 'cid' allows no more (kernel_time)";
+    Limited::start().ends_over("cid", ["--kernel-time", "2s"], "kernel", because);
+}
+
+#[test]
+fn an_endless_build_ends_with_its_session() {
+    let because = "a build has taken longer than 10s, and the ticket 'dan' allows no more (build_time)";
+    Limited::start().ends_over("dan", ["--build-time", "10s"], "build", because);
+}
+
+#[test]
+fn many_brief_kernels_and_one_that_waits_are_no_long_one() {
+    let limited = Limited::start();
+    let ticket = limited.encrypted.new_ticket("eve", &["--kernel-time", "3s", "--build-time", "60s"]);
+    let outcome = limited.program(&ticket, "brief").run().success();
+    assert_eq!(outcome.stdout, "ready\nafter it: 0\n", "{}", outcome.stderr);
+    assert_eq!(limited.audited("eve"), "ended");
+    limited.other_goes_on();
+}
+
+#[test]
+fn a_ticket_shows_its_limits() {
+    let encrypted = Encrypted::start();
+    encrypted.new_ticket("fay", &["--objects", "1000", "--kernel-time", "90s", "--build-time", "1500ms"]);
+    let shown = encrypted.ticket(&["show", "fay"]);
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    let of = |name: &str| shown.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    let limits = ["objects", "kernel-time", "build-time", "memory"].map(of);
+    assert_eq!(limits, [Some("1000"), Some("1m 30s"), Some("1s 500ms"), Some("-")], "{shown}");
+}
