@@ -1,4 +1,5 @@
-/* Runs into a limit of the client's ticket, which argv[1] names: says what its calls return, and goes on below the limit. */
+/* Runs into a limit of the client's ticket, which argv[1] names: says what its calls return, and goes on below the limit.
+ * "share" holds as many buffers as it gets, argv[2] of argv[3] bytes at most, until there is a line on standard input. */
 #include "common.h"
 
 enum { MOST = 10000 };
@@ -7,14 +8,14 @@ static const char *const SOURCE =
     "__kernel void next(__global int *x) { x[0] += 1; }\n"
     "__kernel void endless(volatile __global int *x) { while (x[1] == 0) x[0] += 1; }\n";
 
-/* Makes buffers until one of them cannot be filled; prints how many could be. */
-static void fill_buffers(cl_command_queue queue, size_t size)
+/* Makes buffers until one of them cannot be filled, or there are as many as asked for; prints how many could be. */
+static void fill_buffers(cl_command_queue queue, int most, size_t size, int holds)
 {
     static cl_mem all[MOST];
     const cl_uchar pattern = 7;
     int made = 0;
     cl_int outcome = CL_SUCCESS;
-    while (made < MOST && outcome == CL_SUCCESS) {
+    while (made < most && outcome == CL_SUCCESS) {
         cl_int code;
         all[made] = clCreateBuffer(context, CL_MEM_READ_WRITE, size, NULL, &code);
         outcome = code;
@@ -25,9 +26,19 @@ static void fill_buffers(cl_command_queue queue, size_t size)
             outcome = clFinish(queue);
         made++;
     }
-    printf("%d buffers, then %d\n", made - 1, outcome);
+    printf("%d buffers, then %d\n", outcome == CL_SUCCESS ? made : made - 1, outcome);
+    fflush(stdout);
+    char line[16];
+    if (holds)
+        REQUIRE(fgets(line, sizeof line, stdin));
     for (int i = 0; i < made; i++)
         CHECK(clReleaseMemObject(all[i]));
+    CHECK(clFinish(queue));
+    if (holds) {
+        printf("released\n");
+        fflush(stdout);
+        REQUIRE(fgets(line, sizeof line, stdin));
+    }
 }
 
 /* Keeps the events of kernels until one of them fails; prints how many did not. */
@@ -116,11 +127,14 @@ int main(int argc, char **argv)
     printf("ready\n");
     fflush(stdout);
     if (strcmp(argv[1], "objects") == 0) {
-        fill_buffers(queue, 64);
+        fill_buffers(queue, MOST, 64, 0);
         keep_events(queue, next);
         make_others(queue, program, buffer);
     } else if (strcmp(argv[1], "memory") == 0) {
-        fill_buffers(queue, 1 << 20);
+        fill_buffers(queue, MOST, 1 << 20, 0);
+    } else if (strcmp(argv[1], "share") == 0) {
+        REQUIRE(argc > 3);
+        fill_buffers(queue, atoi(argv[2]), (size_t)atoi(argv[3]), 1);
     } else if (strcmp(argv[1], "kernel") == 0) {
         launch(queue, endless, 1, 0, NULL, NULL);
         printf("endless: %d\n", clFinish(queue));

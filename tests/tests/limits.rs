@@ -82,7 +82,8 @@ fn more_objects_than_a_ticket_allows_fail_and_the_session_goes_on() {
     assert_eq!(outcome.stdout, expected, "{}", outcome.stderr);
     let notices = notices(&outcome, "ann");
     assert_eq!(notices.len(), 1, "{notices:?}");
-    let expected = "the ticket 'ann' allows a session 100 objects: one more was refused (CL_OUT_OF_RESOURCES)";
+    let expected =
+        "the ticket 'ann' allows 100 objects in all its sessions together: one more was refused (CL_OUT_OF_RESOURCES)";
     assert!(notices[0].starts_with("ropeway: the server ") && notices[0].ends_with(expected), "{notices:?}");
     assert_eq!(limited.audited("ann"), "ended");
     limited.other_goes_on();
@@ -97,10 +98,58 @@ fn more_memory_than_a_ticket_allows_is_refused_with_a_line_that_says_whose_limit
     assert_eq!(outcome.stdout, "ready\n15 buffers, then -4\nafter it: 0\n", "{}", outcome.stderr);
     let notices = notices(&outcome, "bob");
     assert_eq!(notices.len(), 1, "{notices:?}");
-    assert!(
-        notices[0].contains("allows a session 16 MiB of buffers") && notices[0].contains("1 MiB more were refused")
-    );
+    let expected =
+        "allows 16 MiB of buffers in all its sessions together, of which 15 MiB are taken: 1 MiB more were refused";
+    assert!(notices[0].contains(expected), "{notices:?}");
     limited.other_goes_on();
+}
+
+/// One session holds `most` buffers of `size` bytes; another of the same ticket gets `left` meanwhile, and `all` of them
+/// once the first has released its own. If the first is killed, so is what it had.
+fn share(limit: [&str; 2], (most, size): (u32, u32), status: i32, (left, all): (u32, u32)) {
+    let limited = Limited::start();
+    let ticket = limited.encrypted.new_ticket("gus", &limit);
+    let size = size.to_string();
+    let program = |most: u32| {
+        let program = Program::remote(c_program("limits"), &ticket).args(["share", &most.to_string(), &size]);
+        let mut running = program.limit(Duration::from_secs(120)).start();
+        assert_eq!(running.line(), "ready");
+        running
+    };
+    let other_gets = |expected: u32| {
+        let mut other = program(10_000);
+        assert_eq!(other.line(), format!("{expected} buffers, then {status}"));
+        other.say("");
+        assert_eq!(other.line(), "released");
+        other.say("");
+        other.finish().success();
+    };
+    let mut first = program(most);
+    assert_eq!(first.line(), format!("{most} buffers, then 0"));
+    other_gets(left);
+    first.say("");
+    assert_eq!(first.line(), "released");
+    other_gets(all);
+    let mut killed = program(most);
+    let worker = limited.encrypted.server.worker_of(killed.pid());
+    assert_eq!(killed.line(), format!("{most} buffers, then 0"));
+    killed.kill();
+    wait_for("end of the worker", Duration::from_secs(10), || {
+        (!limited.encrypted.server.workers().contains(&worker)).then_some(())
+    });
+    other_gets(all);
+    limited.other_goes_on();
+}
+
+#[test]
+fn all_sessions_of_a_ticket_share_its_memory() {
+    share(["--memory", "16M"], (10, 1 << 20), -4, (5, 15));
+}
+
+#[test]
+fn all_sessions_of_a_ticket_share_its_objects() {
+    // Each session has six objects beside these, and may keep one that it has released.
+    share(["--objects", "100"], (40, 64), -5, (48, 87));
 }
 
 #[test]

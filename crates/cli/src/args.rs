@@ -171,18 +171,19 @@ pub struct TicketArgs {
     pub command: TicketCommand,
 }
 
-/// What each session of a client may use.
+/// What the sessions of a client may use.
 #[derive(Args, Clone, Debug)]
 pub struct AllowanceArgs {
     /// Devices that the client sees: by number, by cpu, gpu or accelerator, or by a part of the name; several with
     /// commas between them [default: all]
     #[arg(long, value_name = "DEVICES", value_delimiter = ',')]
     pub devices: Vec<DeviceSelector>,
-    /// Most bytes of buffers for each session; K, M and G are understood [default: what the server's options say]
+    /// Most bytes of buffers, of all its sessions together; K, M and G are understood; what is beyond fails with
+    /// CL_MEM_OBJECT_ALLOCATION_FAILURE [default: what the server's options say]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub memory: Option<u64>,
-    /// Most OpenCL objects for each session, of all kinds together: what is made beyond fails with
-    /// CL_OUT_OF_RESOURCES [default: 4194304, of which one more ends the session]
+    /// Most OpenCL objects of all kinds, of all its sessions together; what is beyond fails with CL_OUT_OF_RESOURCES
+    /// [default: 4194304 for each session, of which one more ends the session]
     #[arg(long, value_name = "N")]
     pub objects: Option<u64>,
     /// How long a kernel may run on its device, such as 10s or 2m; its session ends then [default: for ever]

@@ -1,6 +1,7 @@
 //! The worker processes: warm ones kept ready for the next clients, and those that serve.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ropeway_protocol::handshake::Hello;
@@ -10,7 +11,7 @@ use ropeway_transport::tls::PublicKey;
 use ropeway_worker::handoff::DriverFact;
 use tracing::{debug, error, info, warn};
 
-use crate::access::Rules;
+use crate::access::{Rules, Share};
 use crate::audit::{Audit, Event, Who};
 use crate::folders::Folders;
 use crate::memory;
@@ -105,6 +106,8 @@ pub(crate) struct Guest {
     pub(crate) name: String,
     /// What it may do.
     pub(crate) rules: Rules,
+    /// The share of a new session in what all its sessions may have together, if that has limits.
+    pub(crate) share: Option<Arc<Share>>,
 }
 
 impl Client {

@@ -20,6 +20,7 @@ use rustix::process::{
 
 use tracing::{debug, warn};
 
+use crate::access::Share;
 use crate::audit::About;
 use crate::dial::Dial;
 use crate::folders::{Folder, Folders};
@@ -108,6 +109,8 @@ pub(crate) struct Worker {
     pub(crate) kill_at: Option<Instant>,
     /// The folder that it alone uses. Dropped after the process has ended.
     folder: Option<Folder>,
+    /// Its session's share of the client's limits. Dropped after the process has ended.
+    share: Option<Arc<Share>>,
 }
 
 /// A message from a worker on its control socket, or the socket's end.
@@ -172,6 +175,7 @@ impl Worker {
                 step: None,
                 kill_at: Some(now + START_LIMIT),
                 folder,
+                share: None,
             }),
             Err(error) => {
                 let _ = child.kill();
@@ -309,7 +313,10 @@ impl Worker {
             Allowance { client, ..guest.rules.allowance.clone() }
         });
         let allowance = allowance.unwrap_or_default();
-        handoff::send(self.control.as_fd(), &client.link, &client.hello, &allowance)?;
+        let share = client.guest.as_ref().and_then(|guest| guest.share.clone());
+        let place = share.as_deref().map(Share::parts);
+        handoff::send(self.control.as_fd(), &client.link, (&client.hello, &allowance), place)?;
+        self.share = share;
         let now = Instant::now();
         let Hello { program, pid, credential, .. } = &*client.hello;
         let about = About { session: number, who: client.who.clone(), program: program.clone(), pid: *pid };

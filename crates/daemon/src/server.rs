@@ -4,6 +4,7 @@
 
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use ropeway_discovery::Announcer;
@@ -14,7 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::{debug, info, warn};
 
-use crate::access::{Guests, LocalUsers, State};
+use crate::access::{Guests, LocalUsers, Shares, State};
 use crate::audit::{Audit, Event, Who};
 use crate::folders::Folders;
 use crate::handshake::Step;
@@ -70,6 +71,7 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
         prober: Prober::new(&options.worker, folders),
         max_sessions: options.max_sessions,
         guests,
+        shares: Shares::default(),
         audit,
         local_users: options.local_users.clone(),
         look_at: now,
@@ -123,6 +125,8 @@ struct Server {
     max_sessions: usize,
     /// The clients that are known; none on a server that serves this machine in plain text alone.
     guests: Option<Guests>,
+    /// What all sessions of a client have together.
+    shares: Shares,
     /// Where refusals are written down.
     audit: Audit,
     /// The users of this machine that Unix sockets are for.
@@ -324,16 +328,22 @@ impl Server {
     ///
     /// # Errors
     /// Why not: one sentence.
-    fn welcome(&self, key: &PublicKey) -> Result<Guest, String> {
+    fn welcome(&mut self, key: &PublicKey) -> Result<Guest, String> {
         let guests = self.guests.as_ref().ok_or("it knows no clients")?;
         let (name, rules) = guests.admit(key, SystemTime::now())?;
         let sessions = self.pool.sessions_of(key) + self.line.waiting_of(key);
-        match rules.sessions {
-            Some(most) if sessions >= most as usize => {
-                Err(format!("'{name}' has {sessions} sessions there already, and may have {most}; try again later"))
-            }
-            _ => Ok(Guest { key: *key, name, rules }),
+        if let Some(most) = rules.sessions
+            && sessions >= most as usize
+        {
+            return Err(format!(
+                "'{name}' has {sessions} sessions there already, and may have {most}; try again later"
+            ));
         }
+        let has_share = rules.allowance.memory.is_some() || rules.allowance.objects.is_some();
+        let share = has_share.then(|| self.shares.share_for(key)).transpose();
+        let share =
+            share.map_err(|error| format!("it cannot watch the limits of '{name}' in one more session: {error}"))?;
+        Ok(Guest { key: *key, name, rules, share: share.map(Arc::new) })
     }
 
     /// Lets in the peers of all sessions that there are now, and no others.

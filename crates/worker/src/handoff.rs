@@ -38,6 +38,24 @@ pub const MAX_ADDRESS: usize = 256;
 /// Most connections that the daemon makes for one worker at the same time.
 pub const MAX_DIALS: usize = 8;
 
+/// Most sessions of one client that have a share of its limits.
+pub const SHARES: usize = 1024;
+
+/// The numbers of each share: bytes of buffers, and objects.
+pub const SHARED_RESOURCES: usize = 2;
+
+/// A session that the daemon gives to the worker.
+#[derive(Debug)]
+pub struct Served {
+    /// The client's hello.
+    pub hello: Hello,
+    /// What the session may use.
+    pub allowance: Allowance,
+    /// Its share of what all sessions of the client may use together: the file with all shares, and its place there.
+    /// The file has [`SHARES`] times [`SHARED_RESOURCES`] numbers of 64 bits, in this machine's order.
+    pub share: Option<(OwnedFd, u32)>,
+}
+
 /// What a session has taken, as its worker says at its end.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Account {
@@ -86,8 +104,9 @@ pub enum ToWorker {
     Drivers(Vec<DriverFact>),
     /// The session has to end, for this reason: one sentence for a person.
     End(String),
-    /// The client's connection, from which this hello has been read, and what its session may use.
-    Serve(Hello, Allowance),
+    /// The client's connection, from which this hello has been read, what its session may use, and the place of its
+    /// share, whose file comes with the connection.
+    Serve(Hello, Allowance, Option<u32>),
     /// The connection of a pending peer, from which this hello has been read.
     Peer(Hello),
     /// The outcome of a [`ToDaemon::Dial`]: a connection, with the proof in the peer's answer, or one sentence that
@@ -114,14 +133,24 @@ pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
 /// The socket's error: the other side is gone, or, without `wait`, does not listen; [`ErrorKind::InvalidData`] for an
 /// encrypted connection on which more has come than was asked for.
 pub fn say<T: Serialize>(control: BorrowedFd<'_>, message: &T, link: Option<&Link>, wait: bool) -> io::Result<()> {
+    say_with(control, message, (link, None), wait)
+}
+
+/// As [`say`]; a file can go with the connection.
+fn say_with<T: Serialize>(
+    control: BorrowedFd<'_>,
+    message: &T,
+    (link, file): (Option<&Link>, Option<BorrowedFd<'_>>),
+    wait: bool,
+) -> io::Result<()> {
     let secrets = link.map(Link::secrets).transpose()?.flatten();
     let bytes =
         postcard::to_stdvec(&(message, secrets)).map_err(|error| io::Error::new(ErrorKind::InvalidInput, error))?;
     if bytes.len() > MAX_MESSAGE {
         return Err(ErrorKind::InvalidInput.into());
     }
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let fds: Vec<_> = link.map(AsFd::as_fd).into_iter().collect();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let fds: Vec<_> = link.map(AsFd::as_fd).into_iter().chain(file).collect();
     let flags = SendFlags::NOSIGNAL | if wait { SendFlags::empty() } else { SendFlags::DONTWAIT };
     loop {
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -142,7 +171,15 @@ pub fn say<T: Serialize>(control: BorrowedFd<'_>, message: &T, link: Option<&Lin
 /// The socket's error: without `wait`, [`ErrorKind::WouldBlock`]; [`ErrorKind::InvalidData`] for bytes that are no
 /// message.
 pub fn hear<T: DeserializeOwned>(control: BorrowedFd<'_>, wait: bool) -> io::Result<Option<(T, Option<Link>)>> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    Ok(hear_with(control, wait)?.map(|(message, link, _)| (message, link)))
+}
+
+/// A message, and the connection and the file that came with it.
+type Heard<T> = (T, Option<Link>, Option<OwnedFd>);
+
+/// As [`hear`], with the file that came with the connection.
+fn hear_with<T: DeserializeOwned>(control: BorrowedFd<'_>, wait: bool) -> io::Result<Option<Heard<T>>> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut bytes = [0; MAX_MESSAGE];
     let flags = RecvFlags::CMSG_CLOEXEC | if wait { RecvFlags::empty() } else { RecvFlags::DONTWAIT };
     loop {
@@ -156,10 +193,12 @@ pub fn hear<T: DeserializeOwned>(control: BorrowedFd<'_>, wait: bool) -> io::Res
         if got == 0 {
             return Ok(None);
         }
-        let socket = ancillary.drain().find_map(|message| match message {
-            RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+        let passed = ancillary.drain().filter_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(fds) => Some(fds),
             _ => None,
         });
+        let mut passed = passed.flatten();
+        let (socket, file) = (passed.next(), passed.next());
         let message = bytes.get(..got).and_then(|bytes| decode(bytes).ok());
         let (message, secrets): (T, Option<Secrets>) =
             message.ok_or_else(|| io::Error::new(ErrorKind::InvalidData, "it does not decode"))?;
@@ -168,7 +207,7 @@ pub fn hear<T: DeserializeOwned>(control: BorrowedFd<'_>, wait: bool) -> io::Res
             (Some(link), Some(secrets)) => Some(link.encrypt(secrets)?),
             (link, _) => link,
         };
-        return Ok(Some((message, link)));
+        return Ok(Some((message, link, file)));
     }
 }
 
@@ -191,8 +230,14 @@ pub fn await_ready(control: BorrowedFd<'_>) -> io::Result<SessionId> {
 ///
 /// # Errors
 /// As [`say`]. The client's connection is still the caller's.
-pub fn send(control: BorrowedFd<'_>, link: &Link, hello: &Hello, allowance: &Allowance) -> io::Result<()> {
-    say(control, &ToWorker::Serve(hello.clone(), allowance.clone()), Some(link), false)
+pub fn send(
+    control: BorrowedFd<'_>,
+    link: &Link,
+    (hello, allowance): (&Hello, &Allowance),
+    share: Option<(BorrowedFd<'_>, u32)>,
+) -> io::Result<()> {
+    let (file, place) = share.unzip();
+    say_with(control, &ToWorker::Serve(hello.clone(), allowance.clone(), place), (Some(link), file), false)
 }
 
 /// Waits, on the worker's side, for the client, and meanwhile takes in the facts about the drivers. `None` if the
@@ -200,12 +245,14 @@ pub fn send(control: BorrowedFd<'_>, link: &Link, hello: &Hello, allowance: &All
 ///
 /// # Errors
 /// As [`hear`].
-pub fn receive(control: BorrowedFd<'_>) -> io::Result<Option<(Link, Hello, Allowance)>> {
+pub fn receive(control: BorrowedFd<'_>) -> io::Result<Option<(Link, Served)>> {
     loop {
-        match hear(control, true)? {
+        match hear_with(control, true)? {
             None => return Ok(None),
-            Some((ToWorker::Drivers(facts), _)) => drivers::learn(facts),
-            Some((ToWorker::Serve(hello, allowance), Some(link))) => return Ok(Some((link, hello, allowance))),
+            Some((ToWorker::Drivers(facts), _, _)) => drivers::learn(facts),
+            Some((ToWorker::Serve(hello, allowance, place), Some(link), file)) if place.is_some() == file.is_some() => {
+                return Ok(Some((link, Served { hello, allowance, share: file.zip(place) })));
+            }
             Some(_) => return Err(io::Error::new(ErrorKind::InvalidData, "the daemon sent no client")),
         }
     }
@@ -234,9 +281,9 @@ mod tests {
             pid: 7,
             credential: vec![],
         };
-        send(daemon.as_fd(), &server, &hello, &Allowance::default()).unwrap();
-        let (link, received, _) = receive(worker.as_fd()).unwrap().unwrap();
-        assert_eq!(received, hello);
+        send(daemon.as_fd(), &server, (&hello, &Allowance::default()), Some((server.as_fd(), 7))).unwrap();
+        let (link, served) = receive(worker.as_fd()).unwrap().unwrap();
+        assert_eq!((served.hello, served.share.map(|(_, place)| place)), (hello, Some(7)));
         drop(server);
         let byte = rustix::io::write(&link, b"x").and_then(|_| {
             let mut byte = [0];

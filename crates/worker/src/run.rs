@@ -14,9 +14,10 @@ use crate::base::allowance::Allowance;
 use crate::base::budget::Budget;
 use crate::base::error::End;
 use crate::base::log::Log;
-use crate::handoff::{self, Account, ToDaemon};
+use crate::handoff::{self, Account, Served, ToDaemon};
 use crate::limits::Limits;
 use crate::limits::clock::Clock;
+use crate::limits::share::Share;
 use crate::link::client::Client;
 use crate::link::input::Input;
 use crate::link::outgoing::Outgoing;
@@ -47,15 +48,26 @@ pub fn run(control: OwnedFd, options: WorkerOptions) -> u8 {
     }
     match prepare(&control, &options) {
         Ok(None) => 0,
-        Ok(Some((mut warm, link, hello, allowance))) => {
+        Ok(Some((mut warm, link, Served { hello, allowance, share }))) => {
             if let Some(selectors) = &allowance.devices {
                 warm.restrict(selectors);
             }
+            let share = match share.map(|(file, place)| Share::new(file, place)).transpose() {
+                Ok(share) => share,
+                Err(error) => {
+                    let _ = writeln!(
+                        std::io::stderr(),
+                        "ropeway worker[{}]: cannot share its client's limits: {error}",
+                        std::process::id()
+                    );
+                    return 1;
+                }
+            };
             let log = match rustix::io::fcntl_dupfd_cloexec(std::io::stderr(), 3) {
                 Ok(fd) => Log::new(fd),
                 Err(_) => return 1,
             };
-            serve(warm, (link, control), (&hello, &allowance), options, &log)
+            serve(warm, (link, control), (&hello, &allowance, share), options, &log)
         }
         Err(why) => {
             let _ = writeln!(std::io::stderr(), "ropeway worker[{}]: {why}", std::process::id());
@@ -64,7 +76,7 @@ pub fn run(control: OwnedFd, options: WorkerOptions) -> u8 {
     }
 }
 
-fn prepare(control: &OwnedFd, options: &WorkerOptions) -> Result<Option<(Warm, Link, Hello, Allowance)>, String> {
+fn prepare(control: &OwnedFd, options: &WorkerOptions) -> Result<Option<(Warm, Link, Served)>, String> {
     // If the daemon is gone, a later message fails and ends this process.
     let step = |what: &str| {
         let _ = handoff::say(control.as_fd(), &ToDaemon::Step(what.to_owned()), None, true);
@@ -73,13 +85,13 @@ fn prepare(control: &OwnedFd, options: &WorkerOptions) -> Result<Option<(Warm, L
     let ready = ToDaemon::Ready(warm.session);
     handoff::say(control.as_fd(), &ready, None, true).map_err(|error| format!("the daemon is gone: {error}"))?;
     let handed = handoff::receive(control.as_fd()).map_err(|error| format!("no connection: {error}"))?;
-    Ok(handed.map(|(link, hello, allowance)| (warm, link, hello, allowance)))
+    Ok(handed.map(|(link, served)| (warm, link, served)))
 }
 
 fn serve(
     mut warm: Warm,
     (link, control): (Link, OwnedFd),
-    (hello, allowance): (&Hello, &Allowance),
+    (hello, allowance, share): (&Hello, &Allowance, Option<Share>),
     options: WorkerOptions,
     log: &Log,
 ) -> ! {
@@ -113,7 +125,7 @@ fn serve(
         leading: Default::default(),
         unasked: AtomicUsize::new(0),
         peak_memory: AtomicU64::new(0),
-        limits: Arc::new(Limits::new(client.clone(), allowance, options.memory_quota)),
+        limits: Arc::new(Limits::new(client.clone(), allowance, options.memory_quota, share)),
         clock: Arc::new(Clock::new(allowance)),
         left: Budget::new(MAX_LEFT),
     });

@@ -128,7 +128,7 @@ impl Worker {
             credential: Vec::new(),
         };
         let link = Link::from_fd(server.into()).expect("a link");
-        handoff::send(self.control.as_fd(), &link, &hello, &handoff::Allowance::default())
+        handoff::send(self.control.as_fd(), &link, (&hello, &handoff::Allowance::default()), None)
             .expect("a worker takes a connection");
         drop(link);
 

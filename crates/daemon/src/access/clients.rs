@@ -6,9 +6,9 @@
 //! expires = "2026-12-24T18:00:00Z"
 //! sessions = 4                      # at one time
 //! devices = ["gpu", "0"]            # by type, number or a part of the name; what is not named she does not see
-//! memory = "8G"                     # of buffers, for each session
+//! memory = "8G"                     # of buffers, for all sessions together
 //! host_memory = "16G"               # of the server's main memory, for each session
-//! objects = 100000                  # for each session
+//! objects = 100000                  # for all sessions together
 //! kernel_time = "10s"               # of each kernel, on the device
 //! build_time = "60s"                # of each build, compilation or link
 //! ```
@@ -47,7 +47,7 @@ pub struct Rules {
     pub sessions: Option<u32>,
     /// Most bytes of the server's main memory for each session.
     pub host_memory: Option<u64>,
-    /// What each of its sessions may use.
+    /// What its sessions may use.
     pub allowance: Allowance,
 }
 

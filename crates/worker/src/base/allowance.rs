@@ -12,9 +12,10 @@ use serde::{Deserialize, Serialize};
 pub struct Allowance {
     /// The devices that it sees: those that one of these names. `None`: all.
     pub devices: Option<Vec<DeviceSelector>>,
-    /// The most bytes of buffers that it may have. `None`: as many as the server's options say.
+    /// The most bytes of buffers that all sessions of its client may have together. `None`: as many as the server's
+    /// options say.
     pub memory: Option<u64>,
-    /// The most live objects that it may have. `None`: as many as any session.
+    /// The most live objects that all sessions of its client may have together. `None`: as many as any session.
     pub objects: Option<u64>,
     /// How long a kernel may run. `None`: for ever.
     pub kernel_time: Option<Duration>,

@@ -51,7 +51,10 @@ impl Session {
         match native.filter(|native| native.strong_count() > 0) {
             // The memory counts against the quota until its last user, such as a sub-buffer, is gone.
             Some(native) => self.lingering.push((native, charged)),
-            None => self.memory_bytes = self.memory_bytes.saturating_sub(charged),
+            None => {
+                self.memory_bytes = self.memory_bytes.saturating_sub(charged);
+                self.common.limits.has_memory(self.memory_bytes);
+            }
         }
         Ok(())
     }

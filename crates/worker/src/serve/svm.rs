@@ -97,7 +97,10 @@ impl Session {
             made = context.free_queue().and_then(|queue| queue.finish()).and_then(|()| allocate());
         }
         let answer = match made {
-            Err(status) => Err(status),
+            Err(status) => {
+                self.common.limits.has_memory(self.memory_bytes);
+                Err(status)
+            }
             Ok(native) => {
                 let address = native.as_svm().map(native::Svm::address).ok_or(cl::CL_INVALID_OPERATION);
                 let (native, kind) = (Ok(Arc::new(native)), MemoryKind::Buffer(m.size));

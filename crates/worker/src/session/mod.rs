@@ -139,6 +139,7 @@ impl Session {
         let gone = |(native, _): &mut (Weak<native::Memory>, u64)| native.strong_count() == 0;
         let freed: u64 = self.lingering.extract_if(.., gone).map(|(_, charged)| charged).sum();
         self.memory_bytes = self.memory_bytes.saturating_sub(freed);
+        self.common.limits.has_memory(self.memory_bytes);
         self.common.limits.allow_memory(self.memory_bytes, bytes)
     }
 
@@ -158,6 +159,7 @@ impl Session {
         let charged = memory.charged;
         claim(self.objects(), &mut self.memory, id, memory)?;
         self.memory_bytes = self.memory_bytes.saturating_add(charged);
+        self.common.limits.has_memory(self.memory_bytes);
         self.common.peak_memory.fetch_max(self.memory_bytes, Ordering::Relaxed);
         Ok(())
     }

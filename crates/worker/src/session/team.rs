@@ -65,6 +65,7 @@ impl Reader {
                     return Ok(job);
                 }
             }
+            common.limits.settle(|| session.objects());
             drop(busy);
             input.fill()?;
         }

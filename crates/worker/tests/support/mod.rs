@@ -92,8 +92,13 @@ impl Worker {
             pid: std::process::id(),
             credential: vec![],
         };
-        handoff::send(self.control.as_fd(), &Link::from_fd(theirs).unwrap(), &hello, &handoff::Allowance::default())
-            .unwrap();
+        handoff::send(
+            self.control.as_fd(),
+            &Link::from_fd(theirs).unwrap(),
+            (&hello, &handoff::Allowance::default()),
+            None,
+        )
+        .unwrap();
         let link = Link::from_fd(ours).unwrap();
         let mut head = [0; PREAMBLE_LEN];
         link.recv_exact(&mut head).unwrap();
