@@ -50,5 +50,7 @@ void stub_run_kernel(struct command *command)
         sleep_until(begun + time_of(2.0 * n * (double)command->global[0] * (double)command->global[1]));
     } else if (strcmp(is->name, "inc") == 0 && is->args == 1) {
         inc(command);
+    } else if (strcmp(is->name, "endless") == 0) {
+        sleep_until(begun + (cl_ulong)3600 * 1000000000u);
     }
 }

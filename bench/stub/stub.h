@@ -5,7 +5,8 @@
  * nothing. The environment says how fast the device is: STUB_GFLOPS holds kernels with a known amount of work to a rate
  * without using a processor meanwhile; STUB_LAG, for how many microseconds an event that nobody waits for by name is still said to be
  * submitted when it is complete; STUB_MOVES, if it is there, has each mapping be memory of its own; STUB_LIES, if it is
- * there, has the first mapping to be read be at an address where nothing is. Images, samplers and pipes there are
+ * there, has the first mapping to be read be at an address where nothing is; STUB_RUNNING: commands that run are said to be
+ * submitted ("submitted"), or whoever asks for their status never hears it ("asked"). Images, samplers and pipes there are
  * none. */
 #ifndef STUB_H
 #define STUB_H
@@ -21,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 /* What the loader wants at the beginning of every object. */
 extern struct _cl_icd_dispatch stub_dispatch;

@@ -26,10 +26,15 @@ impl Encrypted {
 
     /// Starts one with these further arguments.
     pub fn start_with(args: &[&str]) -> Self {
+        Self::start_in(args, &[])
+    }
+
+    /// Starts one with these further arguments and these variables.
+    pub fn start_in(args: &[&str], env: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let state = folder.path().join("state");
         let common = ["--listen", "tls://127.0.0.1:0", "--state", state.to_str().expect("its name is text")];
-        let server = Server::start_with(&[&common[..], args].concat(), &[]);
+        let server = Server::start_with(&[&common[..], args].concat(), env);
         Self { server, state, _folder: folder }
     }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use ropeway_tests::encrypted::Encrypted;
-use ropeway_tests::places::c_program;
+use ropeway_tests::places::{c_program, stub_vendors};
 use ropeway_tests::program::{Outcome, Program, Running};
 use ropeway_tests::wait_for;
 use tempfile::TempDir;
@@ -14,17 +14,24 @@ struct Limited {
     encrypted: Encrypted,
     folder: TempDir,
     other: Running,
+    /// What the other client's kernel adds to its number each time: the stub's kernels do nothing.
+    step: u32,
+    number: u32,
 }
 
 impl Limited {
     fn start() -> Self {
+        Self::start_in(&[], 1)
+    }
+
+    fn start_in(env: &[(&str, &str)], step: u32) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("audit.log");
-        let encrypted = Encrypted::start_with(&["--audit-log", log.to_str().unwrap()]);
+        let encrypted = Encrypted::start_in(&["--audit-log", log.to_str().unwrap()], env);
         let ticket = encrypted.new_ticket("other", &[]);
         let mut other = Program::remote(c_program("held"), &ticket).limit(Duration::from_secs(300)).start();
         assert_eq!(other.line(), "ready");
-        Self { encrypted, folder, other }
+        Self { encrypted, folder, other, step, number: 0 }
     }
 
     fn program(&self, ticket: &str, what: &str) -> Program {
@@ -43,17 +50,19 @@ impl Limited {
     }
 
     /// The other client is as it was.
-    fn other_goes_on(mut self) {
+    fn other_goes_on(&mut self) {
+        self.number += self.step;
         self.other.say("");
-        assert_eq!(self.other.line(), "1");
+        assert_eq!(self.other.line(), self.number.to_string());
     }
 
     /// Runs into a limit on time, which ends the session and its worker.
-    fn ends_over(self, client: &str, limit: [&str; 2], what: &str, because: &str) {
+    fn ends_over(mut self, client: &str, limit: [&str; 2], what: &str, because: &str) {
         let ticket = self.encrypted.new_ticket(client, &limit);
         let mut running = self.program(&ticket, what).start();
         assert_eq!(running.line(), "ready");
         let worker = self.encrypted.server.worker_of(running.pid());
+        self.other_goes_on();
         let outcome = running.finish();
         let told = outcome.stderr.lines().find(|line| line.contains("it ended the session")).unwrap_or_default();
         assert!(told.contains(because), "{}{}", outcome.stdout, outcome.stderr);
@@ -74,7 +83,7 @@ fn notices(outcome: &Outcome, ticket: &str) -> Vec<String> {
 
 #[test]
 fn more_objects_than_a_ticket_allows_fail_and_the_session_goes_on() {
-    let limited = Limited::start();
+    let mut limited = Limited::start();
     let ticket = limited.encrypted.new_ticket("ann", &["--objects", "100"]);
     let outcome = limited.program(&ticket, "objects").run().success();
     // A context, a queue, a program, two kernels and a buffer are there already. Each time, all 94 others are had again.
@@ -91,7 +100,7 @@ fn more_objects_than_a_ticket_allows_fail_and_the_session_goes_on() {
 
 #[test]
 fn more_memory_than_a_ticket_allows_is_refused_with_a_line_that_says_whose_limit_it_was() {
-    let limited = Limited::start();
+    let mut limited = Limited::start();
     let ticket = limited.encrypted.new_ticket("bob", &["--memory", "16M"]);
     let outcome = limited.program(&ticket, "memory").run().success();
     // The program's own buffer takes a few bytes.
@@ -107,7 +116,7 @@ fn more_memory_than_a_ticket_allows_is_refused_with_a_line_that_says_whose_limit
 /// One session holds `most` buffers of `size` bytes; another of the same ticket gets `left` meanwhile, and `all` of them
 /// once the first has released its own. If the first is killed, so is what it had.
 fn share(limit: [&str; 2], (most, size): (u32, u32), status: i32, (left, all): (u32, u32)) {
-    let limited = Limited::start();
+    let mut limited = Limited::start();
     let ticket = limited.encrypted.new_ticket("gus", &limit);
     let size = size.to_string();
     let program = |most: u32| {
@@ -158,6 +167,25 @@ fn an_endless_kernel_ends_with_its_session() {
     Limited::start().ends_over("cid", ["--kernel-time", "2s"], "kernel", because);
 }
 
+/// As above, on the stub device, with a driver that says what `running` stands for of commands that run.
+fn an_endless_kernel_of_a_driver(client: &str, running: &str, because: &str) {
+    let vendors = stub_vendors();
+    let env = [("OCL_ICD_VENDORS", vendors.to_str().unwrap()), ("STUB_RUNNING", running)];
+    Limited::start_in(&env, 0).ends_over(client, ["--kernel-time", "2s"], "kernel", because);
+}
+
+#[test]
+fn a_driver_that_does_not_say_when_a_kernel_begins_to_run_lets_none_run_for_ever() {
+    let because = "a kernel has run longer than 2s, and the ticket 'hal' allows no more (kernel_time)";
+    an_endless_kernel_of_a_driver("hal", "submitted", because);
+}
+
+#[test]
+fn a_driver_that_does_not_answer_lets_no_kernel_run_for_ever() {
+    let because = "a kernel has run longer than 2s, and the ticket 'ida' allows no more (kernel_time)";
+    an_endless_kernel_of_a_driver("ida", "asked", because);
+}
+
 #[test]
 fn an_endless_build_ends_with_its_session() {
     let because = "a build has taken longer than 10s, and the ticket 'dan' allows no more (build_time)";
@@ -166,7 +194,7 @@ fn an_endless_build_ends_with_its_session() {
 
 #[test]
 fn many_brief_kernels_and_one_that_waits_are_no_long_one() {
-    let limited = Limited::start();
+    let mut limited = Limited::start();
     let ticket = limited.encrypted.new_ticket("eve", &["--kernel-time", "3s", "--build-time", "60s"]);
     let outcome = limited.program(&ticket, "brief").run().success();
     assert_eq!(outcome.stdout, "ready\nafter it: 0\n", "{}", outcome.stderr);
