@@ -93,6 +93,18 @@ static void make_others(cl_command_queue first, cl_program program, cl_mem buffe
     printf("a user event: %d\n", user ? clFinish(first) : code);
     if (user)
         CHECK(clReleaseEvent(user));
+    void *svm = clSVMAlloc(context, CL_MEM_READ_WRITE, 64, 0);
+    printf("shared virtual memory: %s\n", svm ? "some" : "none");
+    const cl_image_format format = {CL_RGBA, CL_UNORM_INT8};
+    const cl_image_desc description = {.image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = 4, .image_height = 4};
+    cl_mem image = clCreateImage(context, CL_MEM_READ_WRITE, &format, &description, NULL, &code);
+    if (image) {
+        const size_t origin[3] = {0}, region[3] = {4, 4, 1};
+        code = clEnqueueFillImage(first, image, (const cl_float[4]){0}, origin, region, 0, NULL, NULL);
+        code = code == CL_SUCCESS ? clFinish(first) : code;
+        CHECK(clReleaseMemObject(image));
+    }
+    printf("an image: %d\n", code);
     for (int i = 0; i < made; i++)
         CHECK(clReleaseKernel(all[i]));
 }

@@ -87,7 +87,7 @@ fn more_objects_than_a_ticket_allows_fail_and_the_session_goes_on() {
     let ticket = limited.encrypted.new_ticket("ann", &["--objects", "100"]);
     let outcome = limited.program(&ticket, "objects").run().success();
     // A context, a queue, a program, two kernels and a buffer are there already. Each time, all 94 others are had again.
-    let expected = "ready\n94 buffers, then -5\n94 events, then -5\n94 kernels, then -5\na program: -5\na queue: -5\na context: -5\na user event: 0\nafter it: 0\n";
+    let expected = "ready\n94 buffers, then -5\n94 events, then -5\n94 kernels, then -5\na program: -5\na queue: -5\na context: -5\na user event: 0\nshared virtual memory: none\nan image: -5\nafter it: 0\n";
     assert_eq!(outcome.stdout, expected, "{}", outcome.stderr);
     let notices = notices(&outcome, "ann");
     assert_eq!(notices.len(), 1, "{notices:?}");
@@ -200,6 +200,17 @@ fn many_brief_kernels_and_one_that_waits_are_no_long_one() {
     assert_eq!(outcome.stdout, "ready\nafter it: 0\n", "{}", outcome.stderr);
     assert_eq!(limited.audited("eve"), "ended");
     limited.other_goes_on();
+}
+
+#[test]
+fn who_stays_below_all_limits_does_not_notice_them() {
+    let servers: Vec<_> = (0..2).map(|_| Encrypted::start()).collect();
+    let limits = ["--memory", "8G", "--objects", "100000", "--kernel-time", "60s", "--build-time", "60s"];
+    let tickets: Vec<_> = servers.iter().map(|server| server.new_ticket("jim", &limits)).collect();
+    // Random commands over both, checked word by word (see random.rs).
+    let random = Program::remote(c_program("random"), &tickets.join(",")).args(["1", "3", "600", "without"]);
+    let outcome = random.limit(Duration::from_secs(300)).run().success();
+    assert!(notices(&outcome, "jim").is_empty(), "{}", outcome.stderr);
 }
 
 #[test]

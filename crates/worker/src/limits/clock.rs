@@ -1,5 +1,6 @@
 //! How long kernels run and builds take, in sessions where there is a limit for that.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -32,6 +33,8 @@ pub struct Clock {
     builds: Mutex<Vec<Instant>>,
     /// When the look at the commands began that is not over.
     look: Mutex<Option<Instant>>,
+    /// Whether no command was under way at the last look.
+    is_idle: AtomicBool,
 }
 
 /// A build, while it lasts.
@@ -53,10 +56,11 @@ impl Clock {
         if kernel_time.is_some() {
             running::watch();
         }
-        if build_time.is_some() {
+        if kernel_time.and(build_time).is_some() {
             running::count_launches();
         }
-        Self { kernel_time, build_time, whose: whose(allowance), builds: Mutex::default(), look: Mutex::default() }
+        let (whose, builds, look, is_idle) = (whose(allowance), Mutex::default(), Mutex::default(), false.into());
+        Self { kernel_time, build_time, whose, builds, look, is_idle }
     }
 
     /// Marks a build, a compilation or a link as begun, until the result is dropped.
@@ -95,7 +99,8 @@ impl Clock {
             if *lock(&exceeded) || began.is_some_and(|began| is_over(began, self.kernel_time)) {
                 break self.end("a kernel has run", "kernel_time", self.kernel_time);
             }
-            let now = running::launch().unwrap_or(0);
+            // A driver may compile in a call that launches a kernel, but also wait there for commands under way.
+            let now = running::launch().filter(|_| self.is_idle.load(Ordering::Relaxed)).unwrap_or(0);
             if now != launching.0 {
                 launching = (now, Instant::now());
             }
@@ -119,6 +124,7 @@ impl Clock {
             let began = Instant::now();
             *lock(&self.look) = Some(began);
             let longest = under_way.look(began);
+            self.is_idle.store(under_way.is_empty(), Ordering::Relaxed);
             *lock(&self.look) = None;
             if longest.is_some_and(|time| time > limit) {
                 return;

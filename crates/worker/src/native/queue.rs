@@ -8,7 +8,7 @@ use ropeway_protocol::types::Status;
 use smallvec::SmallVec;
 
 use super::api::api;
-use super::running::{self, Command, Launching};
+use super::running::{self, Command, Launching, Stage};
 use super::{Context, Device, Event, check, kept};
 
 /// The events that a command waits for. They must outlive the call that it is passed to.
@@ -160,7 +160,7 @@ impl Queue {
             let (queue, in_order, event) = (self.handle.addr(), self.in_order, event.clone());
             // The caller holds the events of the wait list.
             let waits = waits.handles.iter().map(|&handle| Event::retained(handle)).collect();
-            running::note(Command { queue, in_order, is_kernel, event, waits, since: None });
+            running::note(Command { queue, in_order, is_kernel, event, waits, stage: Stage::Waits, since: None });
         }
         Ok(event.filter(|_| wanted))
     }

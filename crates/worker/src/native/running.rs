@@ -1,8 +1,9 @@
 //! Commands that have not ended, watched in sessions whose kernels may run for a limited time only.
 //!
 //! A driver says of an event whether its command runs (CL_RUNNING), but some never do: with NVIDIA's, a command is
-//! submitted until it has ended. There a kernel counts as running once it is submitted and nothing is left that it has
-//! to wait for: neither an event of its wait list nor an earlier command of its queue.
+//! submitted until it has ended; and PoCL compiles for a kernel that is submitted. So a kernel also counts as running
+//! while it is submitted, nothing is left that it has to wait for (neither an event of its wait list nor an earlier
+//! command of its queue), and no command of the session is said to run, for which it may wait.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -93,8 +94,21 @@ pub struct Command<E> {
     pub event: E,
     /// Its wait list.
     pub waits: SmallVec<[E; 1]>,
+    /// How far it was at the last look.
+    pub stage: Stage,
     /// Since when it has been seen to run.
     pub since: Option<Instant>,
+}
+
+/// How far a command is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stage {
+    /// It waits for something.
+    Waits,
+    /// It is submitted, and nothing is known that it waits for.
+    Next,
+    /// The driver says that it runs.
+    Runs,
 }
 
 /// Watches a command that was enqueued.
@@ -105,8 +119,6 @@ pub(super) fn note(command: Command<Event>) {
 /// The commands that have not been seen to end.
 pub struct UnderWay<E = Event> {
     queues: FxHashMap<usize, VecDeque<Command<E>>>,
-    /// Whether a command was ever seen to run: the driver says so.
-    says_so: bool,
 }
 
 impl UnderWay {
@@ -122,19 +134,25 @@ impl UnderWay {
 impl<E: Progress> UnderWay<E> {
     /// None yet.
     pub fn new() -> Self {
-        Self { queues: FxHashMap::default(), says_so: false }
+        Self { queues: FxHashMap::default() }
     }
 
     fn add(&mut self, command: Command<E>) {
         self.queues.entry(command.queue).or_default().push_back(command);
     }
 
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.queues.is_empty()
+    }
+
     fn longest(&mut self, now: Instant) -> Option<Duration> {
-        let (mut longest, mut says_so) = (None, self.says_so);
+        let mut does_any_run = false;
         self.queues.retain(|_, commands| {
             let mut is_first = true;
             let mut is_held_up = false;
             commands.retain_mut(|command| {
+                command.stage = Stage::Waits;
                 if is_held_up {
                     return true;
                 }
@@ -142,21 +160,29 @@ impl<E: Progress> UnderWay<E> {
                 if status <= cl::CL_COMPLETE {
                     return false;
                 }
-                // The wait list is not looked at again.
+                // An event that has ended is not looked at again.
                 command.waits.retain(|event| event.status() > cl::CL_COMPLETE);
-                says_so |= status == cl::CL_RUNNING;
                 let is_next = is_first && command.waits.is_empty();
-                is_first &= !is_next && !command.in_order;
+                is_first &= !is_next;
                 is_held_up = command.in_order;
-                let runs = status == cl::CL_RUNNING || is_next && status == cl::CL_SUBMITTED && !says_so;
-                command.since = command.since.or(Some(now)).filter(|_| runs && command.is_kernel);
-                longest = longest.max(command.since.map(|since| now.duration_since(since)));
+                command.stage = match status {
+                    cl::CL_RUNNING => Stage::Runs,
+                    cl::CL_SUBMITTED if is_next => Stage::Next,
+                    _ => Stage::Waits,
+                };
+                does_any_run |= command.stage == Stage::Runs;
                 true
             });
             !commands.is_empty()
         });
-        self.says_so = says_so;
-        longest
+        let running = if does_any_run { Stage::Runs } else { Stage::Next };
+        let all = self.queues.values_mut().flatten();
+        let times = all.filter_map(|command| {
+            let runs = command.is_kernel && command.stage == running;
+            command.since = command.since.or(Some(now)).filter(|_| runs);
+            command.since.map(|since| now.duration_since(since))
+        });
+        times.max()
     }
 }
 
@@ -206,7 +232,15 @@ mod tests {
             let event = Fake::new(status);
             let waits = waits.iter().map(|&wait| wait.clone()).collect();
             let in_order = self.in_order;
-            self.under_way.add(Command { queue, in_order, is_kernel, event: event.clone(), waits, since: None });
+            self.under_way.add(Command {
+                queue,
+                in_order,
+                is_kernel,
+                event: event.clone(),
+                waits,
+                stage: Stage::Waits,
+                since: None,
+            });
             event
         }
 
@@ -222,18 +256,21 @@ mod tests {
     const RUNNING: Status = cl::CL_RUNNING;
 
     #[test]
-    fn a_kernel_runs_from_when_the_driver_says_so() {
+    fn a_kernel_that_may_wait_for_one_that_runs_does_not_run() {
         for in_order in [true, false] {
             let mut watch = Watch::new(in_order);
-            let (first, second) = (watch.enqueue(1, RUNNING, &[]), watch.enqueue(1, SUBMITTED, &[]));
+            let first = watch.enqueue(1, RUNNING, &[]);
+            let others = [watch.enqueue(1, SUBMITTED, &[]), watch.enqueue(2, SUBMITTED, &[])];
             assert_eq!([watch.look(), watch.look(), watch.look()], [Some(0), Some(1), Some(2)]);
             first.set(cl::CL_COMPLETE);
-            assert_eq!([watch.look(), watch.look()], [None, None], "the driver would say that the second runs");
-            second.set(RUNNING);
+            assert_eq!([watch.look(), watch.look()], [Some(0), Some(1)], "nothing else runs");
+            others[1].set(RUNNING);
+            assert_eq!([watch.look(), watch.look()], [Some(2), Some(3)], "and now the driver says so");
+            others[1].set(-5);
             assert_eq!([watch.look(), watch.look()], [Some(0), Some(1)]);
-            second.set(-5);
+            others[0].set(cl::CL_COMPLETE);
             assert_eq!(watch.look(), None);
-            assert!(watch.under_way.queues.is_empty());
+            assert!(watch.under_way.is_empty());
         }
     }
 
