@@ -1,4 +1,4 @@
-//! Frames and handshakes of both directions: see `ropeway_fuzz_targets::frames`.
+//! Frames and handshakes of both directions.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| ropeway_fuzz_targets::frames(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| ropeway_fuzz_targets::run("frames", data));

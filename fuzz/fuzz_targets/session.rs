@@ -1,7 +1,7 @@
-//! Whole sessions against this machine's OpenCL: see `ropeway_fuzz_targets::session`.
+//! Whole sessions against this machine's OpenCL.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(
     init: ropeway_fuzz_targets::become_worker_if_asked(),
-    |data: &[u8]| ropeway_fuzz_targets::session(data)
+    |data: &[u8]| ropeway_fuzz_targets::run("session", data)
 );

@@ -169,21 +169,23 @@ impl FromStr for Endpoint {
 
     fn from_str(text: &str) -> Result<Self, ParseEndpointError> {
         let text = text.trim();
-        let wrong = |why: &str| ParseEndpointError(format!("'{text}' is not a server address: {why}"));
+        // What follows may be a ticket's secret, whatever the address begins with. No message repeats it.
+        let shown = text.split_once('#').map_or(text, |(address, _)| address);
+        let wrong = |why: &str| ParseEndpointError(format!("'{shown}' is not a server address: {why}"));
         if let Some(path) = text.strip_prefix("unix:") {
             // unix:///path is the same as unix:/path.
             let path = path.strip_prefix("//").unwrap_or(path);
             if !path.starts_with('/') {
                 return Err(wrong("a Unix socket needs an absolute path, as in unix:/run/ropeway.sock"));
             }
-            return Ok(Self::Unix(PathBuf::from(path)));
+            // To the system, several slashes are one; so what is printed is read as the same path.
+            return Ok(Self::Unix(PathBuf::from(format!("/{}", path.trim_start_matches('/')))));
         }
         if text == "local:" {
             return Ok(Self::Local);
         }
         let mut pass = None;
         let (scheme, rest) = match text.split_once("://") {
-            // Nothing of a ticket is repeated in a message.
             Some(("ropeway", rest)) => {
                 let wrong = |why: &str| ParseEndpointError(format!("the ticket is of no use: {why}"));
                 let (address, secret) = rest
@@ -202,15 +204,13 @@ impl FromStr for Endpoint {
             }
             Some((scheme @ ("tcp" | "tls" | "ssh"), rest)) => (Some(scheme), rest.trim_end_matches('/')),
             Some((scheme, _)) => {
+                let scheme = scheme.split('#').next().unwrap_or_default();
                 return Err(wrong(&format!(
                     "'{scheme}' is not a known kind of link; use tls://host:port, ssh://host, tcp://host:port, unix:/path or local:"
                 )));
             }
             None => (None, text),
         };
-        // From here on nothing of a ticket is in `text`'s place.
-        let text = if pass.is_some() { rest } else { text };
-        let wrong = |why: &str| ParseEndpointError(format!("'{text}' is not a server address: {why}"));
         let (user, rest) = match rest.rsplit_once('@') {
             Some((user, rest)) if scheme == Some("ssh") => (Some(user), rest),
             _ => (None, rest),
@@ -223,7 +223,7 @@ impl FromStr for Endpoint {
             None => DEFAULT_PORT,
             Some(p) => p.parse().map_err(|_| wrong("its port is not a number from 0 to 65535"))?,
         };
-        if host.is_empty() || host.contains(|c: char| c.is_whitespace() || c == '/' || c == '@') {
+        if host.is_empty() || host.contains(|c: char| c.is_whitespace() || "/@#".contains(c)) {
             return Err(wrong("its host name is not one"));
         }
         let host = host.to_owned();
@@ -316,6 +316,14 @@ mod tests {
             let error = wrong.parse::<Endpoint>().unwrap_err().to_string();
             assert!(!error.contains(&ticket.secret_text()[..8]), "{error}");
         }
+        // Whatever a person does to what comes before it.
+        for scheme in ["tls", "tcp", "ropewy", "ssh"] {
+            for host in ["gpu.lab:99/", "gpu.lab:x/", "gpu.lab:99", "/", ""] {
+                let line = format!("{scheme}://{host}#{}", ticket.secret_text());
+                let error = line.parse::<Endpoint>().unwrap_err().to_string();
+                assert!(!error.contains(&ticket.secret_text()[..8]), "{error}");
+            }
+        }
     }
 
     #[test]
@@ -325,6 +333,7 @@ mod tests {
             ("tcp://gpu.lab", tcp("gpu.lab", DEFAULT_PORT)),
             ("tls://gpu.lab", tls("gpu.lab", DEFAULT_PORT)),
             ("tls://[fe80::1]:7", tls("fe80::1", 7)),
+            ("unix:////run//x", Endpoint::Unix("/run//x".into())),
             (" gpu.lab ", tls("gpu.lab", DEFAULT_PORT)),
             ("10.0.0.1:80", tls("10.0.0.1", 80)),
             ("127.0.0.1:80", tcp("127.0.0.1", 80)),

@@ -154,6 +154,17 @@ fn strangers_and_impostors_are_told_so() {
 }
 
 #[test]
+fn a_record_of_nothing_is_no_handshake() {
+    let (mut near, mut far) = UnixStream::pair().unwrap();
+    let identity = Identity::generate().unwrap();
+    let mut accepting = tls::accept(&identity, Arc::new(Known(Vec::new()))).unwrap().open().unwrap();
+    far.set_nonblocking(true).unwrap();
+    near.write_all(&[22, 3, 1, 0, 0]).unwrap();
+    let error = accepting.advance(&mut far).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidData, "{error}");
+}
+
+#[test]
 fn a_changed_byte_ends_the_connection() {
     // The client's records go through a relay that changes a byte of the 40th kilobyte.
     let (near, relay_near) = UnixStream::pair().unwrap();

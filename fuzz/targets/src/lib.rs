@@ -1,11 +1,63 @@
-//! What is fuzzed: [`frames()`] decodes, [`session()`] serves.
+//! What is fuzzed: [`TARGETS`].
 //!
 //! Each target takes bytes that somebody else invents: libFuzzer (`fuzz/fuzz_targets`) or the seeded generator of
 //! `fuzz-brief`. A defect shows as a panic of the target.
 #![forbid(unsafe_code)]
 
 mod frames;
+mod handshake;
+mod records;
 mod session;
+mod text;
 
-pub use frames::frames;
-pub use session::{become_worker_if_asked, rehearse, session};
+use ropeway_generate::Entropy;
+
+pub use session::{become_worker_if_asked, rehearse};
+
+/// What is fuzzed.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// Its name.
+    pub name: &'static str,
+    /// What does it.
+    pub run: fn(&[u8]),
+    /// Most bytes of an input that is made at random.
+    pub longest: usize,
+    /// Its share of the time of a brief run of all.
+    pub share: f64,
+    /// How many of its inputs are tried at the same time by one processor, because they wait for others.
+    pub at_once: usize,
+}
+
+/// All that is fuzzed.
+pub const TARGETS: [Target; 5] = [
+    Target { name: "frames", run: frames::frames, longest: 600, share: 0.2, at_once: 1 },
+    Target { name: "tls", run: tls, longest: 600, share: 0.2, at_once: 1 },
+    Target { name: "ticket", run: text::ticket, longest: 200, share: 0.05, at_once: 1 },
+    Target { name: "access", run: text::access, longest: 600, share: 0.05, at_once: 1 },
+    Target { name: "session", run: session::session, longest: 3000, share: 0.5, at_once: 1 },
+];
+
+/// The target of this name.
+pub fn target(name: &str) -> Option<Target> {
+    TARGETS.into_iter().find(|target| target.name == name)
+}
+
+/// Runs the target of this name.
+///
+/// # Panics
+/// As the target does, or when there is none.
+pub fn run(name: &str, data: &[u8]) {
+    let target = target(name).unwrap_or_else(|| panic!("no target is called '{name}'"));
+    (target.run)(data);
+}
+
+/// What comes at the server's encrypted port, before the handshake is over and after it.
+fn tls(data: &[u8]) {
+    let mut entropy = Entropy::new(data);
+    match entropy.byte() {
+        0..32 => handshake::garbage(&mut entropy),
+        32..144 => handshake::handshake(&mut entropy),
+        _ => records::records(&mut entropy),
+    }
+}

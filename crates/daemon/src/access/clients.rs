@@ -27,6 +27,9 @@ const CLIENTS: &str = "clients";
 /// Longest name of a client.
 const MAX_NAME: usize = 64;
 
+/// The latest time that can be written: the last second of the year 9999.
+const LATEST: Duration = Duration::from_secs(253_402_300_799);
+
 /// The clients' file, with its comments.
 #[derive(Clone, Debug, Default)]
 pub struct Clients {
@@ -69,7 +72,11 @@ impl Clients {
     /// # Errors
     /// One sentence for a person: where, and what is wrong there.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let document: DocumentMut = text.parse().map_err(|error: toml_edit::TomlError| one_line(&error.to_string()))?;
+        Self::read(text).map_err(|why| one_line(&why))
+    }
+
+    fn read(text: &str) -> Result<Self, String> {
+        let document: DocumentMut = text.parse().map_err(|error: toml_edit::TomlError| error.to_string())?;
         let mut rules = BTreeMap::new();
         for (name, item) in document.iter() {
             if name != CLIENTS {
@@ -206,14 +213,15 @@ fn check_name(name: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// A parser's message, which shows the place on several lines, as one.
+/// A message, which may show the place on several lines, and what is written there, as one for logs and terminals.
 fn one_line(message: &str) -> String {
-    message
-        .lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty() && !line.starts_with('|'))
-        .collect::<Vec<_>>()
-        .join(": ")
+    let lines = message.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('|'));
+    printable(&lines.collect::<Vec<_>>().join(": "))
+}
+
+/// A text without characters that would begin a new line or move a terminal's cursor.
+fn printable(text: &str) -> String {
+    text.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
 }
 
 /// A number of bytes, with K, M, G or T for powers of 1024.
@@ -221,7 +229,7 @@ fn one_line(message: &str) -> String {
 /// # Errors
 /// One sentence for a person.
 pub fn parse_size(text: &str) -> Result<u64, String> {
-    let wrong = || format!("'{text}' is not a size; write for example 500M or 2G");
+    let wrong = || format!("'{}' is not a size; write for example 500M or 2G", printable(text));
     let (number, shift) = match text.char_indices().next_back() {
         Some((at, 'k' | 'K')) => (&text[..at], 10),
         Some((at, 'm' | 'M')) => (&text[..at], 20),
@@ -266,9 +274,10 @@ pub fn text_of(at: SystemTime) -> String {
 /// # Errors
 /// One sentence for a person.
 pub fn from_now(text: &str, now: SystemTime) -> Result<SystemTime, String> {
-    let span: Duration =
-        humantime::parse_duration(text).map_err(|_| format!("'{text}' is not a time; write for example 30d or 12h"))?;
-    now.checked_add(span).ok_or_else(|| format!("'{text}' is too long"))
+    let span: Duration = humantime::parse_duration(text)
+        .map_err(|_| format!("'{}' is not a time; write for example 30d or 12h", printable(text)))?;
+    let at = now.checked_add(span).filter(|at| *at <= SystemTime::UNIX_EPOCH + LATEST);
+    at.ok_or_else(|| format!("'{}' is too long", printable(text)))
 }
 
 #[cfg(test)]
@@ -302,6 +311,14 @@ mod tests {
     }
 
     #[test]
+    fn a_time_that_cannot_be_written_is_refused() {
+        for text in ["9000y", "300000y", "99999999999999y"] {
+            assert!(from_now(text, SystemTime::UNIX_EPOCH + Duration::from_secs(2_000_000_000)).is_err(), "{text}");
+        }
+        assert!(from_now("100y", SystemTime::now()).is_ok());
+    }
+
+    #[test]
     fn a_wrong_file_says_where_in_one_line() {
         for (text, what) in [
             ("[clients.a]\n", "client 'a': it has no 'key'"),
@@ -319,9 +336,12 @@ mod tests {
             ("[clients.a]\nbuild_time = 60\n", "'build_time' is not text"),
             ("clients = 1\n", "'clients' is not a table"),
             ("[clients.a\n", "line 1"),
+            ("[clients.a]\nmemory = \"1\\n\\u001b2\"\n", "is not a size"),
+            ("\"a\\nb\" = 1\n", "is not known"),
+            ("[clients.a]\n\u{1b}\r = 1\n", "line 2"),
         ] {
             let error = Clients::parse(text).unwrap_err();
-            assert!(error.contains(what) && !error.contains('\n'), "{text}: {error}");
+            assert!(error.contains(what) && !error.contains(char::is_control), "{text}: {error:?}");
         }
     }
 }

@@ -342,7 +342,8 @@ impl Accepting {
                 None => super::HEADER,
                 Some([_, _, _, high, low]) => super::HEADER + usize::from(u16::from_be_bytes([*high, *low])),
             };
-            if wanted > super::HEADER + MAX_RECORD {
+            let is_known = self.record.len() >= super::HEADER;
+            if wanted > super::HEADER + MAX_RECORD || is_known && wanted == super::HEADER {
                 return Err(io::Error::new(ErrorKind::InvalidData, "it does not speak TLS"));
             }
             let have = self.record.len();

@@ -6,6 +6,8 @@
 
 mod crew;
 mod error;
+#[cfg(feature = "fuzz")]
+pub mod half;
 mod handshake;
 mod identity;
 mod open_bulk;
@@ -21,7 +23,7 @@ pub use identity::{Identity, PublicKey};
 pub(crate) use open_bulk::Fill;
 pub(crate) use opener::Opener;
 pub(crate) use sealer::Sealer;
-pub use secret::{Secret, Secrets};
+pub use secret::{Cipher, Secret, Secrets};
 pub use ticket::Ticket;
 
 /// Bytes of a record's header: type, version and length (RFC 8446, section 5.1).

@@ -74,7 +74,7 @@ impl Opener {
     }
 
     /// Opens what has come and receives more meanwhile, where `into` has room for it behind the first `got` bytes. False
-    /// when the other end has closed.
+    /// when the other end has closed and all of its records are open.
     fn step(
         &mut self,
         crew: &Crew,
@@ -143,7 +143,8 @@ impl Opener {
             let opened = self.open(&header, at, into)?;
             *got += opened + self.take(&mut into[opened..]);
         }
-        Ok(received? != Some(0))
+        // A record without contents counts for nothing, but hides no others.
+        Ok(received? != Some(0) || matches!(self.next()?, Next::Whole(..)))
     }
 
     /// The whole records that have come, as far as they have room in so many bytes.

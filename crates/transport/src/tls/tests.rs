@@ -185,3 +185,25 @@ fn a_changed_byte_is_found_by_a_crew_and_nothing_behind_it_is_given_out() {
     assert_eq!(error.kind(), ErrorKind::InvalidData);
     assert!(got <= 300_000 && into[..got] == all[..got]);
 }
+
+/// Padding alone is a record, too, and the other end may have closed before any of this is opened.
+#[test]
+fn what_came_before_the_end_is_read_also_behind_records_without_contents() {
+    let crew = Arc::new(Crew::new(2).unwrap());
+    let all = Dice(7).bytes(5 << 14);
+    let (mut sealer, mut opener) = pair(0, None);
+    opener.crew = OnceCell::from(Some(crew));
+    let mut wire = Vec::new();
+    sealer.record(&[APPLICATION_DATA, 0, 0], 0).unwrap();
+    all.chunks(1 << 14).for_each(|contents| sealer.record(contents, APPLICATION_DATA).unwrap());
+    sealer
+        .flush(&mut |bytes| {
+            wire.extend(bytes);
+            Ok(bytes.len())
+        })
+        .unwrap();
+    let mut wire: &[u8] = &wire;
+    let mut into = vec![0; all.len() + 500_000];
+    let read = opener.read_whole(&mut into, |room, _| io::Read::read(&mut wire, room)).unwrap();
+    assert!(read == all.len() && into[..read] == all, "{read} bytes");
+}

@@ -1,56 +1,110 @@
-//! Runs the fuzz targets for a few seconds on inputs of a seeded generator: what `make test` does, without cargo-fuzz.
+//! Runs the fuzz targets on seeded inputs, without cargo-fuzz; the same seed gives the same inputs.
 //!
-//! `fuzz-brief [SECONDS [SEED]]`. The same seed gives the same inputs in the same order. An input that fails is kept,
-//! and `fuzz-brief again frames|session FILE` runs it once more.
+//! ```text
+//! fuzz-brief [SECONDS [SEED]]              all targets, one after the other; 20 s if not said otherwise
+//! fuzz-brief only TARGET SECONDS [SEED]    one target, on as many threads as there are processors
+//! fuzz-brief again TARGET FILE             an input that was kept, once more
+//! ```
+//!
+//! An input that fails is kept in the folder for temporary files.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use ropeway_fuzz_targets::{become_worker_if_asked, frames, rehearse, session};
+use ropeway_fuzz_targets::{TARGETS, Target, become_worker_if_asked, rehearse, target};
 use ropeway_generate::seeded;
+
+/// The seed where none is given.
+const SEED: &str = "ropeway";
 
 fn main() -> ExitCode {
     become_worker_if_asked();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if let [again, target, file] = &arguments[..]
-        && again == "again"
-    {
-        let data = std::fs::read(file).expect("the input can be read");
-        if target == "frames" {
-            frames(&data)
-        } else {
-            session(&data)
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments[..] {
+        ["again", name, file] => again(name, file),
+        ["only", name, seconds] => only(name, seconds, SEED),
+        ["only", name, seconds, seed] => only(name, seconds, seed),
+        [] => all("20", SEED),
+        [seconds] => all(seconds, SEED),
+        [seconds, seed] => all(seconds, seed),
+        _ => {
+            eprintln!("fuzz-brief: [SECONDS [SEED]], only TARGET SECONDS [SEED], or again TARGET FILE");
+            ExitCode::FAILURE
         }
-        return ExitCode::SUCCESS;
     }
-    let mut arguments = arguments.into_iter();
-    let seconds = arguments.next().and_then(|text| text.parse().ok()).unwrap_or(20.0);
-    let seed = arguments.next().unwrap_or_else(|| "ropeway".to_owned());
-    rehearse();
-    let share = Duration::from_secs_f64(seconds / 4.0);
-    let good = run("frames", &seed, share, 600, frames) && run("session", &seed, share * 3, 3000, session);
-    if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Gives `target` one input after the other until `time` is over or one fails.
-fn run(name: &str, seed: &str, time: Duration, longest: usize, target: fn(&[u8])) -> bool {
-    let begun = Instant::now();
-    let mut count = 0_u32;
-    while begun.elapsed() < time {
-        let input = format!("{seed} {name} {count}");
-        let choice = seeded(&format!("{input} length"), 2);
-        let len = usize::from(u16::from_le_bytes([choice[0], choice[1]])) % longest;
-        let data = seeded(&input, len);
-        if catch_unwind(AssertUnwindSafe(|| target(&data))).is_err() {
-            let file = std::env::temp_dir().join(format!("ropeway-fuzz-{name}-{count}"));
-            let kept = std::fs::write(&file, &data)
-                .map_or_else(|e| format!("not kept: {e}"), |()| format!("in {}", file.display()));
-            eprintln!("fuzz: {name} failed at input {count} of seed '{seed}' ({kept})");
-            return false;
+fn again(name: &str, file: &str) -> ExitCode {
+    let (Some(target), Ok(data)) = (target(name), std::fs::read(file)) else {
+        eprintln!("fuzz-brief: there is no target '{name}', or {file} cannot be read");
+        return ExitCode::FAILURE;
+    };
+    (target.run)(&data);
+    ExitCode::SUCCESS
+}
+
+fn only(name: &str, seconds: &str, seed: &str) -> ExitCode {
+    let (Some(target), Some(time)) = (target(name), duration(seconds)) else {
+        eprintln!("fuzz-brief: there is no target '{name}', or '{seconds}' is no number of seconds");
+        return ExitCode::FAILURE;
+    };
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    outcome(run(target, seed, time, threads * target.at_once))
+}
+
+fn all(seconds: &str, seed: &str) -> ExitCode {
+    let Some(time) = duration(seconds) else {
+        eprintln!("fuzz-brief: '{seconds}' is no number of seconds");
+        return ExitCode::FAILURE;
+    };
+    rehearse();
+    outcome(TARGETS.into_iter().all(|target| run(target, seed, time.mul_f64(target.share), target.at_once)))
+}
+
+fn duration(seconds: &str) -> Option<Duration> {
+    seconds.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+}
+
+fn outcome(is_good: bool) -> ExitCode {
+    if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Gives `target` one input after the other, on so many threads, until `time` is over or one fails.
+fn run(target: Target, seed: &str, time: Duration, threads: usize) -> bool {
+    let (begun, count, is_good) = (Instant::now(), AtomicU64::new(0), AtomicBool::new(true));
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while begun.elapsed() < time && is_good.load(Ordering::Relaxed) {
+                    if !run_one(target, seed, count.fetch_add(1, Ordering::Relaxed)) {
+                        is_good.store(false, Ordering::Relaxed);
+                    }
+                }
+            });
         }
-        count += 1;
+    });
+    let (count, seconds) = (count.into_inner(), begun.elapsed().as_secs_f64());
+    let rate = count as f64 / seconds;
+    println!("fuzz: {}: {count} inputs in {seconds:.0} s, {rate:.0} a second, seed '{seed}'", target.name);
+    is_good.into_inner()
+}
+
+/// Gives `target` the input of this number; whether it is content.
+fn run_one(target: Target, seed: &str, number: u64) -> bool {
+    let name = target.name;
+    let bytes = seeded(&format!("{seed} {name} {number}"), 2 + target.longest);
+    let (length, data) = bytes.split_at(2);
+    let len = usize::from(u16::from_le_bytes([length[0], length[1]])) % target.longest;
+    let data = &data[..len];
+    if catch_unwind(AssertUnwindSafe(|| (target.run)(data))).is_ok() {
+        return true;
     }
-    println!("fuzz: {name}: {count} inputs in {:.0} s, seed '{seed}'", begun.elapsed().as_secs_f64());
-    true
+    let file = std::env::temp_dir().join(format!("ropeway-fuzz-{name}-{number}"));
+    let kept =
+        std::fs::write(&file, data).map_or_else(|e| format!("not kept: {e}"), |()| format!("in {}", file.display()));
+    eprintln!("fuzz: {name} failed at input {number} of seed '{seed}' ({kept})");
+    false
 }
