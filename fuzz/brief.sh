@@ -9,19 +9,37 @@
 # `cargo install cargo-fuzz && rustup toolchain install nightly`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+# With ROPEWAY_ASAN=1, `only` looks for wrong uses of memory, too; that takes a nightly compiler.
+build=(cargo build --quiet --profile fuzz -p ropeway-fuzz-targets)
+target=${CARGO_TARGET_DIR:-target}
+program=$target/fuzz/fuzz-brief
+if [[ ${ROPEWAY_ASAN:-} == 1 && ${1:-} == only ]]; then
+    host=$(rustc -vV | sed -n 's/^host: //p')
+    build=(env RUSTFLAGS=-Zsanitizer=address cargo +nightly "${build[@]:1}" --target "$host" --target-dir "$target/asan")
+    program=$target/asan/$host/fuzz/fuzz-brief
+    # A worker ends without giving back all that it holds.
+    export ASAN_OPTIONS=detect_leaks=0:abort_on_error=1:disable_coredump=1
+fi
+# The device of the sessions that are many: a stub, which takes no time.
+mkdir -p "$target/fuzz-stub"
+ROPEWAY_FUZZ_STUB=$(realpath "$target/fuzz-stub")
+export ROPEWAY_FUZZ_STUB
+"${CC:-cc}" -std=gnu11 -O1 -g -fPIC -fvisibility=hidden -shared -Wl,-z,now -I include -o "$ROPEWAY_FUZZ_STUB/libstub-opencl.so" \
+    bench/stub/*.c -lpthread
+echo "$ROPEWAY_FUZZ_STUB/libstub-opencl.so" >"$ROPEWAY_FUZZ_STUB/stub.icd"
 if [[ ${ROPEWAY_LIBFUZZER:-} == 1 ]]; then
     seconds=${1:-20}
     if ! cargo +nightly fuzz --version >/dev/null 2>&1; then
         echo "fuzz/brief.sh: ROPEWAY_LIBFUZZER=1 needs cargo-fuzz and a nightly compiler; see the top of this script" >&2
         exit 1
     fi
-    for target in frames tls ticket access session; do
-        cargo +nightly fuzz run "$target" -- -max_total_time="$((seconds / 5))" -max_len=4096 -timeout=60
+    for name in frames tls ticket access session stub; do
+        cargo +nightly fuzz run "$name" -- -max_total_time="$((seconds / 6))" -max_len=4096 -timeout=60
     done
 elif [[ ${1:-} == only ]]; then
-    cargo build --quiet --profile fuzz -p ropeway-fuzz-targets
-    "${CARGO_TARGET_DIR:-target}/fuzz/fuzz-brief" "$@"
+    "${build[@]}"
+    "$program" "$@"
 else
     cargo build --quiet -p ropeway-fuzz-targets
-    "${CARGO_TARGET_DIR:-target}/debug/fuzz-brief" "$@"
+    "$target/debug/fuzz-brief" "$@"
 fi

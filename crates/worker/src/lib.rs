@@ -29,4 +29,4 @@ mod session;
 mod warmup;
 
 pub use options::WorkerOptions;
-pub use run::run;
+pub use run::{load, run};

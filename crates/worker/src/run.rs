@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
+use ropeway_protocol::content::ContentHash;
 use ropeway_protocol::handshake::Hello;
 use ropeway_protocol::messages::Closing;
 use ropeway_transport::Link;
@@ -22,7 +23,7 @@ use crate::link::client::Client;
 use crate::link::input::Input;
 use crate::link::outgoing::Outgoing;
 use crate::link::printed::Printed;
-use crate::native::{Arenas, process};
+use crate::native::{Arenas, platforms, process};
 use crate::notify::notifier::Notifier;
 use crate::notify::report::Reporter;
 use crate::options::WorkerOptions;
@@ -33,10 +34,21 @@ use crate::session::Session;
 use crate::session::common::Common;
 use crate::session::job::MAX_LEFT;
 use crate::session::team::{Reader, Team};
-use crate::warmup::Warm;
+use crate::warmup::{Warm, refuse_own_library};
 
 /// How long the client has to read why the session ended.
 const FAREWELL: std::time::Duration = std::time::Duration::from_millis(500);
+
+/// Loads the machine's OpenCL ahead of [`run`], for a process that forks its workers: of Ropeway, no thread is started.
+///
+/// # Errors
+/// One sentence: there is none.
+pub fn load() -> Result<(), String> {
+    refuse_own_library();
+    // As in `Warm::up`, the first one takes long.
+    let _ = ContentHash::of(&[]);
+    platforms().map(drop)
+}
 
 /// The worker process: warms up, says so on `control`, waits there for one connection, and serves it.
 ///

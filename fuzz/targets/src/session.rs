@@ -1,12 +1,10 @@
-//! Whole sessions: a client's bytes, served by a worker process on this machine's OpenCL.
+//! Whole sessions: a client's bytes, served by a worker process on this machine's OpenCL or on a stub of one.
 
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::channel;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -18,44 +16,24 @@ use ropeway_protocol::messages::{Finish, Output, TransferReady};
 use ropeway_protocol::types::{Status, Waited};
 use ropeway_protocol::{FRAME_HEADER_LEN, FrameHeader, Note, decode, encode_call, frame, limits};
 use ropeway_transport::Link;
-use ropeway_worker::{WorkerOptions, handoff};
+use ropeway_worker::handoff;
 
-/// Set in the processes that are workers.
-const WORKER: &str = "ROPEWAY_FUZZ_WORKER";
-
-/// Most bytes of buffers of a session: enough for all that is good, and little enough to be filled with anything.
-const QUOTA: u64 = 64 << 20;
+use crate::worker::Worker;
 
 /// Most time that a client stays: what it sent may wait for what never comes.
 const STAY: Duration = Duration::from_millis(300);
 
+/// The same where a device takes no time.
+const STAY_SHORT: Duration = Duration::from_millis(20);
+
 /// Most time that a well-behaved client stays: the very first build on a machine takes long.
 const STAY_LONG: Duration = Duration::from_secs(60);
 
+/// Frames are sent together up to about so many bytes.
+const PIECE: usize = 512;
+
 /// The number of the call that a client sends last; its answer says that all before it has been carried out.
 const LAST: u32 = u32::MAX;
-
-/// A worker's time to end when its client has gone.
-const END: Duration = Duration::from_secs(2);
-
-/// A worker's time to become warm: a driver may compile something for the first time.
-const WARM: Duration = Duration::from_secs(60);
-
-/// Workers that were started ahead of their sessions.
-static READY: Mutex<Vec<Worker>> = Mutex::new(Vec::new());
-
-/// Is a worker, and never returns, in a process that [`session`] started; `main` begins with it.
-pub fn become_worker_if_asked() {
-    if std::env::var_os(WORKER).is_none() {
-        return;
-    }
-    let options = WorkerOptions { memory_quota: Some(QUOTA), ..WorkerOptions::default() };
-    let code = match std::io::stdin().as_fd().try_clone_to_owned() {
-        Ok(control) => ropeway_worker::run(control, options),
-        Err(_) => 1,
-    };
-    std::process::exit(code.into());
-}
 
 /// What a client says.
 #[derive(Default)]
@@ -74,11 +52,6 @@ enum Asked {
     Transfer(TransferId),
 }
 
-struct Worker {
-    process: Child,
-    control: OwnedFd,
-}
-
 /// What came of a session.
 struct Outcome {
     /// The worker's exit code, or the signal that ended it as a negative number.
@@ -90,33 +63,8 @@ struct Outcome {
 }
 
 impl Worker {
-    /// The next worker; one more is started for the session after this one.
-    fn next() -> Self {
-        let next = Self::start();
-        let mut ready = READY.lock().unwrap_or_else(PoisonError::into_inner);
-        ready.push(next);
-        if ready.len() > 2 { ready.remove(0) } else { Self::start() }
-    }
-
-    fn start() -> Self {
-        let (control, theirs) = handoff::pair().expect("a socket pair");
-        // Only for the timeout, which all sockets have.
-        let control = UnixStream::from(control);
-        control.set_read_timeout(Some(WARM)).expect("a timeout");
-        let control = OwnedFd::from(control);
-        let itself = std::env::current_exe().expect("this program's name");
-        let process = Command::new(itself)
-            .env(WORKER, "1")
-            .stdin(Stdio::from(theirs))
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("a worker process");
-        Self { process, control }
-    }
-
     /// Serves a client that speaks `script`, listens for its last answer, at most for `stay`, and leaves.
-    fn serve(mut self, script: &Script, stay: Duration) -> Outcome {
+    fn serve(self, script: &Script, stay: Duration) -> Outcome {
         handoff::await_ready(self.control.as_fd()).expect("a worker becomes warm");
         let (mut client, server) = UnixStream::pair().expect("a socket pair");
         let hello = Hello {
@@ -140,10 +88,10 @@ impl Worker {
         let sent = std::thread::scope(|scope| {
             let (writer, rest) = (&writer, &rest);
             scope.spawn(move || {
-                pieces(&script.opening).for_each(|piece| send(writer, piece));
+                send(writer, pieces(&script.opening));
                 // What a kernel is made of must have been built.
                 if script.opening.is_empty() || await_build.recv().is_ok() {
-                    pieces(rest).for_each(|piece| send(writer, piece));
+                    send(writer, pieces(rest));
                 }
             });
             let built = Cell::new(Some(built));
@@ -151,7 +99,7 @@ impl Worker {
                 Asked::Build => drop(built.take().map(|built| built.send(()))),
                 Asked::Transfer(transfer) => {
                     let data = script.transfers.get(&transfer).map_or(&[][..], Vec::as_slice);
-                    pieces(data).for_each(|piece| send(writer, piece));
+                    send(writer, pieces(data));
                 }
             });
             drop(built);
@@ -160,43 +108,30 @@ impl Worker {
             sent
         });
         drop((client, writer));
-
-        let left = Instant::now();
-        let status = loop {
-            if let Some(status) = self.process.try_wait().expect("a worker's status") {
-                break status;
-            }
-            if left.elapsed() > END {
-                let _ = self.process.kill();
-                let _ = self.process.wait();
-                panic!("the worker is still there {} s after its client left", END.as_secs());
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        };
-        let mut said = String::new();
-        if let Some(mut stderr) = self.process.stderr.take() {
-            let _ = stderr.read_to_string(&mut said);
-        }
-        let code = status.code().unwrap_or_else(|| -status.signal().unwrap_or(0));
+        let (code, said) = self.end();
         Outcome { code, sent: behind_welcome(&sent).to_vec(), said }
     }
 }
 
-/// Sends a piece, which is whole frames, so that the other sender does not come between. A worker that has seen enough
-/// does not read it.
-fn send(writer: &Mutex<UnixStream>, piece: &[u8]) {
-    let mut writer = writer.lock().unwrap_or_else(PoisonError::into_inner);
-    let _ = writer.write_all(piece);
+/// Sends pieces, which are whole frames, so that the other sender does not come between. A worker that has seen enough
+/// does not read them.
+fn send<'a>(writer: &Mutex<UnixStream>, mut pieces: impl Iterator<Item = &'a [u8]>) {
+    let one = |piece: &[u8]| writer.lock().unwrap_or_else(PoisonError::into_inner).write_all(piece);
+    let _ = pieces.try_for_each(one);
 }
 
-/// The frames of `bytes`; what does not look like one is one piece with all that follows.
+/// The frames of `bytes`, several small ones together; what does not look like one is one piece with all that follows.
 fn pieces(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
-        let header = bytes.first_chunk().map(|header| FrameHeader::from_bytes(header, limits::MAX_BODY_TO_SERVER));
-        let len = match header {
-            Some(Ok(header)) => (FRAME_HEADER_LEN + header.payload()).min(bytes.len()),
-            _ => bytes.len(),
-        };
+        let mut len = 0;
+        while len < PIECE.min(bytes.len()) {
+            let rest = &bytes[len..];
+            let header = rest.first_chunk().map(|header| FrameHeader::from_bytes(header, limits::MAX_BODY_TO_SERVER));
+            len += match header {
+                Some(Ok(header)) => (FRAME_HEADER_LEN + header.payload()).min(rest.len()),
+                _ => rest.len(),
+            };
+        }
         let (piece, rest) = bytes.split_at(len);
         bytes = rest;
         (!piece.is_empty()).then_some(piece)
@@ -278,6 +213,18 @@ fn printed(mut sent: &[u8]) -> String {
 /// # Panics
 /// When the worker crashes, panics, outlives its client, or sends what does not decode.
 pub fn session(data: &[u8]) {
+    any(data, Worker::next(), STAY);
+}
+
+/// As [`session`], on a stub of OpenCL.
+///
+/// # Panics
+/// As [`session`].
+pub fn stub(data: &[u8]) {
+    any(data, Worker::forked(), STAY_SHORT);
+}
+
+fn any(data: &[u8], worker: Worker, stay: Duration) {
     let mut entropy = Entropy::new(data);
     let (kind, harm) = (entropy.byte(), entropy.slice(32));
     let mut script = Script::default();
@@ -299,20 +246,25 @@ pub fn session(data: &[u8]) {
         let part = if kind % 2 == 0 { &mut script.opening } else { &mut script.rest };
         damage(part, &mut Entropy::new(harm));
     }
-    let outcome = Worker::next().serve(&script, STAY);
+    let outcome = worker.serve(&script, stay);
     frames_of(&outcome.sent);
     let Outcome { code, said, .. } = &outcome;
     assert_eq!(*code, 0, "the worker did not end well; it said:\n{said}and printed:\n{}", printed(&outcome.sent));
 }
 
-/// Serves a session in which all is well, and checks that it is: otherwise [`session`] would test nothing.
+/// Serves a session in which all is well, and checks that it is: otherwise [`session`] and [`stub`] would test nothing.
 ///
 /// # Panics
 /// When it is not.
 pub fn rehearse() {
+    rehearse_with(Worker::next());
+    rehearse_with(Worker::forked());
+}
+
+fn rehearse_with(worker: Worker) {
     let rest = [client::kernels(), client::vector_addition()].concat();
     let script = Script { opening: client::opening(), rest, ..Script::default() };
-    let outcome = Worker::next().serve(&script, STAY_LONG);
+    let outcome = worker.serve(&script, STAY_LONG);
     assert_eq!(outcome.code, 0, "a worker whose client did no wrong did not end well; it said:\n{}", outcome.said);
     let (answers, _) = frames_of(&outcome.sent);
     let Some((_, finish)) = answers.iter().find(|(call, _)| *call == LAST) else {
