@@ -138,14 +138,18 @@ fn pieces(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Reads until the last call is answered, the worker has left, or the client has stayed long enough. `go_on` hears of
+/// Reads until the last call is answered, the worker has left, or the client has stayed long enough after its welcome:
+/// a worker whose client does not even await that rightly ends with an error. `go_on` hears of
 /// each thing that the client may have waited for.
 fn listen(client: &mut UnixStream, stay: Duration, go_on: impl Fn(Asked)) -> Vec<u8> {
     let (mut all, mut some) = (Vec::new(), vec![0; 64 << 10]);
     let (mut built, mut asked) = (false, 0);
-    let end = Instant::now() + stay;
+    let (mut end, mut is_welcome) = (Instant::now() + STAY_LONG, false);
     loop {
         let (answers, transfers) = frames_of(behind_welcome(&all));
+        if !is_welcome && all.len() > PREAMBLE_LEN {
+            (end, is_welcome) = (Instant::now() + stay, true);
+        }
         if !built && answers.iter().any(|(call, _)| *call == client::BUILD) {
             built = true;
             go_on(Asked::Build);
