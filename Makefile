@@ -7,7 +7,7 @@ OUT := $(or $(CARGO_TARGET_DIR),target)
 # An OpenCL implementation for the CPU, the loader, and clinfo: what the demo runs on.
 DEMO_PACKAGES := gcc libc6-dev ocl-icd-libopencl1 pocl-opencl-icd clinfo python3 python3-venv
 # Headers for the C test programs; programs of others that must run unmodified.
-TEST_PACKAGES := $(DEMO_PACKAGES) iproute2 openssh-server openssh-client ocl-icd-opencl-dev opencl-c-headers clpeak hashcat ffmpeg clblast-tests clfft-client openmpi-bin libopenmpi-dev
+TEST_PACKAGES := $(DEMO_PACKAGES) iproute2 openssl openssh-server openssh-client ocl-icd-opencl-dev opencl-c-headers clpeak hashcat ffmpeg clblast-tests clfft-client openmpi-bin libopenmpi-dev
 
 .PHONY: help demo test build check unit model miri e2e natives random fuzz bench golden deb packages conformance
 

@@ -4,6 +4,7 @@
 //! the same programs run natively. They use the release build that `make build` leaves behind.
 #![forbid(unsafe_code)]
 
+pub mod authority;
 pub mod capture;
 pub mod cluster;
 pub mod compare;

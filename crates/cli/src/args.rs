@@ -25,7 +25,7 @@ pub enum Command {
     #[command(after_help = "ROPEWAY_LOG sets how much is logged on standard error: off, error, warn, info or debug.\n\
         Other machines reach a server that listens on tls://0.0.0.0:7590, with a ticket:\n  \
         ropeway ticket new NAME")]
-    Serve(ServeArgs),
+    Serve(Box<ServeArgs>),
     /// Run a program with Ropeway's devices
     Run(RunArgs),
     /// List servers and their devices, with latency and bandwidth of each link
@@ -84,6 +84,19 @@ pub struct ServeArgs {
     /// [default: $STATE_DIRECTORY, $XDG_STATE_HOME/ropeway or ~/.local/state/ropeway, where other machines can connect]
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
+
+    /// This server's certificate, as PEM, with those of the authorities in between: clients with a certificate of
+    /// --client-ca come in, too, on the same ports as those with tickets
+    #[arg(long, value_name = "FILE", requires_all = ["key", "client_ca"], conflicts_with = "stdio")]
+    pub certificate: Option<PathBuf>,
+
+    /// The certificate's private key, as PEM; nobody else may read the file
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    pub key: Option<PathBuf>,
+
+    /// Certificates of the authorities that issue those of clients, as PEM
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    pub client_ca: Option<PathBuf>,
 
     /// File to which one line of JSON is added for each session's beginning and end, and for each client that is
     /// refused

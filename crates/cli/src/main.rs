@@ -29,7 +29,7 @@ use crate::failure::Failure;
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
-        Command::Serve(args) => serve::serve(args),
+        Command::Serve(args) => serve::serve(*args),
         Command::Local(args) => local::local(args),
         Command::Tunnel(args) => tunnel::tunnel(&args),
         Command::Look { milliseconds } => look::look(milliseconds),

@@ -128,6 +128,11 @@ fn tls_advice(error: &TlsError, endpoint: &Endpoint) -> String {
              then `ropeway join` a new ticket"
                 .into()
         }
+        TlsError::Certificate(_) => {
+            "ROPEWAY_CA, ROPEWAY_CERTIFICATE and ROPEWAY_KEY (or ca, certificate and key in ropeway.toml) name this client's files; \
+             --certificate and --client-ca of `ropeway serve` those of the server"
+                .into()
+        }
         TlsError::ClientKeyRefused => {
             "`ropeway ticket list` there shows whom it knows; `ropeway ticket new` there, and `ropeway join` here".into()
         }

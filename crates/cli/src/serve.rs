@@ -9,6 +9,7 @@ use ropeway_daemon::access::LocalUsers;
 use ropeway_daemon::options::{ServeOptions, WorkerCommand};
 use ropeway_daemon::worker::{Wall, WorkerOptions, host_name};
 use ropeway_transport::Endpoint;
+use ropeway_transport::tls::CertificateFiles;
 
 use crate::args::{ServeArgs, WorkerArgs};
 use crate::failure::Failure;
@@ -24,13 +25,18 @@ pub fn serve(args: ServeArgs) -> Result<(), Failure> {
     let program = "/proc/self/exe".into();
     // Without clients from other machines there is no need of keys, and several servers share a user's folder.
     let is_reached = |endpoint: &Endpoint| matches!(endpoint, Endpoint::Tls { .. }) || !endpoint.is_local();
-    let needs_key = args.state.is_some() || !args.plaintext_network && args.listen.iter().any(is_reached);
+    let certificates = args.certificate.zip(args.key).zip(args.client_ca);
+    let certificates =
+        certificates.map(|((certificate, key), authorities)| CertificateFiles { certificate, key, authorities });
+    let needs_key =
+        args.state.is_some() || certificates.is_some() || !args.plaintext_network && args.listen.iter().any(is_reached);
     let folder = args.stdio.then(|| private_folder::make("ropeway-stdio")).transpose();
     let folder = folder.map_err(|error| Failure::new(format!("cannot make a folder for the socket: {error}")))?;
     let private = folder.iter().map(|folder| Endpoint::Unix(folder.join("ropeway.sock")));
     let options = ServeOptions {
         state: needs_key.then(|| state_folder(args.state.as_deref())).flatten(),
         local_users: LocalUsers::of(&args.allow_user, &args.allow_group).map_err(Failure::new)?,
+        certificates,
         audit: args.audit_log,
         listen: args.listen.into_iter().chain(private).collect(),
         plaintext_network: args.plaintext_network,

@@ -9,7 +9,7 @@ use ropeway_protocol::handshake::{
 };
 use ropeway_protocol::{VERSION, limits};
 use ropeway_transport::Link;
-use ropeway_transport::tls::{Accepting, Door, PublicKey};
+use ropeway_transport::tls::{self, Accepting, Door};
 use rustix::net::{Shutdown, shutdown};
 
 /// How long a refused client has to read the refusal.
@@ -34,8 +34,8 @@ pub(crate) struct Pending {
     stage: Stage,
     /// Whether it may go on in plain text.
     may_be_plain: bool,
-    /// The key that the client has proved to have.
-    key: Option<PublicKey>,
+    /// Who the client has proved to be.
+    client: Option<tls::Client>,
     peer: String,
     deadline: Instant,
     /// The bytes read so far: at most a preamble and the longest hello.
@@ -61,8 +61,8 @@ impl Pending {
     pub(crate) fn new(link: Link, may_be_plain: bool, now: Instant) -> Self {
         let peer = link.peer();
         let deadline = now + Duration::from_secs(limits::HANDSHAKE_SECONDS);
-        let (stage, key) = (Stage::Begin, None);
-        Self { link, stage, may_be_plain, key, peer, deadline, bytes: Vec::new(), preamble: None }
+        let (stage, client) = (Stage::Begin, None);
+        Self { link, stage, may_be_plain, client, peer, deadline, bytes: Vec::new(), preamble: None }
     }
 
     /// Returns when the client's time for its hello is over.
@@ -75,9 +75,9 @@ impl Pending {
         &self.peer
     }
 
-    /// The connection, the peer's address, and the key that it has proved to have.
-    pub(crate) fn into_parts(self) -> (Link, String, Option<PublicKey>) {
-        (self.link, self.peer, self.key)
+    /// The connection, the peer's address, and who it has proved to be.
+    pub(crate) fn into_parts(self) -> (Link, String, Option<tls::Client>) {
+        (self.link, self.peer, self.client)
     }
 
     /// Goes on with what has come: the handshake at the `door`, where the client wants it, then the hello. Reads no
@@ -99,7 +99,7 @@ impl Pending {
                 },
                 Stage::Handshake(accepting) => match self.link.advance(accepting) {
                     Ok(None) => return Step::Wait,
-                    Ok(key) => (self.key, self.stage) = (key, Stage::Hello),
+                    Ok(client) => (self.client, self.stage) = (client, Stage::Hello),
                     Err(error) => return Step::Drop(format!("it does not come in: {error}")),
                 },
                 Stage::Hello => return self.read_hello(),

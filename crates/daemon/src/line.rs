@@ -9,7 +9,7 @@ use ropeway_protocol::handshake::{Opening, Waiting, encode_opening};
 use ropeway_protocol::limits;
 use ropeway_transport::tls::PublicKey;
 
-use crate::pool::Client;
+use crate::pool::{Client, Guest};
 
 /// The time from one sign of life to the next.
 const BEAT: Duration = Duration::from_secs(limits::WAITING_SECONDS);
@@ -79,10 +79,10 @@ impl Line {
     }
 
     /// Removes and returns the clients that may not be here any more, each with the reason that `reason` gives.
-    pub(crate) fn dismiss(&mut self, reason: impl Fn(&PublicKey) -> Option<String>) -> Vec<(Box<Client>, String)> {
+    pub(crate) fn dismiss(&mut self, reason: impl Fn(&Guest) -> Option<String>) -> Vec<(Box<Client>, String)> {
         let mut dismissed = Vec::new();
         for place in std::mem::take(&mut self.waiting) {
-            match place.client.guest.as_ref().and_then(|guest| reason(&guest.key)) {
+            match place.client.guest.as_ref().and_then(&reason) {
                 Some(why) => dismissed.push((place.client, why)),
                 None => self.waiting.push_back(place),
             }

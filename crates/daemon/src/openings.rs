@@ -9,7 +9,7 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use std::time::Instant;
 
 use ropeway_transport::Link;
-use ropeway_transport::tls::{Door, PublicKey};
+use ropeway_transport::tls::{self, Door};
 use tracing::{debug, warn};
 
 use crate::audit::{Audit, Event, Who};
@@ -67,8 +67,8 @@ pub(crate) struct Opened {
     pub(crate) link: Link,
     /// The peer's address.
     pub(crate) peer: String,
-    /// The key that it has proved to have.
-    pub(crate) key: Option<PublicKey>,
+    /// Who it has proved to be.
+    pub(crate) client: Option<tls::Client>,
     /// What came of the opening; not [`Step::Wait`], and not [`Step::Drop`].
     pub(crate) step: Step,
 }
@@ -102,7 +102,7 @@ impl Openings {
             self.dropped(&peer, &reason, Instant::now());
             return None;
         }
-        Some(Opened { link, peer, key: proved, step })
+        Some(Opened { link, peer, client: proved, step })
     }
 
     /// Tells a client why it is refused, and keeps its connection until it has read that.

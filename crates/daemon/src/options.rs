@@ -6,6 +6,7 @@ use std::io;
 use std::path::PathBuf;
 
 use ropeway_transport::Endpoint;
+use ropeway_transport::tls::CertificateFiles;
 
 use crate::WorkerUser;
 use crate::access::{LocalUsers, StateError};
@@ -19,6 +20,8 @@ pub struct ServeOptions {
     pub plaintext_network: bool,
     /// The folder with the server's key and its clients; without one there is no encryption.
     pub state: Option<PathBuf>,
+    /// The server's certificate, and the authorities of clients that come with one; takes a state folder.
+    pub certificates: Option<CertificateFiles>,
     /// The file to which a line of JSON is added for each session's beginning and end, and for each refusal.
     pub audit: Option<PathBuf>,
     /// The users of this machine that Unix sockets are for; `None`: whoever can open them.
@@ -59,6 +62,7 @@ impl ServeOptions {
             listen: Vec::new(),
             plaintext_network: false,
             state: None,
+            certificates: None,
             audit: None,
             local_users: None,
             warm: 4,

@@ -100,8 +100,10 @@ pub(crate) struct Client {
 /// A client that is known.
 #[derive(Clone, Debug)]
 pub(crate) struct Guest {
-    /// Its key.
+    /// Its key, or what stands for that.
     pub(crate) key: PublicKey,
+    /// Whether it has come with a certificate.
+    pub(crate) is_certified: bool,
     /// Its name.
     pub(crate) name: String,
     /// What it may do.
@@ -175,10 +177,10 @@ impl Pool {
     }
 
     /// Ends the sessions of clients that may not be here any more, with the reason that `reason` gives.
-    pub(crate) fn end_sessions_of(&mut self, reason: impl Fn(&PublicKey) -> Option<String>) {
+    pub(crate) fn end_sessions_of(&mut self, reason: impl Fn(&Guest) -> Option<String>) {
         for (&pid, worker) in &mut self.workers {
             let State::Session(session) = &mut worker.state else { continue };
-            let Some(why) = session.guest.as_ref().and_then(|guest| reason(&guest.key)) else { continue };
+            let Some(why) = session.guest.as_ref().and_then(&reason) else { continue };
             info!(session = session.about.session, worker = pid, "a session is ended: {why}");
             // It is ended once.
             session.guest = None;

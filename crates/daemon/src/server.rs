@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use ropeway_discovery::Announcer;
 use ropeway_protocol::handshake::Purpose;
-use ropeway_transport::tls::PublicKey;
+use ropeway_transport::tls::{self, PublicKey};
 use ropeway_transport::{Link, Listener};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -50,7 +50,11 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
     let listeners = listen::open(options)?;
     let may_be_plain: Vec<bool> =
         listeners.iter().map(|listener| listen::may_be_plain(listener.endpoint(), options)).collect();
-    let guests = options.state.as_deref().map(|folder| Guests::open(State::open(folder)?)).transpose();
+    let guests = options
+        .state
+        .as_deref()
+        .map(|folder| Guests::open(State::open(folder)?, options.certificates.as_ref()))
+        .transpose();
     let guests = guests.map_err(ServeError::State)?;
     let session_memory = options.session_memory.unwrap_or_else(memory::default_limit);
     let audit = Audit::to(options.audit.clone())
@@ -299,8 +303,12 @@ impl Server {
     /// Reads more of a hello.
     fn advance(&mut self, key: u64) {
         let door = self.guests.as_ref().map(Guests::door);
-        let Some(Opened { link, peer, key, step }) = self.openings.advance(key, door) else { return };
-        let name = self.guests.as_ref().zip(key).and_then(|(guests, key)| guests.name_of(&key));
+        let Some(Opened { link, peer, client, step }) = self.openings.advance(key, door) else { return };
+        let proved = self.guests.as_ref().zip(client);
+        let proved = proved.map(|(guests, client)| (guests.key_of(&client), client));
+        let name = proved.as_ref().and_then(|(key, client)| {
+            self.guests.as_ref().and_then(|guests| guests.name_of(key)).or_else(|| client.name.clone())
+        });
         let user = link.peer_user();
         let who = Who { client: name, user: user.as_ref().map(|user| user.user), address: peer };
         match step {
@@ -313,10 +321,12 @@ impl Server {
                     return self.refuse(link, &who, &text);
                 }
                 let is_client = hello.purpose == Purpose::Commands;
-                let guest = match key.filter(|_| is_client).map(|key| self.welcome(&key)).transpose() {
+                let guest = proved.as_ref().filter(|_| is_client);
+                let guest = match guest.map(|(key, client)| self.welcome(*key, client)).transpose() {
                     Ok(guest) => guest,
                     Err(text) => return self.refuse(link, &who, &text),
                 };
+                let key = proved.map(|(key, _)| key);
                 self.clients += u64::from(is_client);
                 let number = self.clients;
                 self.admit(Box::new(Client { link, who, key, guest, hello: Box::new(hello), number }));
@@ -324,14 +334,14 @@ impl Server {
         }
     }
 
-    /// Who the client with this key is, if it may begin a session.
+    /// Who the client is to which this key belongs, if it may begin a session.
     ///
     /// # Errors
     /// Why not: one sentence.
-    fn welcome(&mut self, key: &PublicKey) -> Result<Guest, String> {
+    fn welcome(&mut self, key: PublicKey, client: &tls::Client) -> Result<Guest, String> {
         let guests = self.guests.as_ref().ok_or("it knows no clients")?;
-        let (name, rules) = guests.admit(key, SystemTime::now())?;
-        let sessions = self.pool.sessions_of(key) + self.line.waiting_of(key);
+        let (name, rules) = guests.admit(&key, client.name.as_deref(), SystemTime::now())?;
+        let sessions = self.pool.sessions_of(&key) + self.line.waiting_of(&key);
         if let Some(most) = rules.sessions
             && sessions >= most as usize
         {
@@ -340,10 +350,10 @@ impl Server {
             ));
         }
         let has_share = rules.allowance.memory.is_some() || rules.allowance.objects.is_some();
-        let share = has_share.then(|| self.shares.share_for(key)).transpose();
+        let share = has_share.then(|| self.shares.share_for(&key)).transpose();
         let share =
             share.map_err(|error| format!("it cannot watch the limits of '{name}' in one more session: {error}"))?;
-        Ok(Guest { key: *key, name, rules, share: share.map(Arc::new) })
+        Ok(Guest { key, is_certified: client.name.is_some(), name, rules, share: share.map(Arc::new) })
     }
 
     /// Lets in the peers of all sessions that there are now, and no others.
@@ -357,7 +367,10 @@ impl Server {
     fn show_out(&mut self) {
         let Some(guests) = &self.guests else { return };
         let now = SystemTime::now();
-        let reason = |key: &PublicKey| guests.admit(key, now).err();
+        let reason = |guest: &Guest| {
+            let certified = guest.is_certified.then_some(guest.name.as_str());
+            guests.admit(&guest.key, certified, now).err()
+        };
         self.pool.end_sessions_of(reason);
         for (client, why) in self.line.dismiss(reason) {
             self.refuse_client(*client, &why);

@@ -28,6 +28,11 @@ impl Link {
             Endpoint::Local | Endpoint::Ssh(_) => Err(not_an_address(endpoint)),
             Endpoint::Tls { host, .. } => match endpoint.pass() {
                 Some(Pass::Ticket(ticket)) => Self::connect_as(endpoint, &ticket.identity, timeout),
+                Some(Pass::Certified(credentials)) => {
+                    let link = Self::connect(&Endpoint::Tcp { host: host.clone(), port: endpoint.port() }, timeout)?;
+                    let shaken = tls::connect_certified(&mut Before(&link, deadline), credentials, host);
+                    link.encrypt(shaken.map_err(TlsError::in_handshake)?)
+                }
                 _ => Err(TlsError::NoTicket(host.clone()).into()),
             },
             Endpoint::Tcp { host, port } => {
@@ -57,7 +62,7 @@ impl Link {
     pub fn connect_as(endpoint: &Endpoint, identity: &Identity, timeout: Duration) -> io::Result<Self> {
         let Endpoint::Tls { host, port, .. } = endpoint else { return Self::connect(endpoint, timeout) };
         let no_key = || io::Error::new(ErrorKind::PermissionDenied, format!("the key of {host} is not known"));
-        let server = endpoint.pass().ok_or_else(no_key)?.server();
+        let server = endpoint.pass().and_then(Pass::server).ok_or_else(no_key)?;
         let deadline = Instant::now() + timeout;
         let link = Self::connect(&Endpoint::Tcp { host: host.clone(), port: *port }, timeout)?;
         let shaken = tls::connect(&mut Before(&link, deadline), identity, server);

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::SshHost;
-use crate::tls::{PublicKey, Ticket};
+use crate::tls::{Credentials, PublicKey, Ticket};
 
 /// The TCP port of a server whose URL names none.
 pub const DEFAULT_PORT: u16 = 7590;
@@ -50,14 +50,17 @@ pub enum Pass {
     Key(PublicKey),
     /// A ticket.
     Ticket(Ticket),
+    /// Certificates: the server's key is not known before it shows its own.
+    Certified(Credentials),
 }
 
 impl Pass {
-    /// The server's key.
-    pub fn server(&self) -> PublicKey {
+    /// The server's key, where it is known.
+    pub fn server(&self) -> Option<PublicKey> {
         match self {
-            Self::Key(key) => *key,
-            Self::Ticket(ticket) => ticket.server,
+            Self::Key(key) => Some(*key),
+            Self::Ticket(ticket) => Some(ticket.server),
+            Self::Certified(_) => None,
         }
     }
 }
@@ -120,8 +123,8 @@ impl Endpoint {
 
     /// The address with the server's key, where that is known.
     pub fn with_key(&self) -> String {
-        match self.pass() {
-            Some(pass) => format!("{self}/#{}", pass.server().text()),
+        match self.pass().and_then(Pass::server) {
+            Some(key) => format!("{self}/#{}", key.text()),
             None => self.to_string(),
         }
     }
@@ -131,6 +134,16 @@ impl Endpoint {
         match self {
             Self::Tls { pass, .. } => pass.as_deref(),
             Self::Tcp { .. } | Self::Unix(_) | Self::Ssh(_) | Self::Local => None,
+        }
+    }
+
+    /// The same server, to be reached with certificates; an encrypted one.
+    pub fn certified(self, credentials: Credentials) -> Self {
+        match self {
+            Self::Tls { host, port, .. } => {
+                Self::Tls { host, port, pass: Some(Arc::new(Pass::Certified(credentials))) }
+            }
+            other => other,
         }
     }
 

@@ -15,7 +15,7 @@ use crate::encrypted::{Now, Records};
 use crate::inherited::Kept;
 use crate::kernel;
 use crate::machine::{self, is_gone};
-use crate::tls::{Accepting, Fill, PublicKey, Secrets};
+use crate::tls::{Accepting, Client, Fill, Secrets};
 
 /// How long a thread waits on a link before it checks whether the other machine still answers and whether the wait is
 /// still wanted.
@@ -97,11 +97,11 @@ impl Link {
     }
 
     /// Goes on with a client's handshake, without waiting; `None` when more has to come. Encrypts the link when the
-    /// handshake is over, and returns the client's key.
+    /// handshake is over, and returns who the client is.
     ///
     /// # Errors
     /// As [`Accepting::advance`].
-    pub fn advance(&mut self, accepting: &mut Option<Box<Accepting>>) -> io::Result<Option<PublicKey>> {
+    pub fn advance(&mut self, accepting: &mut Option<Box<Accepting>>) -> io::Result<Option<Client>> {
         let Some(handshake) = accepting else { return Ok(None) };
         match handshake.advance(&mut Now(self)) {
             Ok(()) => {}
@@ -109,9 +109,9 @@ impl Link {
             Err(error) => return Err(error),
         }
         let Some(handshake) = accepting.take() else { return Ok(None) };
-        let (key, secrets) = handshake.finish()?;
+        let (client, secrets) = handshake.finish()?;
         self.records = Some(Records::new(secrets)?);
-        Ok(Some(key))
+        Ok(Some(client))
     }
 
     /// How another process can go on with the encryption of the socket, where there is one. Nothing may be half sent.

@@ -26,7 +26,7 @@ fn server(mut stream: UnixStream, identity: &Identity, known: Vec<PublicKey>) ->
     stream.set_nonblocking(true)?;
     loop {
         match accepting.advance(&mut stream) {
-            Ok(()) => return accepting.finish(),
+            Ok(()) => return accepting.finish().map(|(client, secrets)| (client.key, secrets)),
             Err(error) if error.kind() == ErrorKind::WouldBlock => thread::sleep(Duration::from_micros(100)),
             Err(error) => return Err(error),
         }

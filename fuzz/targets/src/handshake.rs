@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::sync::{Arc, OnceLock};
 
 use ropeway_generate::{Entropy, damage};
-use ropeway_transport::tls::{self, Accepting, ClientAuth, Door, Identity, PublicKey};
+use ropeway_transport::tls::{self, Accepting, CertificateFiles, ClientAuth, Credentials, Door, Identity, PublicKey};
 
 use crate::records::both_ways;
 
@@ -15,7 +15,14 @@ struct Cast {
     server: PublicKey,
     client: Identity,
     stranger: Identity,
+    /// The same server where it has a certificate, too, and those of a client and of somebody else.
+    certified: Door,
+    certificate: Credentials,
+    unknown: Credentials,
 }
+
+/// The name that the certificates of `certificates/` are for.
+const HOST: &str = "fuzz.invalid";
 
 #[derive(Debug)]
 struct Known(PublicKey);
@@ -32,9 +39,28 @@ fn cast() -> &'static Cast {
         let identity = |seed| Identity::from_seed([seed; 32]).expect("any seed makes a key");
         let (server, client) = (identity(1), identity(2));
         let door = tls::accept(&server, Arc::new(Known(client.public()))).expect("a door");
-        Cast { door, server: server.public(), client, stranger: identity(3) }
+        let certified = door.clone().with_certificates(&SERVER()).expect("the same door");
+        let (certificate, unknown) = (CLIENT(), OTHER());
+        Cast { door, server: server.public(), client, stranger: identity(3), certified, certificate, unknown }
     })
 }
+
+/// The credentials of one of `certificates/`. Nobody uses their keys for anything else.
+macro_rules! credentials {
+    ($name:literal) => {
+        || {
+            let files = CertificateFiles { certificate: $name.into(), key: $name.into(), authorities: "ca".into() };
+            let own = include_bytes!(concat!("../certificates/", $name, ".pem"));
+            let key = include_bytes!(concat!("../certificates/", $name, ".key"));
+            let read = Credentials::from_pem(own, key, include_bytes!("../certificates/ca.pem"), &files);
+            read.expect("certificates of use")
+        }
+    };
+}
+
+const SERVER: fn() -> Credentials = credentials!("server");
+const CLIENT: fn() -> Credentials = credentials!("client");
+const OTHER: fn() -> Credentials = credentials!("other");
 
 /// Bytes that come in pieces, at times none; what is written is taken in pieces, too.
 struct Pieces<'a> {
@@ -199,7 +225,8 @@ impl Write for Wire {
 /// When it is let in.
 pub fn garbage(entropy: &mut Entropy<'_>) {
     let shape = entropy.byte();
-    let mut accepting = cast().door.open().expect("a handshake begins");
+    let door = if shape & 128 == 0 { &cast().door } else { &cast().certified };
+    let mut accepting = door.open().expect("a handshake begins");
     let rest = entropy.slice(usize::MAX);
     let mut bytes = VecDeque::from(rest.to_vec());
     let mut put = |header: &[u8]| header.iter().rev().for_each(|byte| bytes.push_front(*byte));
@@ -210,7 +237,7 @@ pub fn garbage(entropy: &mut Entropy<'_>) {
         1 => put(&[22, 3, 1, high, low]),
         _ => {
             let [.., inner_high, inner_low] = (rest.len() as u32 + 4).to_be_bytes();
-            put(&[22, 3, 1, inner_high, inner_low, shape / 8, 0, high, low]);
+            put(&[22, 3, 1, inner_high, inner_low, shape / 8 % 16, 0, high, low]);
         }
     }
     let (mut written, mut entropy) = (VecDeque::new(), Entropy::new(&[]));
@@ -218,14 +245,16 @@ pub fn garbage(entropy: &mut Entropy<'_>) {
     assert!(accepting.advance(&mut pieces).is_err(), "garbage is let in");
 }
 
-/// A client, known or not, does its handshake; something happens to its bytes or to the server's on their way.
+/// A client, known or not, with its key or a certificate, does its handshake; something happens to its bytes or to the server's on their way.
 ///
 /// # Panics
 /// When a stranger is let in, a known client whose bytes arrive is not, or both ends are content with different
 /// secrets.
 pub fn handshake(entropy: &mut Entropy<'_>) {
-    let Cast { door, server, client, stranger } = cast();
-    let (who, how) = (entropy.byte(), entropy.byte());
+    let Cast { door, server, client, stranger, certified, certificate, unknown } = cast();
+    let (who, how, kind) = (entropy.byte(), entropy.byte(), entropy.byte());
+    let door = if kind < 128 { door } else { certified };
+    let is_certified = kind >= 192;
     let harm = (how >= 40).then(|| Harm::new(entropy));
     // The wire's own: it is used while the client's handshake has the rest.
     let pieces: &'static [u8] = if who & 64 == 0 { &[] } else { &PORTIONS[usize::from(who >> 2 & 15) * 16..] };
@@ -240,14 +269,20 @@ pub fn handshake(entropy: &mut Entropy<'_>) {
         is_server_harmed: how >= 220,
     };
     let is_known = who % 4 != 0;
-    let pinned = if who % 32 == 1 { stranger.public() } else { *server };
-    let at_client = tls::connect(&mut wire, if is_known { client } else { stranger }, pinned);
+    let pinned = if who % 32 == 1 && !is_certified { stranger.public() } else { *server };
+    let at_client = if is_certified {
+        tls::connect_certified(&mut wire, if is_known { certificate } else { unknown }, HOST)
+    } else {
+        tls::connect(&mut wire, if is_known { client } else { stranger }, pinned)
+    };
     wire.drive();
     let is_harmed = wire.harm.as_ref().is_some_and(|harm| harm.is_done);
     match wire.outcome {
         Some(Ok(())) => {
-            let (key, at_server) = wire.accepting.finish().expect("a handshake that is over has secrets");
-            assert!(is_known && key == client.public() && pinned == *server, "a stranger is let in");
+            let (found, at_server) = wire.accepting.finish().expect("a handshake that is over has secrets");
+            let expected = if is_certified { PublicKey::of_certificate("client") } else { client.public() };
+            assert!(is_known && found.key == expected && pinned == *server, "a stranger is let in");
+            assert_eq!(found.name.as_deref(), is_certified.then_some("client"));
             match at_client {
                 Ok(at_client) => {
                     assert_eq!(at_client.sealing, at_server.opening, "the two ends do not agree");

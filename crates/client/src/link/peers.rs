@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use ropeway_protocol::ids::SessionId;
 use ropeway_protocol::messages::{ConnectPeer, OpenPeers, WaitForEvents};
 use ropeway_protocol::types::EventList;
-use ropeway_transport::Endpoint;
 use ropeway_transport::tls::{Identity, PublicKey};
+use ropeway_transport::{Endpoint, Pass};
 
 use super::connection::Connection;
 use super::sessions::State;
@@ -221,8 +221,8 @@ impl Connection {
     /// The addresses of this server for the server of another session, which may be on another machine.
     fn addresses_from(&self, other: &Self) -> Vec<String> {
         // An encrypted server is dialled with the key by which this client knows it.
-        let with_key = |address: &String| match self.endpoint().pass() {
-            Some(pass) if address.starts_with("tls://") => format!("{address}/#{}", pass.server().text()),
+        let with_key = |address: &String| match self.endpoint().pass().and_then(Pass::server) {
+            Some(key) if address.starts_with("tls://") => format!("{address}/#{}", key.text()),
             _ => address.clone(),
         };
         // The way by ssh begins at this machine, and on the machine where another such way ends, this machine's own

@@ -4,17 +4,19 @@
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use ropeway_transport::tls::{CertificateFiles, Credentials};
 use ropeway_transport::{Endpoint, Pass, private_file};
 
-use crate::servers::config::{SYSTEM_FOLDER, user_folder};
+use crate::servers::config::{CERTIFICATES, Config, SYSTEM_FOLDER, user_folder};
 
 /// The folder's name.
 const FOLDER: &str = "tickets";
 
-/// The endpoint with the ticket that was kept for it, if it needs one and has none.
+/// The endpoint with the ticket that was kept for it, if it needs one and has none; without any, with the certificates
+/// that are configured.
 ///
 /// # Errors
-/// The ticket's file cannot be used: one sentence that names it.
+/// The ticket's file, or a certificate's, cannot be used: one sentence that names it.
 pub fn with_ticket(endpoint: &Endpoint) -> io::Result<Endpoint> {
     if !matches!(endpoint, Endpoint::Tls { .. }) || matches!(endpoint.pass(), Some(Pass::Ticket(_))) {
         return Ok(endpoint.clone());
@@ -30,7 +32,25 @@ pub fn with_ticket(endpoint: &Endpoint) -> io::Result<Endpoint> {
             }
         }
     }
-    Ok(endpoint.clone())
+    with_certificates(endpoint)
+}
+
+/// The endpoint with the certificates that are configured, if there are any.
+fn with_certificates(endpoint: &Endpoint) -> io::Result<Endpoint> {
+    let wrong = |why: String| io::Error::new(ErrorKind::PermissionDenied, why);
+    match Config::load().certificates {
+        [None, None, None] => Ok(endpoint.clone()),
+        [Some(ca), Some(certificate), Some(key)] => {
+            let (authorities, certificate, key) = (ca.into(), certificate.into(), key.into());
+            let read = Credentials::read(&CertificateFiles { certificate, key, authorities });
+            Ok(endpoint.clone().certified(read.map_err(wrong)?))
+        }
+        some => {
+            let missing = CERTIFICATES.iter().zip(&some).filter(|(_, file)| file.is_none()).map(|(name, _)| *name);
+            let missing = missing.collect::<Vec<_>>().join(" and ");
+            Err(wrong(format!("certificates take three files, and {missing} names none")))
+        }
+    }
 }
 
 /// The folders in which tickets are looked for: the user's, and the system's.

@@ -2,7 +2,7 @@
 //!
 //! ```toml
 //! [clients.alice]
-//! key = "..."                       # her public key; `ropeway ticket new` puts it here
+//! key = "..."                       # her public key; `ropeway ticket new` puts it here. None: whom a certificate names
 //! expires = "2026-12-24T18:00:00Z"
 //! sessions = 4                      # at one time
 //! devices = ["gpu", "0"]            # by type, number or a part of the name; what is not named she does not see
@@ -85,7 +85,8 @@ impl Clients {
             let clients = item.as_table_like().ok_or_else(|| format!("'{CLIENTS}' is not a table"))?;
             for (name, item) in clients.iter() {
                 check_name(name)?;
-                let read = item.as_table_like().ok_or_else(|| "it is not a table".to_owned()).and_then(read_rules);
+                let table = item.as_table_like().ok_or_else(|| "it is not a table".to_owned());
+                let read = table.and_then(|table| read_rules(table, name));
                 rules.insert(name.to_owned(), read.map_err(|why| format!("client '{name}': {why}"))?);
             }
         }
@@ -159,7 +160,7 @@ impl Clients {
     }
 }
 
-fn read_rules(table: &dyn toml_edit::TableLike) -> Result<Rules, String> {
+fn read_rules(table: &dyn toml_edit::TableLike, name: &str) -> Result<Rules, String> {
     let mut key = None;
     let mut rules = Rules::new(PublicKey::new([0; 32]));
     for (field, item) in table.iter() {
@@ -196,17 +197,18 @@ fn read_rules(table: &dyn toml_edit::TableLike) -> Result<Rules, String> {
             _ => return Err(format!("'{field}' is not known")),
         }
     }
-    rules.key = key.ok_or("it has no 'key'")?;
+    // Without a key, they are for whom a certificate names.
+    rules.key = key.unwrap_or_else(|| PublicKey::of_certificate(name));
     Ok(rules)
 }
 
 /// Names go into logs, file names and messages.
 fn check_name(name: &str) -> Result<(), String> {
-    let is_fine = |letter: char| letter.is_alphanumeric() || "-_.@".contains(letter);
-    if name.is_empty() || name.chars().count() > MAX_NAME || name.starts_with(['-', '.']) || !name.chars().all(is_fine)
-    {
+    let is_fine = |letter: char| letter.is_alphanumeric() || "-_.@ ".contains(letter);
+    let is_whole = name.trim() == name && !name.starts_with(['-', '.']);
+    if name.is_empty() || name.chars().count() > MAX_NAME || !is_whole || !name.chars().all(is_fine) {
         return Err(format!(
-            "'{}' is not a client's name: letters, digits, '-', '_', '.' and '@', {MAX_NAME} at most",
+            "'{}' is not a client's name: letters, digits, '-', '_', '.', '@' and spaces between, {MAX_NAME} at most",
             name.escape_debug()
         ));
     }
@@ -311,6 +313,14 @@ mod tests {
     }
 
     #[test]
+    fn a_section_without_a_key_is_for_whom_a_certificate_names() {
+        let clients = Clients::parse("[clients.\"Alice Smith\"]\nsessions = 2\n").unwrap();
+        let alice = &clients.all()["Alice Smith"];
+        assert_eq!((alice.key, alice.sessions), (PublicKey::of_certificate("Alice Smith"), Some(2)));
+        assert!(alice.key != PublicKey::of_certificate("Alice"));
+    }
+
+    #[test]
     fn a_time_that_cannot_be_written_is_refused() {
         for text in ["9000y", "300000y", "99999999999999y"] {
             assert!(from_now(text, SystemTime::UNIX_EPOCH + Duration::from_secs(2_000_000_000)).is_err(), "{text}");
@@ -321,10 +331,9 @@ mod tests {
     #[test]
     fn a_wrong_file_says_where_in_one_line() {
         for (text, what) in [
-            ("[clients.a]\n", "client 'a': it has no 'key'"),
             ("[clients.a]\nkey = 1\n", "'key' is not text"),
             ("[clients.a]\nkey = \"AA\"\n", "'key' is not a public key"),
-            ("[clients.\"a b\"]\n", "not a client's name"),
+            ("[clients.\"a b \"]\n", "not a client's name"),
             ("[clients.a]\ncolour = 1\n", "'colour' is not known"),
             ("[client.a]\n", "'client' is not known"),
             ("[clients.a]\nexpires = \"soon\"\n", "'expires' is not a time"),

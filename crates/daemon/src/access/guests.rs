@@ -6,11 +6,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::SystemTime;
 
-use ropeway_transport::tls::{self, ClientAuth, Door, PublicKey};
+use ropeway_transport::tls::{self, CertificateFiles, ClientAuth, Credentials, Door, PublicKey};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use tracing::{info, warn};
 
-use super::clients::{Clients, Rules};
+use super::clients::{Clients, Rules, text_of};
 use super::expiry;
 use super::state::{Held, State, StateError};
 
@@ -59,11 +59,11 @@ pub(crate) struct Guests {
 }
 
 impl Guests {
-    /// Takes the state folder for this server.
+    /// Takes the state folder for this server, which lets in clients with certificates, too, where it has its own.
     ///
     /// # Errors
-    /// The folder cannot be used, or another server uses it.
-    pub(crate) fn open(state: State) -> Result<Self, StateError> {
+    /// The folder or a certificate cannot be used, or another server uses the folder.
+    pub(crate) fn open(state: State, certificates: Option<&CertificateFiles>) -> Result<Self, StateError> {
         let held = state.hold()?;
         let system = |error: std::io::Error| StateError::new(format!("cannot watch the state folder: {error}"));
         let watch = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).map_err(|e| system(e.into()))?;
@@ -71,8 +71,13 @@ impl Guests {
         let changes = WatchFlags::MODIFY | WatchFlags::CLOSE_WRITE | WatchFlags::MOVED_TO | WatchFlags::DELETE;
         inotify::add_watch(&watch, state.folder(), changes).map_err(|e| system(e.into()))?;
         let known = Arc::new(Known { clients: RwLock::new(by_key(&state.clients()?)), ..Known::default() });
-        let door =
+        let mut door =
             tls::accept(&state.identity()?, known.clone()).map_err(|error| StateError::new(error.to_string()))?;
+        if let Some(files) = certificates {
+            let credentials = Credentials::read(files).map_err(StateError::new)?;
+            let with = door.with_certificates(&credentials);
+            door = with.map_err(|error| StateError::new(format!("cannot use the certificates: {error}")))?;
+        }
         let is_half_written = Cell::new(false);
         Ok(Self { state, known, door, watch, is_half_written, _held: held })
     }
@@ -136,19 +141,40 @@ impl Guests {
         *write(&self.known.peers) = keys;
     }
 
+    /// The key by which a client is counted and found: its own; with a certificate, that of the section with its name,
+    /// so that the same rules are for whom they name.
+    pub(crate) fn key_of(&self, client: &tls::Client) -> PublicKey {
+        let Some(certified) = &client.name else { return client.key };
+        let known = self.known.clients();
+        known.iter().find(|(_, (name, _))| name == certified).map_or(client.key, |(key, _)| *key)
+    }
+
     /// The name of the client with this key.
     pub(crate) fn name_of(&self, key: &PublicKey) -> Option<String> {
         self.known.clients().get(key).map(|(name, _)| name.clone())
     }
 
-    /// The name and rules of the client that has proved this key.
+    /// The name and rules of the client that has proved this key, or whom a certificate names.
     ///
     /// # Errors
     /// One sentence: its ticket is revoked, or its time is over.
-    pub(crate) fn admit(&self, key: &PublicKey, now: SystemTime) -> Result<(String, Rules), String> {
+    pub(crate) fn admit(
+        &self,
+        key: &PublicKey,
+        certified: Option<&str>,
+        now: SystemTime,
+    ) -> Result<(String, Rules), String> {
         let known = self.known.clients();
-        let (name, rules) = known.get(key).ok_or("this client's ticket was revoked; ask for another")?;
+        let (name, rules) = match (known.get(key), certified) {
+            (Some(known), _) => known,
+            // An authority has vouched for it, and nobody has said more.
+            (None, Some(name)) => return Ok((name.to_owned(), Rules::new(*key))),
+            (None, None) => return Err("this client's ticket was revoked; ask for another".to_owned()),
+        };
         match rules.expires {
+            Some(at) if rules.has_expired(now) && certified.is_some() => {
+                Err(format!("the time of '{name}' has expired at {}; ask for another", text_of(at)))
+            }
             Some(at) if rules.has_expired(now) => Err(expiry::refusal(name, at, now)),
             _ => Ok((name.clone(), rules.clone())),
         }

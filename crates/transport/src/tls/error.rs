@@ -11,6 +11,8 @@ pub enum TlsError {
     NoTicket(String),
     /// The server has another key than the ticket says.
     WrongServerKey,
+    /// One end does not take the other's certificate; why.
+    Certificate(String),
     /// The server does not know the client's key.
     ClientKeyRefused,
     /// It takes the connection, and does not answer the handshake in time.
@@ -40,7 +42,9 @@ impl TlsError {
 
     fn kind(&self) -> ErrorKind {
         match self {
-            Self::NoTicket(_) | Self::WrongServerKey | Self::ClientKeyRefused => ErrorKind::PermissionDenied,
+            Self::NoTicket(_) | Self::WrongServerKey | Self::Certificate(_) | Self::ClientKeyRefused => {
+                ErrorKind::PermissionDenied
+            }
             Self::NoAnswer => ErrorKind::TimedOut,
             Self::Closed => ErrorKind::UnexpectedEof,
             Self::Protocol(_) => ErrorKind::InvalidData,
@@ -62,7 +66,7 @@ impl fmt::Display for TlsError {
             Self::Closed => {
                 f.write_str("it closes connections that are to be encrypted: it does not encrypt, or is no server")
             }
-            Self::Protocol(how) => f.write_str(how),
+            Self::Certificate(how) | Self::Protocol(how) => f.write_str(how),
         }
     }
 }

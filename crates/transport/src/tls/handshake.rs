@@ -1,28 +1,31 @@
-//! The handshake, by rustls: each end proves its key, and then both have the connection's secrets.
+//! The handshake, by rustls: each end proves its key, and then both have the connection's secrets. What is the client's
+//! alone is here, and what both ends share; the server's side is in `accepting`.
 
 use std::fmt::Debug;
 use std::io::{self, ErrorKind, Read, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustls::client::AlwaysResolvesClientRawPublicKeys;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{AlwaysResolvesClientRawPublicKeys, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls13_signature_with_raw_key};
 use rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
-use rustls::server::AlwaysResolvesServerRawPublicKeys;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::sign::SingleCertAndKey;
 use rustls::{
-    AlertDescription, CipherSuite, ClientConfig, ClientConnection, DigitallySignedStruct, DistinguishedName, Error,
-    ExtractedSecrets, KeyLog, ServerConfig, ServerConnection, SignatureScheme, SupportedProtocolVersion,
+    AlertDescription, CertificateError, CipherSuite, ClientConfig, ClientConnection, ConnectionCommon,
+    DigitallySignedStruct, DistinguishedName, Error, ExtractedSecrets, KeyLog, SignatureScheme,
+    SupportedProtocolVersion,
 };
 
+use super::certificates::Credentials;
 use super::secret::{Cipher, Secret, Secrets};
 use super::{Identity, PublicKey, TlsError};
 
 /// The longest record before encryption begins, after its header: it may not be longer than an encrypted one.
-const MAX_RECORD: usize = (1 << 14) + 256;
+pub(super) const MAX_RECORD: usize = (1 << 14) + 256;
 
 /// TLS 1.3 and nothing else.
-const VERSIONS: &[&SupportedProtocolVersion] = &[&rustls::version::TLS13];
+pub(super) const VERSIONS: &[&SupportedProtocolVersion] = &[&rustls::version::TLS13];
 
 /// The name that clients give to rustls. Nobody reads it: a server is known by its key.
 const NOBODY: &str = "ropeway.invalid";
@@ -35,10 +38,10 @@ pub trait ClientAuth: Debug + Send + Sync {
 
 /// Catches the secrets that rustls would otherwise keep: with them, keys can be replaced as the protocol wants it.
 #[derive(Debug, Default)]
-struct Caught(Mutex<[Vec<u8>; 2]>);
+pub(super) struct Caught(Mutex<[Vec<u8>; 2]>);
 
 const CLIENT: usize = 0;
-const SERVER: usize = 1;
+pub(super) const SERVER: usize = 1;
 
 impl KeyLog for Caught {
     fn log(&self, label: &str, _: &[u8], secret: &[u8]) {
@@ -57,14 +60,14 @@ impl KeyLog for Caught {
 
 impl Caught {
     /// Both directions' secrets, as the client (0) or server (1) sees them.
-    fn secrets(&self, own: usize, cipher: Cipher, counts: &ExtractedSecrets) -> Secrets {
+    pub(super) fn secrets(&self, own: usize, cipher: Cipher, counts: &ExtractedSecrets) -> Secrets {
         let caught = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let secret = |which: usize, records| Secret { cipher, secret: caught[which].clone(), records };
         Secrets { sealing: secret(own, counts.tx.0), opening: secret(1 - own, counts.rx.0) }
     }
 }
 
-fn cipher(suite: Option<rustls::SupportedCipherSuite>) -> io::Result<Cipher> {
+pub(super) fn cipher(suite: Option<rustls::SupportedCipherSuite>) -> io::Result<Cipher> {
     match suite.map(|suite| suite.suite()) {
         Some(CipherSuite::TLS13_AES_128_GCM_SHA256) => Ok(Cipher::Aes128Gcm),
         Some(CipherSuite::TLS13_AES_256_GCM_SHA384) => Ok(Cipher::Aes256Gcm),
@@ -74,7 +77,7 @@ fn cipher(suite: Option<rustls::SupportedCipherSuite>) -> io::Result<Cipher> {
 }
 
 /// The ciphers, the fastest first where the processor has instructions for AES; and X25519.
-fn provider() -> Arc<CryptoProvider> {
+pub(super) fn provider() -> Arc<CryptoProvider> {
     use rustls::crypto::aws_lc_rs::{cipher_suite, kx_group};
     Arc::new(CryptoProvider {
         cipher_suites: vec![
@@ -88,9 +91,9 @@ fn provider() -> Arc<CryptoProvider> {
 }
 
 /// Checks signatures with raw keys, and keys as `accepts` says.
-struct Verifier<F> {
-    provider: Arc<CryptoProvider>,
-    accepts: F,
+pub(super) struct Verifier<F> {
+    pub(super) provider: Arc<CryptoProvider>,
+    pub(super) accepts: F,
 }
 
 impl<F> Debug for Verifier<F> {
@@ -182,7 +185,7 @@ impl<F: Fn(&PublicKey) -> bool + Send + Sync> ClientCertVerifier for Verifier<F>
 }
 
 /// What a failed handshake means to a person; the other end is "it".
-fn meaning(error: Error, own: usize) -> io::Error {
+pub(super) fn meaning(error: Error, own: usize) -> io::Error {
     let text = match (&error, own) {
         (Error::InvalidCertificate(_), CLIENT) => return TlsError::WrongServerKey.into(),
         (Error::AlertReceived(AlertDescription::AccessDenied | AlertDescription::CertificateUnknown), CLIENT) => {
@@ -191,6 +194,29 @@ fn meaning(error: Error, own: usize) -> io::Error {
         _ => format!("the TLS handshake failed: {error}"),
     };
     io::Error::new(ErrorKind::InvalidData, text)
+}
+
+/// What a failed handshake with certificates means to the client's user.
+fn meaning_of_certificates(error: Error, host: &str) -> io::Error {
+    let text = match &error {
+        Error::InvalidCertificate(
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+        ) => {
+            format!("its certificate is not for the name {host}; use the name that it is for, or have another issued")
+        }
+        Error::InvalidCertificate(CertificateError::Expired | CertificateError::ExpiredContext { .. }) => {
+            "its certificate has expired: whoever runs it needs a new one, or one of the two clocks is wrong".to_owned()
+        }
+        Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
+            "its certificate is from an authority that is not among those of ROPEWAY_CA".to_owned()
+        }
+        Error::InvalidCertificate(why) => format!("its certificate is of no use: {why}"),
+        Error::AlertReceived(AlertDescription::HandshakeFailure | AlertDescription::UnsupportedCertificate) => {
+            "it has no certificate to show; it may take tickets only".to_owned()
+        }
+        _ => return meaning(error, CLIENT),
+    };
+    TlsError::Certificate(text).into()
 }
 
 /// Does the handshake as the client, over `stream`, which waits, with the server that has the key `server`.
@@ -207,12 +233,44 @@ pub fn connect(stream: &mut (impl Read + Write), identity: &Identity, server: Pu
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(verifier))
         .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(identity.certified()?)));
+    config.enable_sni = false;
+    let name = ServerName::try_from(NOBODY).map_err(io::Error::other)?;
+    run(stream, config, name, |error| meaning(error, CLIENT))
+}
+
+/// Does the same with certificates: that of the server has to be for `host`, a name or an address.
+///
+/// # Errors
+/// As [`connect`].
+pub fn connect_certified(
+    stream: &mut (impl Read + Write),
+    credentials: &Credentials,
+    host: &str,
+) -> io::Result<Secrets> {
+    let provider = provider();
+    let authorities = credentials.authorities.clone();
+    let verifier = WebPkiServerVerifier::builder_with_provider(authorities, provider.clone()).build();
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(VERSIONS)
+        .map_err(io::Error::other)?
+        .with_webpki_verifier(verifier.map_err(io::Error::other)?)
+        .with_client_cert_resolver(Arc::new(SingleCertAndKey::from((*credentials.own).clone())));
+    let name = ServerName::try_from(host.to_owned());
+    let name = name.map_err(|_| io::Error::new(ErrorKind::InvalidInput, format!("'{host}' is not a host's name")))?;
+    run(stream, config, name, |error| meaning_of_certificates(error, host))
+}
+
+/// Does a client's handshake.
+fn run(
+    stream: &mut (impl Read + Write),
+    mut config: ClientConfig,
+    name: ServerName<'static>,
+    meaning: impl Fn(Error) -> io::Error,
+) -> io::Result<Secrets> {
     let caught = Arc::new(Caught::default());
     config.enable_secret_extraction = true;
-    config.enable_sni = false;
     config.key_log = caught.clone();
     config.resumption = rustls::client::Resumption::disabled();
-    let name = ServerName::try_from(NOBODY).map_err(io::Error::other)?;
     let mut connection = ClientConnection::new(Arc::new(config), name).map_err(io::Error::other)?;
     while connection.is_handshaking() {
         while connection.wants_write() {
@@ -222,9 +280,8 @@ pub fn connect(stream: &mut (impl Read + Write), identity: &Identity, server: Pu
             let record = read_record(stream)?;
             feed(&record, |bytes| connection.read_tls(bytes))?;
             if let Err(error) = connection.process_new_packets() {
-                // The alert tells the other end why.
-                let _ = connection.write_tls(stream);
-                return Err(meaning(error, CLIENT));
+                tell(&mut connection, stream);
+                return Err(meaning(error));
             }
         }
     }
@@ -234,6 +291,11 @@ pub fn connect(stream: &mut (impl Read + Write), identity: &Identity, server: Pu
     let cipher = cipher(connection.negotiated_cipher_suite())?;
     let counts = connection.dangerous_extract_secrets().map_err(io::Error::other)?;
     Ok(caught.secrets(CLIENT, cipher, &counts))
+}
+
+/// Sends what is left of a handshake that has failed: the alert at its end tells the other end why.
+pub(super) fn tell<D>(connection: &mut ConnectionCommon<D>, stream: &mut impl Write) {
+    while connection.wants_write() && connection.write_tls(stream).is_ok_and(|sent| sent > 0) {}
 }
 
 /// Reads one record and no byte more: what comes after the handshake is not rustls's.
@@ -250,124 +312,11 @@ fn read_record(stream: &mut impl Read) -> io::Result<Vec<u8>> {
     Ok(record)
 }
 
-fn feed(mut record: &[u8], mut read_tls: impl FnMut(&mut dyn Read) -> io::Result<usize>) -> io::Result<()> {
+pub(super) fn feed(mut record: &[u8], mut read_tls: impl FnMut(&mut dyn Read) -> io::Result<usize>) -> io::Result<()> {
     while !record.is_empty() {
         if read_tls(&mut record)? == 0 {
             return Err(ErrorKind::InvalidData.into());
         }
     }
     Ok(())
-}
-
-/// What a server needs for its handshakes.
-#[derive(Clone, Debug)]
-pub struct Door {
-    config: Arc<ServerConfig>,
-}
-
-/// A server's side of one handshake, which never waits.
-#[derive(Debug)]
-pub struct Accepting {
-    connection: ServerConnection,
-    caught: Arc<Caught>,
-    /// The record that is being read.
-    record: Vec<u8>,
-    unsent: Vec<u8>,
-}
-
-/// Prepares a server's handshakes.
-///
-/// # Errors
-/// The identity is of no use.
-pub fn accept(identity: &Identity, clients: Arc<dyn ClientAuth>) -> io::Result<Door> {
-    let provider = provider();
-    let verifier = Verifier { provider: provider.clone(), accepts: move |key: &PublicKey| clients.knows(key) };
-    let mut config = ServerConfig::builder_with_provider(provider)
-        .with_protocol_versions(VERSIONS)
-        .map_err(io::Error::other)?
-        .with_client_cert_verifier(Arc::new(verifier))
-        .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(identity.certified()?)));
-    config.enable_secret_extraction = true;
-    config.send_tls13_tickets = 0;
-    Ok(Door { config: Arc::new(config) })
-}
-
-impl Door {
-    /// Begins a handshake with a client.
-    ///
-    /// # Errors
-    /// rustls's.
-    pub fn open(&self) -> io::Result<Accepting> {
-        let caught = Arc::new(Caught::default());
-        let mut config = (*self.config).clone();
-        config.key_log = caught.clone();
-        let connection = ServerConnection::new(Arc::new(config)).map_err(io::Error::other)?;
-        Ok(Accepting { connection, caught, record: Vec::new(), unsent: Vec::new() })
-    }
-}
-
-impl Accepting {
-    /// Goes on with what has come on `stream`, which does not wait; the outcome when the handshake is over.
-    ///
-    /// # Errors
-    /// Those of `stream`, [`ErrorKind::WouldBlock`] among them; [`ErrorKind::InvalidData`] for a client that has no
-    /// place here.
-    pub fn advance(&mut self, stream: &mut (impl Read + Write)) -> io::Result<()> {
-        loop {
-            while self.connection.wants_write() {
-                self.connection.write_tls(&mut self.unsent)?;
-            }
-            while !self.unsent.is_empty() {
-                let sent = stream.write(&self.unsent)?;
-                self.unsent.drain(..sent);
-            }
-            if !self.connection.is_handshaking() {
-                return Ok(());
-            }
-            self.fill(stream)?;
-            let record = std::mem::take(&mut self.record);
-            feed(&record, |bytes| self.connection.read_tls(bytes))?;
-            if let Err(error) = self.connection.process_new_packets() {
-                // The alert tells the client why.
-                let _ = self.connection.write_tls(stream);
-                return Err(meaning(error, SERVER));
-            }
-        }
-    }
-
-    /// Reads the rest of a record.
-    fn fill(&mut self, stream: &mut impl Read) -> io::Result<()> {
-        loop {
-            let wanted = match self.record.first_chunk::<{ super::HEADER }>() {
-                None => super::HEADER,
-                Some([_, _, _, high, low]) => super::HEADER + usize::from(u16::from_be_bytes([*high, *low])),
-            };
-            let is_known = self.record.len() >= super::HEADER;
-            if wanted > super::HEADER + MAX_RECORD || is_known && wanted == super::HEADER {
-                return Err(io::Error::new(ErrorKind::InvalidData, "it does not speak TLS"));
-            }
-            let have = self.record.len();
-            if have == wanted && have > super::HEADER {
-                return Ok(());
-            }
-            self.record.resize(wanted, 0);
-            let read = stream.read(&mut self.record[have..]);
-            self.record.truncate(have + *read.as_ref().unwrap_or(&0));
-            if read? == 0 {
-                return Err(ErrorKind::UnexpectedEof.into());
-            }
-        }
-    }
-
-    /// The client's key, and the connection's secrets, when [`Accepting::advance`] has said that the handshake is over.
-    ///
-    /// # Errors
-    /// It is not over.
-    pub fn finish(self) -> io::Result<(PublicKey, Secrets)> {
-        let key = self.connection.peer_certificates().and_then(|keys| PublicKey::from_spki(keys.first()?));
-        let key = key.ok_or_else(|| io::Error::new(ErrorKind::InvalidData, "the client has shown no key"))?;
-        let cipher = cipher(self.connection.negotiated_cipher_suite())?;
-        let counts = self.connection.dangerous_extract_secrets().map_err(io::Error::other)?;
-        Ok((key, self.caught.secrets(SERVER, cipher, &counts)))
-    }
 }

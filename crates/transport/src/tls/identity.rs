@@ -3,6 +3,7 @@
 use std::fmt;
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
+use aws_lc_rs::digest;
 use aws_lc_rs::hkdf::{HKDF_SHA256, Prk};
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair as _};
 use base64::Engine as _;
@@ -39,6 +40,17 @@ impl PublicKey {
     /// Its bytes.
     pub fn bytes(&self) -> &[u8; KEY] {
         &self.0
+    }
+
+    /// What stands in a key's place for whom a certificate names. Nobody has the private key: it shows itself in no
+    /// handshake.
+    pub fn of_certificate(name: &str) -> Self {
+        let mut hash = digest::Context::new(&digest::SHA256);
+        hash.update(b"ropeway certificate ");
+        hash.update(name.as_bytes());
+        let mut key = [0; KEY];
+        key.copy_from_slice(hash.finish().as_ref());
+        Self(key)
     }
 
     /// The key of such a text as it is printed with [`PublicKey::text`].

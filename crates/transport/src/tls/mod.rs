@@ -4,6 +4,8 @@
 //! connection's [`Secrets`]. Records are therefore not rustls's business, and can be sealed from where the
 //! application's data lie and opened into where they belong.
 
+mod accepting;
+mod certificates;
 mod crew;
 mod error;
 #[cfg(feature = "fuzz")]
@@ -17,8 +19,10 @@ mod sealer;
 mod secret;
 mod ticket;
 
+pub use accepting::{Accepting, Client, Door, accept};
+pub use certificates::{CertificateFiles, Credentials};
 pub use error::TlsError;
-pub use handshake::{Accepting, ClientAuth, Door, accept, connect};
+pub use handshake::{ClientAuth, connect, connect_certified};
 pub use identity::{Identity, PublicKey};
 pub(crate) use open_bulk::Fill;
 pub(crate) use opener::Opener;

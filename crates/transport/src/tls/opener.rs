@@ -21,7 +21,12 @@ const MAX_ROOM: usize = 16 * ROOM;
 const NEW_SESSION_TICKET: u8 = 4;
 const KEY_UPDATE: u8 = 24;
 const CLOSE_NOTIFY: u8 = 0;
+const BAD_CERTIFICATE: u8 = 42;
+const CERTIFICATE_EXPIRED: u8 = 45;
+const CERTIFICATE_UNKNOWN: u8 = 46;
+const UNKNOWN_CA: u8 = 48;
 const ACCESS_DENIED: u8 = 49;
+const DECRYPT_ERROR: u8 = 51;
 
 /// Opens what comes on a connection.
 pub(crate) struct Opener {
@@ -173,6 +178,16 @@ impl Opener {
             (APPLICATION_DATA, _) => self.plain = at.start..at.start + last,
             (ALERT, [_, CLOSE_NOTIFY]) => self.is_over = true,
             (ALERT, [_, ACCESS_DENIED]) => return Err(TlsError::ClientKeyRefused.into()),
+            (ALERT, [_, alert @ (BAD_CERTIFICATE..=CERTIFICATE_UNKNOWN | UNKNOWN_CA | DECRYPT_ERROR)]) => {
+                let why = match *alert {
+                    CERTIFICATE_EXPIRED => "has expired, or one of the two clocks is wrong",
+                    // The second where another authority has the same name.
+                    UNKNOWN_CA | DECRYPT_ERROR => "is from an authority that it does not know (its --client-ca)",
+                    _ => "is of no use to it",
+                };
+                let text = format!("it does not let this client in: its certificate {why}");
+                return Err(TlsError::Certificate(text).into());
+            }
             (ALERT, [_, alert]) => {
                 let text = format!("the other end has ended the connection with TLS's alert {alert}");
                 return Err(io::Error::new(ErrorKind::ConnectionReset, text));

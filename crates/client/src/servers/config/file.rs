@@ -7,6 +7,9 @@
 //! discover = true          # also servers that announce themselves on the local network
 //! discover-time = 1.5      # seconds
 //! trusted = ["10.1.0.0/16", "gpu7"]
+//! ca = "/etc/ssl/lab.pem"   # certificates, where there are no tickets; see `Config::certificates`
+//! certificate = "/home/me/me.pem"
+//! key = "/home/me/me.key"
 //! log = "warn"             # off, error, warn, info, debug
 //! ```
 
@@ -50,6 +53,9 @@ impl Config {
                 }
                 "platforms" => self.presentation = self.text(&here, value).unwrap_or(self.presentation),
                 "log" => self.log = self.text(&here, value).unwrap_or(self.log),
+                "ca" => self.certificates[0] = self.text(&here, value).map(|File(name)| name),
+                "certificate" => self.certificates[1] = self.text(&here, value).map(|File(name)| name),
+                "key" => self.certificates[2] = self.text(&here, value).map(|File(name)| name),
                 "connect-timeout" => {
                     self.connect_timeout = self.time(&here, value).unwrap_or(self.connect_timeout);
                 }
@@ -66,7 +72,7 @@ impl Config {
                 "trusted" => self.read_list_of(&here, value, &place, "trusted", Self::add_trusted),
                 other => self.problems.push(format!(
                     "{here}: '{other}' is not a setting; the settings are servers, platforms, connect-timeout, discover, \
-                     discover-time, trusted and log"
+                     discover-time, trusted, ca, certificate, key and log"
                 )),
             }
         }
@@ -116,6 +122,17 @@ impl Config {
             return None;
         };
         self.setting(here, Some(text.to_owned()))
+    }
+}
+
+/// A file's name.
+struct File(String);
+
+impl FromStr for File {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.is_empty() { Err("a file has a name".to_owned()) } else { Ok(Self(text.to_owned())) }
     }
 }
 

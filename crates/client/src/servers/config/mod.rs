@@ -41,6 +41,9 @@ pub const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// asked.
 pub const DEFAULT_DISCOVER_TIME: Duration = Duration::from_millis(1500);
 
+/// The environment variables that name the files of [`Config::certificates`].
+pub const CERTIFICATES: [&str; 3] = ["ROPEWAY_CA", "ROPEWAY_CERTIFICATE", "ROPEWAY_KEY"];
+
 /// The longest time that is accepted for connecting and for looking, in seconds.
 const MAX_SECONDS: f64 = 600.0;
 
@@ -88,6 +91,9 @@ pub struct Config {
     pub discover_time: Duration,
     /// Which of those that are found may be used (`ROPEWAY_TRUSTED`, `trusted`).
     pub trusted: Vec<Trust>,
+    /// The files for encrypted servers without a ticket (`ROPEWAY_CA`, `ca`: authorities of servers;
+    /// `ROPEWAY_CERTIFICATE`, `certificate`, and `ROPEWAY_KEY`, `key`: this client's own): all or none.
+    pub certificates: [Option<String>; 3],
     /// Where the servers came from.
     pub source: Source,
     /// Faults of the configuration: one sentence each, with file and line.
@@ -105,6 +111,7 @@ impl Default for Config {
             discover: false,
             discover_time: DEFAULT_DISCOVER_TIME,
             trusted: Vec::new(),
+            certificates: [None, None, None],
             source: Source::default(),
             problems: Vec::new(),
         }
@@ -168,6 +175,9 @@ impl Config {
             for entry in list.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
                 config.add_trusted("ROPEWAY_TRUSTED", entry);
             }
+        }
+        for (file, name) in config.certificates.iter_mut().zip(CERTIFICATES) {
+            *file = env(name).or(file.take());
         }
         if let Some(value) = config.setting("ROPEWAY_LOG", env("ROPEWAY_LOG")) {
             config.log = value;

@@ -1,0 +1,234 @@
+//! The server's side of the handshake, which never waits.
+
+use std::fmt::Debug;
+use std::io::{self, ErrorKind, Read, Write};
+use std::sync::Arc;
+
+use rustls::server::{Acceptor, AlwaysResolvesServerRawPublicKeys, CertificateType, ClientHello, WebPkiClientVerifier};
+use rustls::sign::SingleCertAndKey;
+use rustls::{ServerConfig, ServerConnection};
+
+use super::certificates::{Credentials, name_of};
+use super::handshake::{
+    Caught, ClientAuth, MAX_RECORD, SERVER, VERSIONS, Verifier, cipher, feed, meaning, provider, tell,
+};
+use super::secret::Secrets;
+use super::{Identity, PublicKey};
+
+/// What a server needs for its handshakes.
+#[derive(Clone, Debug)]
+pub struct Door {
+    config: Arc<ServerConfig>,
+    /// For clients that do not ask for a raw public key.
+    certified: Option<Arc<ServerConfig>>,
+}
+
+/// Who a client has proved to be.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Client {
+    /// Its key; what stands for that where it has shown a certificate.
+    pub key: PublicKey,
+    /// Whom its certificate names.
+    pub name: Option<String>,
+}
+
+/// How far a server's side has come.
+enum Side {
+    /// The client has not said whether it takes a raw public key.
+    Asked(Box<Acceptor>, Door),
+    /// The handshake itself.
+    Begun(Box<ServerConnection>),
+}
+
+/// A server's side of one handshake, which never waits.
+pub struct Accepting {
+    side: Side,
+    /// Whether the client shows a certificate, and no raw public key.
+    is_certified: bool,
+    caught: Arc<Caught>,
+    /// The record that is being read.
+    record: Vec<u8>,
+    unsent: Vec<u8>,
+}
+
+/// Prepares a server's handshakes.
+///
+/// # Errors
+/// The identity is of no use.
+pub fn accept(identity: &Identity, clients: Arc<dyn ClientAuth>) -> io::Result<Door> {
+    let provider = provider();
+    let verifier = Verifier { provider: provider.clone(), accepts: move |key: &PublicKey| clients.knows(key) };
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(VERSIONS)
+        .map_err(io::Error::other)?
+        .with_client_cert_verifier(Arc::new(verifier))
+        .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(identity.certified()?)));
+    config.enable_secret_extraction = true;
+    config.send_tls13_tickets = 0;
+    Ok(Door { config: Arc::new(config), certified: None })
+}
+
+impl Door {
+    /// The same door, where clients with certificates come in, too.
+    ///
+    /// # Errors
+    /// The credentials are of no use.
+    pub fn with_certificates(self, credentials: &Credentials) -> io::Result<Self> {
+        let provider = provider();
+        let authorities = credentials.authorities.clone();
+        let verifier = WebPkiClientVerifier::builder_with_provider(authorities, provider.clone()).build();
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(VERSIONS)
+            .map_err(io::Error::other)?
+            .with_client_cert_verifier(verifier.map_err(io::Error::other)?)
+            .with_cert_resolver(Arc::new(SingleCertAndKey::from((*credentials.own).clone())));
+        config.enable_secret_extraction = true;
+        config.send_tls13_tickets = 0;
+        Ok(Self { certified: Some(Arc::new(config)), ..self })
+    }
+
+    /// Begins a handshake with a client.
+    ///
+    /// # Errors
+    /// rustls's.
+    pub fn open(&self) -> io::Result<Accepting> {
+        let caught = Arc::new(Caught::default());
+        let side = match self.certified {
+            Some(_) => Side::Asked(Box::default(), self.clone()),
+            None => {
+                Side::Begun(Box::new(ServerConnection::new(watched(&self.config, &caught)).map_err(io::Error::other)?))
+            }
+        };
+        Ok(Accepting { side, is_certified: false, caught, record: Vec::new(), unsent: Vec::new() })
+    }
+
+    /// What a client gets that begins like this, and whether that is with certificates.
+    fn config_for(&self, hello: &ClientHello<'_>) -> (&ServerConfig, bool) {
+        let takes_raw = hello.server_cert_types().is_some_and(|types| types.contains(&CertificateType::RawPublicKey));
+        match &self.certified {
+            Some(certified) if !takes_raw => (certified, true),
+            _ => (&self.config, false),
+        }
+    }
+}
+
+/// The configuration of one connection, whose secrets are caught.
+fn watched(config: &ServerConfig, caught: &Arc<Caught>) -> Arc<ServerConfig> {
+    let mut config = config.clone();
+    config.key_log = caught.clone();
+    Arc::new(config)
+}
+
+impl Debug for Accepting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Accepting")
+    }
+}
+
+impl Accepting {
+    /// Goes on with what has come on `stream`, which does not wait; the outcome when the handshake is over.
+    ///
+    /// # Errors
+    /// Those of `stream`, [`ErrorKind::WouldBlock`] among them; [`ErrorKind::InvalidData`] for a client that has no
+    /// place here.
+    pub fn advance(&mut self, stream: &mut (impl Read + Write)) -> io::Result<()> {
+        loop {
+            if let Side::Begun(connection) = &mut self.side {
+                while connection.wants_write() {
+                    connection.write_tls(&mut self.unsent)?;
+                }
+            }
+            while !self.unsent.is_empty() {
+                let sent = stream.write(&self.unsent)?;
+                self.unsent.drain(..sent);
+            }
+            if matches!(&self.side, Side::Begun(connection) if !connection.is_handshaking()) {
+                return Ok(());
+            }
+            self.fill(stream)?;
+            let record = std::mem::take(&mut self.record);
+            match &mut self.side {
+                Side::Asked(acceptor, door) => {
+                    feed(&record, |bytes| acceptor.read_tls(bytes))?;
+                    if let Some((connection, is_certified)) = begin(acceptor, door, &self.caught, stream)? {
+                        (self.side, self.is_certified) = (Side::Begun(Box::new(connection)), is_certified);
+                    }
+                }
+                Side::Begun(connection) => {
+                    feed(&record, |bytes| connection.read_tls(bytes))?;
+                    if let Err(error) = connection.process_new_packets() {
+                        tell(connection, stream);
+                        return Err(meaning(error, SERVER));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Reads the rest of a record.
+    fn fill(&mut self, stream: &mut impl Read) -> io::Result<()> {
+        loop {
+            let wanted = match self.record.first_chunk::<{ super::HEADER }>() {
+                None => super::HEADER,
+                Some([_, _, _, high, low]) => super::HEADER + usize::from(u16::from_be_bytes([*high, *low])),
+            };
+            let is_known = self.record.len() >= super::HEADER;
+            if wanted > super::HEADER + MAX_RECORD || is_known && wanted == super::HEADER {
+                return Err(io::Error::new(ErrorKind::InvalidData, "it does not speak TLS"));
+            }
+            let have = self.record.len();
+            if have == wanted && have > super::HEADER {
+                return Ok(());
+            }
+            self.record.resize(wanted, 0);
+            let read = stream.read(&mut self.record[have..]);
+            self.record.truncate(have + *read.as_ref().unwrap_or(&0));
+            if read? == 0 {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+        }
+    }
+
+    /// Who the client is, and the connection's secrets, when [`Accepting::advance`] has said that the handshake is
+    /// over.
+    ///
+    /// # Errors
+    /// It is not over; or the client's certificate names nobody.
+    pub fn finish(self) -> io::Result<(Client, Secrets)> {
+        let wrong = |why| io::Error::new(ErrorKind::InvalidData, why);
+        let Side::Begun(connection) = self.side else { return Err(wrong("the client has shown no key")) };
+        let shown = connection.peer_certificates().and_then(|all| all.first());
+        let shown = shown.ok_or_else(|| wrong("the client has shown no key"))?;
+        let client = if self.is_certified {
+            let name = name_of(shown).ok_or_else(|| wrong("the client's certificate names nobody"))?;
+            Client { key: PublicKey::of_certificate(&name), name: Some(name) }
+        } else {
+            let key = PublicKey::from_spki(shown).ok_or_else(|| wrong("the client has shown no key"))?;
+            Client { key, name: None }
+        };
+        let cipher = cipher(connection.negotiated_cipher_suite())?;
+        let counts = connection.dangerous_extract_secrets().map_err(io::Error::other)?;
+        Ok((client, self.caught.secrets(SERVER, cipher, &counts)))
+    }
+}
+
+/// Begins the handshake as the client wants it, once all has come that it says first; whether with certificates.
+fn begin(
+    acceptor: &mut Acceptor,
+    door: &Door,
+    caught: &Arc<Caught>,
+    stream: &mut impl Write,
+) -> io::Result<Option<(ServerConnection, bool)>> {
+    let accepted = match acceptor.accept() {
+        Ok(Some(accepted)) => {
+            let (config, is_certified) = door.config_for(&accepted.client_hello());
+            accepted.into_connection(watched(config, caught)).map(|connection| Some((connection, is_certified)))
+        }
+        Ok(None) => Ok(None),
+        Err(refused) => Err(refused),
+    };
+    accepted.map_err(|(error, mut alert)| {
+        let _ = alert.write(stream);
+        meaning(error, SERVER)
+    })
+}
