@@ -7,7 +7,7 @@ use crate::floor::Floor;
 use crate::median::median;
 use crate::memory::{Memory, worker_of};
 use crate::process::{Probe, Side};
-use crate::server::Server;
+use crate::server::{BETWEEN_CLIENTS, Server};
 use crate::servers;
 use crate::setup::Bench;
 use crate::ssh;
@@ -15,9 +15,6 @@ use crate::table::{Reach, Row};
 
 const MIB: usize = 1 << 20;
 const MB: f64 = 1e6;
-
-/// Enough time for a server to warm its workers again.
-pub const BETWEEN_CLIENTS: Duration = Duration::from_millis(250);
 
 /// The meaning of a measurement's third column.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -50,7 +47,7 @@ impl Bench {
         if self.wanted("process start") {
             rows.extend(self.start_up(say)?);
         }
-        let mut pair = Pair { remote: begin(&self.remote), side: self.remote.clone(), native, floor: start_floor()? };
+        let mut pair = Pair { remote: self.remote.begin(), side: self.remote.clone(), native, floor: start_floor()? };
         for measure in measures(&|what| has.split(',').any(|it| it == what)) {
             if self.wanted(measure.figure) {
                 if !measure.offered {
@@ -250,13 +247,6 @@ fn start_floor() -> Result<Floor, String> {
     Floor::start().map_err(|e| format!("the raw network cannot be measured: {e}"))
 }
 
-/// Starts a child of `side` and waits until it is ready for orders.
-pub fn begin(side: &Side) -> Result<Probe, String> {
-    let mut probe = side.spawn("work", "", false)?;
-    probe.answer()?;
-    Ok(probe)
-}
-
 /// Splits a child's answer into the device's capabilities and its name.
 fn device_of(answer: &str) -> (String, String) {
     let (has, name) = answer.split_once(' ').unwrap_or((answer, ""));
@@ -296,7 +286,7 @@ impl Pair {
         }
         if failed.is_some() {
             // The state of the remote child is unknown after a failure.
-            self.remote = begin(&self.side);
+            self.remote = self.side.begin();
         }
         Ok(Figures {
             native: median(&mut native),

@@ -130,6 +130,13 @@ impl Side {
         Ok(Probe { orders: child.stdin.take(), child, answers, errors: Some(errors), side: self.name })
     }
 
+    /// Starts a child and waits until it is ready for orders.
+    pub fn begin(&self) -> Result<Probe, String> {
+        let mut probe = self.spawn("work", "", false)?;
+        probe.answer()?;
+        Ok(probe)
+    }
+
     /// Milliseconds from just before a process is made until it has its first queue.
     pub fn start_up(&self) -> Result<f64, String> {
         let mut probe = self.spawn("start", &monotonic().to_string(), false)?;

@@ -10,6 +10,9 @@ use ropeway_tests::net::Host;
 
 use crate::process::Side;
 
+/// Enough time for a server to warm its workers again.
+pub const BETWEEN_CLIENTS: Duration = Duration::from_millis(250);
+
 /// How long a server may take to warm its workers.
 const PATIENCE: Duration = Duration::from_secs(30);
 

@@ -3,8 +3,8 @@
 use ropeway_tests::sshd::Sshd;
 
 use crate::median::median;
-use crate::plan::BETWEEN_CLIENTS;
 use crate::process::Side;
+use crate::server::BETWEEN_CLIENTS;
 use crate::setup::Bench;
 use crate::table::{Reach, Row};
 

@@ -1,6 +1,6 @@
 //! Memory that two servers send each other.
 
-use super::{Encrypted, row};
+use super::served::{Encrypted, row};
 use crate::median::median;
 use crate::server::Server;
 use crate::servers::client;

@@ -5,9 +5,8 @@ use std::time::{Duration, Instant};
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 
-use super::{Encrypted, row};
+use super::served::{Encrypted, row};
 use crate::median::median;
-use crate::plan::begin;
 use crate::process::Probe;
 use crate::setup::Bench;
 use crate::table::{Reach, Row};
@@ -53,7 +52,7 @@ pub fn rows(bench: &Bench, say: &dyn Fn(&str)) -> Vec<Row> {
         return Vec::new();
     }
     let pair = Encrypted::start(bench, "encrypted").and_then(|encrypted| {
-        let probes = (begin(&bench.remote)?, begin(&encrypted.side)?);
+        let probes = (bench.remote.begin()?, encrypted.side.begin()?);
         Ok((encrypted, probes))
     });
     let (_encrypted, (mut plain, mut over)) = match pair {

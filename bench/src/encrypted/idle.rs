@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Encrypted, row};
+use super::served::{Encrypted, row};
 use crate::median::median;
 use crate::memory::{Memory, worker_of};
 use crate::process::Side;

@@ -3,60 +3,13 @@
 mod between;
 mod calls;
 mod idle;
+mod served;
 mod start;
 
-use std::process::Command;
-use std::time::{Duration, Instant};
-
-use crate::process::Side;
-use crate::server::Server;
 use crate::setup::Bench;
-use crate::table::{Reach, Row};
-
-/// A server that takes encrypted connections only, and the programs that have its ticket.
-struct Encrypted {
-    server: Server,
-    ticket: String,
-    side: Side,
-}
-
-impl Encrypted {
-    fn start(bench: &Bench, name: &str) -> Result<Self, String> {
-        let state = bench.folder.path().join(name);
-        let server = Server::start_encrypted(&bench.ropeway, &bench.native, &state)?;
-        let mut command = Command::new(&bench.ropeway);
-        command.args(["ticket", "--state"]).arg(&state).args(["new", "bench", "--host"]);
-        let made = command.arg(format!("127.0.0.1:{}", server.port)).output();
-        let made = made.map_err(|error| format!("no ticket: {error}"))?;
-        let ticket = String::from_utf8_lossy(&made.stdout).trim().to_owned();
-        if !made.status.success() {
-            return Err(format!("no ticket: {}", String::from_utf8_lossy(&made.stderr)));
-        }
-        let mut side = bench.remote.clone();
-        side.use_server(&ticket);
-        // The server reads its clients again when their file has changed, a moment later.
-        let begun = Instant::now();
-        while let Err(why) = side.start_up() {
-            if begun.elapsed() > Duration::from_secs(10) {
-                return Err(why);
-            }
-        }
-        Ok(Self { server, ticket, side })
-    }
-}
+use crate::table::Row;
 
 /// Measures the wanted rows; a failure becomes the error of its row.
 pub fn rows(bench: &Bench, say: &dyn Fn(&str)) -> Vec<Row> {
     [start::rows, calls::rows, between::rows, idle::rows].iter().flat_map(|rows| rows(bench, say)).collect()
-}
-
-fn row(
-    figure: &str,
-    unit: &'static str,
-    ropeway: Result<f64, String>,
-    native: Option<f64>,
-    reach: Reach,
-    rule: &str,
-) -> Row {
-    Row { figure: figure.into(), unit, native, ropeway, floor: None, reach, rule: rule.into() }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Encrypted, row};
+use super::served::{Encrypted, row};
 use crate::median::median;
 use crate::setup::Bench;
 use crate::table::{Reach, Row};
