@@ -189,7 +189,7 @@ fn who_takes_more_of_the_main_memory_than_his_ticket_gives_is_told_whose_limit_i
 fn each_session_and_each_refusal_is_a_line_of_the_audit_log() {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("audit.log");
-    let encrypted = Encrypted::start_with(&["--audit-log", log.to_str().unwrap()]);
+    let mut encrypted = Encrypted::start_with(&["--audit-log", log.to_str().unwrap()]);
     let ticket = encrypted.new_ticket("gina", &["--sessions", "1"]);
     program(&ticket).run().success();
     let lines = || fs::read_to_string(&log).unwrap().lines().map(str::to_owned).collect::<Vec<_>>();
@@ -217,6 +217,14 @@ fn each_session_and_each_refusal_is_a_line_of_the_audit_log() {
     first.kill();
     assert!(field(&all[3], "event") == "\"refused\"" && all[3].contains("may have 1"), "{}", all[3]);
     assert!(field(&all[4], "outcome").contains("revoked"), "{}", all[4]);
+    // A session that ends with the server has an end, too.
+    let hugo = encrypted.new_ticket("hugo", &[]);
+    let last = Program::remote(c_program("held"), &hugo).start();
+    encrypted.server.worker_of(last.pid());
+    assert!(encrypted.server.stop().success());
+    last.kill();
+    let all = lines();
+    assert_eq!(field(all.last().unwrap(), "outcome"), "\"the server was stopped\"");
     // What the server says of its clients is no secret's text.
     let (_, secret) = ticket.split_once('#').unwrap();
     let said = fs::read_to_string(&log).unwrap() + &encrypted.server.log();

@@ -1,22 +1,24 @@
 //! The worker processes: warm ones kept ready for the next clients, and those that serve.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ropeway_protocol::handshake::Hello;
 use ropeway_protocol::ids::SessionId;
-use ropeway_transport::Link;
 use ropeway_transport::tls::PublicKey;
 use ropeway_worker::handoff::DriverFact;
 use tracing::{debug, error, info, warn};
 
-use crate::access::{Rules, Share};
-use crate::audit::{Audit, Event, Who};
+use crate::audit::{Audit, Event};
 use crate::folders::Folders;
 use crate::memory;
 use crate::options::WorkerCommand;
-use crate::process::{End, Session, State, Word, Worker};
+use crate::process::{State, Word, Worker};
+
+mod clients;
+mod ends;
+
+pub(crate) use clients::{Client, Guest};
+use ends::last_words;
 
 /// A burst of clients makes the pool keep up to this many times the usual number of warm workers. Not more: on a GPU
 /// each holds some hundred MB.
@@ -79,50 +81,6 @@ pub(crate) struct Pool {
     folders: Option<Folders>,
     /// Whether a worker ever became ready.
     can_serve: bool,
-}
-
-/// A client with its hello.
-pub(crate) struct Client {
-    /// The connection.
-    pub(crate) link: Link,
-    /// Who it is, as far as is known.
-    pub(crate) who: Who,
-    /// The key that it has proved to have, over an encrypted connection.
-    pub(crate) key: Option<PublicKey>,
-    /// Who it is, if its key is a client's.
-    pub(crate) guest: Option<Guest>,
-    /// The server's announcement.
-    pub(crate) hello: Box<Hello>,
-    /// The client's number, counted from 1 since the server's start in the order in which hellos arrived.
-    pub(crate) number: u64,
-}
-
-/// A client that is known.
-#[derive(Clone, Debug)]
-pub(crate) struct Guest {
-    /// Its key, or what stands for that.
-    pub(crate) key: PublicKey,
-    /// Whether it has come with a certificate.
-    pub(crate) is_certified: bool,
-    /// Its name.
-    pub(crate) name: String,
-    /// What it may do.
-    pub(crate) rules: Rules,
-    /// The share of a new session in what all its sessions may have together, if that has limits.
-    pub(crate) share: Option<Arc<Share>>,
-}
-
-impl Client {
-    /// The name of the folder with its compilers' caches: those who cannot be told apart share one.
-    pub(crate) fn folder_name(&self) -> String {
-        match (&self.guest, self.who.user) {
-            (Some(guest), _) => {
-                guest.key.bytes().iter().fold("key-".to_owned(), |name, byte| name + &format!("{byte:02x}"))
-            }
-            (None, Some(user)) => format!("user-{user}"),
-            (None, None) => "anybody".to_owned(),
-        }
-    }
 }
 
 impl Pool {
@@ -431,109 +389,11 @@ impl Pool {
         })
     }
 
-    /// Handles a worker that has ended.
-    pub(crate) fn reap(&mut self, pid: u32, now: Instant) {
-        let Some(worker) = self.workers.get_mut(&pid) else { return };
-        let Some(end) = worker.ended() else { return };
-        self.audit_end(pid, &end);
-        let Some(worker) = self.workers.get_mut(&pid) else { return };
-        match &worker.state {
-            State::Session(session) => {
-                let (session, seconds) = (session, session.since.elapsed().as_secs_f64());
-                if end.is_clean() {
-                    info!(session = session.about.session, worker = pid, program = %session.about.program, seconds, "session ends");
-                } else {
-                    error!(
-                        session = session.about.session, worker = pid, program = %session.about.program, seconds, %end,
-                        "session ends: its worker failed; other sessions go on"
-                    );
-                }
-            }
-            State::Warm => {
-                warn!(worker = pid, %end, "a warm worker ended by itself");
-                // This worker was able to start, so the next one should be too; the pause avoids a tight loop.
-                self.not_before = self.not_before.max(now + FIRST_PAUSE);
-            }
-            State::Retired => debug!(worker = pid, %end, "a worker that is no longer needed ends"),
-            State::Starting | State::Failing => {
-                error!(
-                    worker = pid, %end,
-                    "a worker ended before it had a client; its own lines above say why (does clinfo work on this machine?)"
-                );
-                self.failed(now);
-            }
-        }
-        self.workers.remove(&pid);
-    }
-
-    /// Writes down how a worker's session ended, if it had one.
-    fn audit_end(&mut self, pid: u32, end: &End) {
-        let Some(worker) = self.workers.get_mut(&pid) else { return };
-        // It may have said something right before it ended.
-        while let word @ (Word::Account(_) | Word::Limit(_)) = worker.listen() {
-            last_words(worker, word);
-        }
-        let State::Session(session) = &worker.state else { return };
-        let Session { about, since, ended_for, account, .. } = &**session;
-        let failed = || if end.is_clean() { "ended".to_owned() } else { format!("its worker failed: {end}") };
-        let outcome = ended_for.clone().unwrap_or_else(failed);
-        let (seconds, account) = (since.elapsed().as_secs_f64(), account.as_ref());
-        self.audit.write(&Event::End { about, seconds, outcome: &outcome, account });
-    }
-
     /// Records a failed start and lengthens the pause before the next one.
     fn failed(&mut self, now: Instant) {
         self.failures += 1;
         let pause = FIRST_PAUSE * 2u32.saturating_pow(self.failures.min(10) - 1);
         self.not_before = now + pause.min(MAX_PAUSE);
-    }
-
-    /// Asks all workers to end, waits up to `limit`, and kills the rest. Stops waiting early when `hurry` returns true.
-    pub(crate) fn stop(&mut self, limit: Duration, mut hurry: impl FnMut() -> bool) {
-        let deadline = Instant::now() + limit;
-        for worker in self.workers.values() {
-            match worker.state {
-                State::Session(_) => worker.stop(),
-                State::Warm | State::Starting | State::Failing | State::Retired => worker.kill(),
-            }
-        }
-        while !self.workers.is_empty() && Instant::now() < deadline && !hurry() {
-            for pid in self.workers.keys().copied().collect::<Vec<_>>() {
-                self.end_quietly(pid);
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        for (pid, worker) in &self.workers {
-            warn!(worker = pid, "worker did not end in time; killing it");
-            worker.kill();
-        }
-        self.workers.clear();
-    }
-
-    /// Takes a worker out once it has ended, as was asked of it.
-    fn end_quietly(&mut self, pid: u32) {
-        let Some(worker) = self.workers.get_mut(&pid) else { return };
-        let Some(end) = worker.ended() else { return };
-        self.audit_end(pid, &end);
-        let Some(worker) = self.workers.get_mut(&pid) else { return };
-        if let State::Session(session) = &worker.state {
-            info!(session = session.about.session, worker = pid, %end, "session ends with the server");
-        }
-        self.workers.remove(&pid);
-    }
-}
-
-/// Takes in what a worker says when its session ends.
-fn last_words(worker: &mut Worker, word: Word) {
-    match word {
-        Word::Account(account) => worker.has_taken(account),
-        Word::Limit(reason) => {
-            if let State::Session(session) = &worker.state {
-                warn!(session = session.about.session, worker = worker.pid(), program = %session.about.program, "{reason}; other sessions go on");
-            }
-            worker.ends_over(reason);
-        }
-        _ => {}
     }
 }
 

@@ -1,0 +1,57 @@
+//! An encrypted server, and how its figures are told.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::process::Side;
+use crate::server::Server;
+use crate::setup::Bench;
+use crate::table::{Reach, Row};
+
+/// A server that takes encrypted connections only, and the programs that have its ticket.
+pub(super) struct Encrypted {
+    pub(super) server: Server,
+    pub(super) ticket: String,
+    pub(super) side: Side,
+}
+
+impl Encrypted {
+    /// Starts one that has `name` in the run.
+    ///
+    /// # Errors
+    /// A sentence that says why there is none.
+    pub(super) fn start(bench: &Bench, name: &str) -> Result<Self, String> {
+        let state = bench.folder.path().join(name);
+        let server = Server::start_encrypted(&bench.ropeway, &bench.native, &state)?;
+        let mut command = Command::new(&bench.ropeway);
+        command.args(["ticket", "--state"]).arg(&state).args(["new", "bench", "--host"]);
+        let made = command.arg(format!("127.0.0.1:{}", server.port)).output();
+        let made = made.map_err(|error| format!("no ticket: {error}"))?;
+        let ticket = String::from_utf8_lossy(&made.stdout).trim().to_owned();
+        if !made.status.success() {
+            return Err(format!("no ticket: {}", String::from_utf8_lossy(&made.stderr)));
+        }
+        let mut side = bench.remote.clone();
+        side.use_server(&ticket);
+        // The server reads its clients again when their file has changed, a moment later.
+        let begun = Instant::now();
+        while let Err(why) = side.start_up() {
+            if begun.elapsed() > Duration::from_secs(10) {
+                return Err(why);
+            }
+        }
+        Ok(Self { server, ticket, side })
+    }
+}
+
+/// A row without a floor.
+pub(super) fn row(
+    figure: &str,
+    unit: &'static str,
+    ropeway: Result<f64, String>,
+    native: Option<f64>,
+    reach: Reach,
+    rule: &str,
+) -> Row {
+    Row { figure: figure.into(), unit, native, ropeway, floor: None, reach, rule: rule.into() }
+}

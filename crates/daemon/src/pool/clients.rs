@@ -1,0 +1,54 @@
+//! Who a worker is for.
+
+use std::sync::Arc;
+
+use ropeway_protocol::handshake::Hello;
+use ropeway_transport::Link;
+use ropeway_transport::tls::PublicKey;
+
+use crate::access::{Rules, Share};
+use crate::audit::Who;
+
+/// A client with its hello.
+pub(crate) struct Client {
+    /// The connection.
+    pub(crate) link: Link,
+    /// Who it is, as far as is known.
+    pub(crate) who: Who,
+    /// The key that it has proved to have, over an encrypted connection.
+    pub(crate) key: Option<PublicKey>,
+    /// Who it is, if its key is a client's.
+    pub(crate) guest: Option<Guest>,
+    /// The server's announcement.
+    pub(crate) hello: Box<Hello>,
+    /// The client's number, counted from 1 since the server's start in the order in which hellos arrived.
+    pub(crate) number: u64,
+}
+
+/// A client that is known.
+#[derive(Clone, Debug)]
+pub(crate) struct Guest {
+    /// Its key, or what stands for that.
+    pub(crate) key: PublicKey,
+    /// Whether it has come with a certificate.
+    pub(crate) is_certified: bool,
+    /// Its name.
+    pub(crate) name: String,
+    /// What it may do.
+    pub(crate) rules: Rules,
+    /// The share of a new session in what all its sessions may have together, if that has limits.
+    pub(crate) share: Option<Arc<Share>>,
+}
+
+impl Client {
+    /// The name of the folder with its compilers' caches: those who cannot be told apart share one.
+    pub(crate) fn folder_name(&self) -> String {
+        match (&self.guest, self.who.user) {
+            (Some(guest), _) => {
+                guest.key.bytes().iter().fold("key-".to_owned(), |name, byte| name + &format!("{byte:02x}"))
+            }
+            (None, Some(user)) => format!("user-{user}"),
+            (None, None) => "anybody".to_owned(),
+        }
+    }
+}
