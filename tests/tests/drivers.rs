@@ -1,10 +1,13 @@
 //! Native implementations that do what OpenCL allows and others do not do, or what it does not quite allow.
 
-use ropeway_protocol::types::Moved;
+use ropeway_protocol::ids::KernelId;
+use ropeway_protocol::messages::{DeviceTimer, SetKernelArg, SetKernelSvmPointers};
+use ropeway_protocol::types::{ArgValue, Moved};
 use ropeway_tests::fake;
 use ropeway_tests::peering::{Pair, push, whole};
 use ropeway_tests::places::{c_program, stub_vendors};
 use ropeway_tests::program::Program;
+use ropeway_tests::raw::Client;
 use ropeway_tests::server::Server;
 
 /// Two connected sessions on stub devices with this variable.
@@ -81,4 +84,20 @@ fn a_connection_that_breaks_for_a_reason_of_this_machine_costs_what_was_on_it_an
     push(b, a, 1, &whole(100), &[], 3, 4);
     assert_eq!(a.end_of(4), 0);
     assert!(!a.notes.peers.iter().any(|state| !state.connected), "{:?}", a.notes.peers);
+}
+
+#[test]
+fn functions_that_an_older_driver_does_not_have_are_not_called() {
+    let vendors = stub_vendors();
+    let server = Server::start_with(
+        &["--listen", "tcp://127.0.0.1:0"],
+        &[("OCL_ICD_VENDORS", vendors.to_str().expect("a path in UTF-8"))],
+    );
+    let mut client = Client::connect(server.url().trim_start_matches("tcp://"));
+    client.begin().buffer(1, &[7; 100]).kernel(1, "kernel void touch(global char *at) {}", "touch", 1);
+    // No memory is shared here, but nothing is no memory.
+    client.post(&SetKernelArg { kernel: KernelId(1), index: 0, value: ArgValue::Svm(None) });
+    client.post(&SetKernelSvmPointers { kernel: KernelId(1), pointers: Vec::new() });
+    assert_eq!(client.call(&DeviceTimer { platform: 0, device: 0 }), Err(-59), "CL_INVALID_OPERATION");
+    assert_eq!(client.read(1, 100, &[]), [7; 100]);
 }

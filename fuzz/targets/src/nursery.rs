@@ -54,6 +54,7 @@ impl Nursery {
     pub fn fork(control: OwnedFd) -> Forked {
         let nursery = OWN.take().unwrap_or_else(Self::start);
         ftruncate(&nursery.said, 0).expect("an empty file");
+        (&nursery.said).rewind().expect("its beginning");
         let fds = [control.as_fd(), nursery.said.as_fd()];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);

@@ -114,7 +114,7 @@ impl Device {
     /// # Errors
     /// The status of the native call; CL_INVALID_OPERATION where there is none.
     pub fn timer(self) -> Result<u64, Status> {
-        let ask = api().clGetDeviceAndHostTimer.ok_or(cl::CL_INVALID_OPERATION)?;
+        let ask = api().clGetDeviceAndHostTimer.filter(|_| self.is_at_least(2, 1)).ok_or(cl::CL_INVALID_OPERATION)?;
         let (mut device, mut host) = (0, 0);
         // SAFETY: both are valid for a write.
         check(unsafe { ask(self.0, &raw mut device, &raw mut host) })?;

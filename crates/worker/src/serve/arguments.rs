@@ -66,7 +66,7 @@ impl Kernel {
             },
             (ArgValue::Svm(place), ArgKind::Buffer) => {
                 let memory = held.and_then(Held::memory);
-                native.set_svm(index, super::svm::place(place, memory)?)
+                native.set_svm(index, super::svm::place(&self.context, place, memory)?)
             }
             (ArgValue::Local(size), ArgKind::Local) => native.set_local(index, size),
             _ => Err(cl::CL_INVALID_ARG_VALUE),

@@ -14,7 +14,7 @@ use crate::base::error::End;
 use crate::base::error::unknown;
 use crate::base::lock::lock;
 use crate::native::{self, Waits};
-use crate::objects::{Memory, MemoryKind};
+use crate::objects::{Context, Memory, MemoryKind};
 use crate::queue_states::QueueState;
 use crate::session::Session;
 use crate::session::job::Job;
@@ -35,14 +35,23 @@ const MAX_TAKEN: usize = 256;
 /// The argument for [`native::Kernel::set_svm`].
 ///
 /// # Errors
-/// CL_INVALID_ARG_VALUE for memory that could not be allocated.
-pub fn place(
+/// CL_INVALID_ARG_VALUE for memory that could not be allocated; CL_INVALID_OPERATION where none can be.
+pub fn place<'a>(
+    context: &Context,
     place: Option<(MemoryId, u64)>,
-    memory: Option<&Memory>,
-) -> Result<Option<(&native::Memory, u64)>, Status> {
-    let Some((_, offset)) = place else { return Ok(None) };
+    memory: Option<&'a Memory>,
+) -> Result<Option<(&'a native::Memory, u64)>, Status> {
+    let Some((_, offset)) = place else {
+        // A driver without such memory need not have the function.
+        return if can_share(context) { Ok(None) } else { Err(cl::CL_INVALID_OPERATION) };
+    };
     let native = memory.and_then(|memory| memory.native.as_deref().ok());
     Ok(Some((native.ok_or(cl::CL_INVALID_ARG_VALUE)?, offset)))
+}
+
+/// Whether the devices of a context can have shared virtual memory.
+fn can_share(context: &Context) -> bool {
+    context.devices.iter().any(|(_, device)| device.has_svm())
 }
 
 /// Keeps the event that says when the commands of `queue_state` have ended: its queue is about to be released, and they
@@ -143,7 +152,10 @@ impl Session {
             memory.native.as_deref().map(|native| (native, *offset)).map_err(|status| *status)
         });
         let places = places.collect::<Result<Vec<_>, Status>>();
-        if let (Ok(native), Ok(places)) = (&mut kernel.native, places) {
+        // A driver without such memory need not have the function.
+        if let (Ok(native), Ok(places)) = (&mut kernel.native, places)
+            && can_share(&kernel.context)
+        {
             // Addresses in the native implementation's own memory matter only to its own launches.
             let _ = native.set_svm_pointers(&places);
         }
