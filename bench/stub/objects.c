@@ -71,7 +71,7 @@ static cl_int CL_API_CALL device_info(cl_device_id device, cl_device_info what, 
     case CL_DEVICE_ENDIAN_LITTLE: VALUE(cl_bool, CL_TRUE);
     case CL_DEVICE_AVAILABLE: VALUE(cl_bool, CL_TRUE);
     case CL_DEVICE_COMPILER_AVAILABLE: VALUE(cl_bool, CL_TRUE);
-    case CL_DEVICE_LINKER_AVAILABLE: VALUE(cl_bool, CL_TRUE);
+    case CL_DEVICE_LINKER_AVAILABLE: VALUE(cl_bool, CL_FALSE);
     case CL_DEVICE_PREFERRED_INTEROP_USER_SYNC: VALUE(cl_bool, CL_TRUE);
     case CL_DEVICE_PROFILING_TIMER_RESOLUTION: VALUE(size_t, 1);
     case CL_DEVICE_PRINTF_BUFFER_SIZE: VALUE(size_t, 1 << 20);

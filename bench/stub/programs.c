@@ -290,12 +290,31 @@ static cl_int CL_API_CALL group_info(cl_kernel kernel, cl_device_id device, cl_k
     }
 }
 
+/* Programs are built in one step only. */
+static cl_int CL_API_CALL no_compiler(cl_program program, cl_uint count, const cl_device_id *list, const char *options, cl_uint headers,
+                                      const cl_program *contents, const char **names, void(CL_CALLBACK *notify)(cl_program, void *),
+                                      void *data)
+{
+    (void)program, (void)count, (void)list, (void)options, (void)headers, (void)contents, (void)names, (void)notify, (void)data;
+    return CL_COMPILER_NOT_AVAILABLE;
+}
+
+static cl_program CL_API_CALL no_linker(cl_context context, cl_uint count, const cl_device_id *list, const char *options, cl_uint inputs,
+                                        const cl_program *programs, void(CL_CALLBACK *notify)(cl_program, void *), void *data,
+                                        cl_int *error)
+{
+    (void)context, (void)count, (void)list, (void)options, (void)inputs, (void)programs, (void)notify, (void)data;
+    GIVE(NULL, CL_LINKER_NOT_AVAILABLE);
+}
+
 void stub_programs(struct _cl_icd_dispatch *table)
 {
     table->clCreateProgramWithSource = from_source;
     table->clCreateProgramWithBinary = from_binary;
     table->clCreateProgramWithBuiltInKernels = no_built_in;
     table->clBuildProgram = build;
+    table->clCompileProgram = no_compiler;
+    table->clLinkProgram = no_linker;
     table->clRetainProgram = retain_program;
     table->clReleaseProgram = release_program;
     table->clGetProgramInfo = program_info;
