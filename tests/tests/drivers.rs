@@ -1,8 +1,8 @@
 //! Native implementations that do what OpenCL allows and others do not do, or what it does not quite allow.
 
-use ropeway_protocol::ids::KernelId;
-use ropeway_protocol::messages::{DeviceTimer, SetKernelArg, SetKernelSvmPointers};
-use ropeway_protocol::types::{ArgValue, Moved};
+use ropeway_protocol::ids::{ContextId, KernelId, ProgramId};
+use ropeway_protocol::messages::{CreateProgramWithBinary, DeviceTimer, SetKernelArg, SetKernelSvmPointers};
+use ropeway_protocol::types::{ArgValue, BinaryReply, Moved};
 use ropeway_tests::fake;
 use ropeway_tests::peering::{Pair, push, whole};
 use ropeway_tests::places::{c_program, stub_vendors};
@@ -100,4 +100,18 @@ fn functions_that_an_older_driver_does_not_have_are_not_called() {
     client.post(&SetKernelSvmPointers { kernel: KernelId(1), pointers: Vec::new() });
     assert_eq!(client.call(&DeviceTimer { platform: 0, device: 0 }), Err(-59), "CL_INVALID_OPERATION");
     assert_eq!(client.read(1, 100, &[]), [7; 100]);
+}
+
+#[test]
+fn a_program_of_no_binaries_is_refused_before_a_driver_sees_it() {
+    let vendors = stub_vendors();
+    let server = Server::start_with(
+        &["--listen", "tcp://127.0.0.1:0"],
+        &[("OCL_ICD_VENDORS", vendors.to_str().expect("a path in UTF-8"))],
+    );
+    let mut client = Client::connect(server.url().trim_start_matches("tcp://"));
+    let (program, context) = (ProgramId(1), ContextId(1));
+    let made = client.begin().call(&CreateProgramWithBinary { program, context, binaries: Vec::new() });
+    let Ok(BinaryReply::Loaded { status, .. }) = made else { panic!("{made:?}") };
+    assert_eq!(status, -30, "CL_INVALID_VALUE");
 }

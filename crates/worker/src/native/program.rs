@@ -43,6 +43,9 @@ impl Program {
         context: &Context,
         binaries: &[(Device, &[u8])],
     ) -> Result<(Self, Vec<Status>), (Status, Vec<Status>)> {
+        if binaries.is_empty() {
+            return Err((cl::CL_INVALID_VALUE, Vec::new()));
+        }
         let devices: Vec<_> = binaries.iter().map(|(device, _)| device.0).collect();
         let lengths: Vec<_> = binaries.iter().map(|(_, bytes)| bytes.len()).collect();
         let mut pointers: Vec<_> = binaries.iter().map(|(_, bytes)| bytes.as_ptr()).collect();
