@@ -34,7 +34,11 @@ impl Kernel {
         let ask = match api().clGetKernelSubGroupInfo.filter(|_| device.is_at_least(2, 1)) {
             Some(ask) => ask,
             None => {
-                let found = device.function(c"clGetKernelSubGroupInfoKHR").ok_or(cl::CL_INVALID_OPERATION)?;
+                // A loader finds one of its own for every device, which calls what the driver may not have.
+                let extensions = device.text(cl::CL_DEVICE_EXTENSIONS);
+                let has = extensions.split_ascii_whitespace().any(|name| name == "cl_khr_subgroups");
+                let found = if has { device.function(c"clGetKernelSubGroupInfoKHR") } else { None };
+                let found = found.ok_or(cl::CL_INVALID_OPERATION)?;
                 // SAFETY: cl_khr_subgroups declares it with the core function's type; a pointer and the optional
                 // function pointer have the same representation, and it is not null.
                 let found = unsafe { std::mem::transmute::<*mut c_void, clGetKernelSubGroupInfo_t>(found.as_ptr()) };

@@ -135,7 +135,7 @@ impl Device {
     }
 
     /// A string property; empty where it cannot be had.
-    fn text(self, name: u32) -> String {
+    pub(super) fn text(self, name: u32) -> String {
         // SAFETY: `text` passes memory of the size it announces.
         info::text(|size, value, ret| unsafe { (api().clGetDeviceInfo)(self.0, name, size, value, ret) })
             .unwrap_or_default()
