@@ -181,7 +181,8 @@ static void signal_then_wait(void)
     CHECK(clFlush(b));
     printf("held: %d %d, payload %llu\n", state_of(signaled) > 0, state_of(waited) > 0, payload(semaphore));
     CHECK(clSetUserEventStatus(gate, CL_COMPLETE));
-    printf("x: %d, payload %llu\n", value_of(b, x), payload(semaphore));
+    printf("x: %d", value_of(b, x));
+    printf(", payload %llu\n", payload(semaphore));
     CHECK(release(semaphore));
 }
 
@@ -276,11 +277,13 @@ static void out_of_order(void)
     set_arg(add, 0, sizeof y, &y);
     launch(second, add, 1, 0, NULL, &beside);
     CHECK(clWaitForEvents(1, &beside));
-    printf("y: %d, held: %d\n", value_of(second, y), state_of(behind) > 0);
+    printf("y: %d", value_of(second, y));
+    printf(", held: %d\n", state_of(behind) > 0);
     signal_one(second, other, NULL);
     CHECK(clFlush(second));
     CHECK(clWaitForEvents(1, &behind));
-    printf("x: %d, payload %llu\n", value_of(second, x), payload(other));
+    printf("x: %d", value_of(second, x));
+    printf(", payload %llu\n", payload(other));
     wait_one(q, semaphore, NULL);
     CHECK(clFinish(q));
     printf("finished: payload %llu\n", payload(semaphore));
