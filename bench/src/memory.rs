@@ -1,6 +1,10 @@
 //! The memory that processes take, and the process that serves a connection, from /proc.
 
 use std::fs;
+use std::time::{Duration, Instant};
+
+/// How long workers of earlier clients may take to end.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Memory of one process, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -57,7 +61,7 @@ fn parent(pid: u32) -> Option<u32> {
 }
 
 /// The process below `server` that holds a connection to its TCP port, when there is just one such.
-pub fn worker_of(server: u32, port: u16) -> Option<u32> {
+fn worker_of(server: u32, port: u16) -> Option<u32> {
     const ESTABLISHED: &str = "01";
     let table = fs::read_to_string("/proc/net/tcp").ok()?;
     let inodes: Vec<String> = table
@@ -78,4 +82,21 @@ pub fn worker_of(server: u32, port: u16) -> Option<u32> {
     };
     let mut workers = descendants(server).into_iter().filter(holds_one);
     workers.next().filter(|_| workers.next().is_none())
+}
+
+/// The process below `server` that holds a connection to its TCP port, once those of earlier clients have ended.
+///
+/// # Errors
+/// When they do not.
+pub fn only_worker_of(server: u32, port: u16) -> Result<u32, String> {
+    let begun = Instant::now();
+    loop {
+        if let Some(pid) = worker_of(server, port) {
+            return Ok(pid);
+        }
+        if begun.elapsed() > PATIENCE {
+            return Err("the worker's process cannot be told from others".into());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }

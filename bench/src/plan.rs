@@ -1,11 +1,9 @@
 //! The measurements: how often each is taken, and the figure that it has to reach.
 
-use std::time::{Duration, Instant};
-
 use crate::encrypted;
 use crate::floor::Floor;
 use crate::median::median;
-use crate::memory::{Memory, worker_of};
+use crate::memory::{Memory, only_worker_of};
 use crate::process::{Probe, Side};
 use crate::server::{BETWEEN_CLIENTS, Server};
 use crate::servers;
@@ -212,17 +210,7 @@ impl Bench {
         native.number()?;
         let mut remote = self.remote.spawn("idle", "", false)?;
         remote.number()?;
-        // Workers of earlier clients may still be ending.
-        let begun = Instant::now();
-        let worker = loop {
-            if let Some(pid) = worker_of(server.pid(), server.port) {
-                break pid;
-            }
-            if begun.elapsed() > Duration::from_secs(5) {
-                return Err("the worker's process cannot be told from others".into());
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        };
+        let worker = only_worker_of(server.pid(), server.port)?;
         let (native, worker) = (Memory::of(native.pid())?, Memory::of(worker)?);
         Ok((native.proportional as f64 / MB, worker.proportional as f64 / MB))
     }

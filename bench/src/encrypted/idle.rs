@@ -1,10 +1,8 @@
 //! The memory of a session that does nothing.
 
-use std::time::{Duration, Instant};
-
 use super::served::{Encrypted, row};
 use crate::median::median;
-use crate::memory::{Memory, worker_of};
+use crate::memory::{Memory, only_worker_of};
 use crate::process::Side;
 use crate::server::Server;
 use crate::setup::Bench;
@@ -54,17 +52,7 @@ fn measure(bench: &Bench) -> Result<[f64; 2], String> {
 fn session(side: &Side, server: &Server) -> Result<[f64; 2], String> {
     let mut probe = side.spawn("idle", "", false)?;
     probe.number()?;
-    // The worker of the client before may still be ending.
-    let begun = Instant::now();
-    let worker = loop {
-        if let Some(pid) = worker_of(server.pid(), server.port) {
-            break pid;
-        }
-        if begun.elapsed() > Duration::from_secs(5) {
-            return Err("the worker's process cannot be told from others".into());
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    };
+    let worker = only_worker_of(server.pid(), server.port)?;
     let anonymous = |pid| Memory::of(pid).map(|memory| memory.anonymous as f64 / KB);
     Ok([anonymous(worker)?, anonymous(probe.pid())?])
 }
