@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use ropeway_tests::encrypted::Encrypted;
-use ropeway_tests::places::{c_program, ropeway};
+use ropeway_tests::places::{c_program, ropeway, shifted_clock};
 use ropeway_tests::program::Program;
 use ropeway_tests::wait_for;
 
@@ -183,6 +183,59 @@ fn who_takes_more_of_the_main_memory_than_his_ticket_gives_is_told_whose_limit_i
     let outcome = Program::remote(c_program("held"), &ticket).limit(Duration::from_secs(60)).start();
     encrypted.server.expect_log("MiB of the server's main memory and may take 64 (the limit of 'fay' there)");
     outcome.kill();
+}
+
+#[test]
+fn a_ticket_may_be_used_by_several_at_the_same_time_and_no_more_than_it_says() {
+    let encrypted = Encrypted::start();
+    let ticket = encrypted.new_ticket("ida", &["--sessions", "3"]);
+    let all: Vec<_> = (0..6).map(|_| Program::remote(c_program("held"), &ticket).start()).collect();
+    let (mut inside, mut refused) = (Vec::new(), 0);
+    for mut program in all {
+        if program.line() == "ready" {
+            inside.push(program);
+        } else {
+            let told = program.finish().stderr;
+            assert!(told.contains("'ida' has 3 sessions there already, and may have 3"), "{told}");
+            refused += 1;
+        }
+    }
+    assert_eq!((inside.len(), refused), (3, 3));
+    for mut program in inside {
+        program.say("once more");
+        assert_eq!(program.line(), "1");
+        program.finish().success();
+    }
+}
+
+#[test]
+fn a_clock_that_goes_back_or_leaps_ends_no_more_sessions_than_it_must() {
+    let folder = tempfile::tempdir().unwrap();
+    let shift = folder.path().join("shift");
+    let set = |seconds: &str| fs::write(&shift, seconds).unwrap();
+    set("0");
+    let clock = shifted_clock();
+    let env = [("LD_PRELOAD", clock.to_str().unwrap()), ("SHIFTED_CLOCK_FILE", shift.to_str().unwrap())];
+    let encrypted = Encrypted::start_in(&[], &env);
+    let ticket = encrypted.new_ticket("jo", &["--expires", "1h"]);
+    let mut running = Program::remote(c_program("held"), &ticket).start();
+    assert_eq!(running.line(), "ready");
+    // A day back: the session goes on, and others begin.
+    set("-86400");
+    program(&ticket).run().success();
+    running.say("once more");
+    assert_eq!(running.line(), "1");
+    // A day ahead: the ticket's time is over.
+    let worker = encrypted.server.worker_of(running.pid());
+    set("86400");
+    wait_for("end of the session", Duration::from_secs(20), || {
+        (!encrypted.server.workers().contains(&worker)).then_some(())
+    });
+    assert!(refusal(&ticket).contains("the ticket of 'jo' has expired at "));
+    running.kill();
+    // And right again.
+    set("0");
+    program(&ticket).run().success();
 }
 
 #[test]
