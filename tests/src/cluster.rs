@@ -15,7 +15,7 @@ use crate::server::Server;
 pub const MIB: u64 = 1 << 20;
 
 /// The largest packet that TCP sends, with all headers.
-const FULL_PACKET: u64 = 1514;
+pub const FULL_PACKET: u64 = 1514;
 
 /// A network whose first machine is the client's. Servers are on those behind it.
 pub struct Cluster {
