@@ -86,13 +86,18 @@ fn a_connection_that_breaks_for_a_reason_of_this_machine_costs_what_was_on_it_an
     assert!(!a.notes.peers.iter().any(|state| !state.connected), "{:?}", a.notes.peers);
 }
 
-#[test]
-fn functions_that_an_older_driver_does_not_have_are_not_called() {
+/// A server of the stub device, whose driver has the functions of OpenCL 1.2 only.
+fn on_stub() -> Server {
     let vendors = stub_vendors();
-    let server = Server::start_with(
+    Server::start_with(
         &["--listen", "tcp://127.0.0.1:0"],
         &[("OCL_ICD_VENDORS", vendors.to_str().expect("a path in UTF-8"))],
-    );
+    )
+}
+
+#[test]
+fn functions_that_an_older_driver_does_not_have_are_not_called() {
+    let server = on_stub();
     let mut client = Client::connect(server.url().trim_start_matches("tcp://"));
     client.begin().buffer(1, &[7; 100]).kernel(1, "kernel void touch(global char *at) {}", "touch", 1);
     // No memory is shared here, but nothing is no memory.
@@ -104,11 +109,7 @@ fn functions_that_an_older_driver_does_not_have_are_not_called() {
 
 #[test]
 fn a_program_of_no_binaries_is_refused_before_a_driver_sees_it() {
-    let vendors = stub_vendors();
-    let server = Server::start_with(
-        &["--listen", "tcp://127.0.0.1:0"],
-        &[("OCL_ICD_VENDORS", vendors.to_str().expect("a path in UTF-8"))],
-    );
+    let server = on_stub();
     let mut client = Client::connect(server.url().trim_start_matches("tcp://"));
     let (program, context) = (ProgramId(1), ContextId(1));
     let made = client.begin().call(&CreateProgramWithBinary { program, context, binaries: Vec::new() });

@@ -43,8 +43,6 @@ impl Crew {
     pub(crate) fn of_process() -> Option<Arc<Self>> {
         // A child that was forked has the memory of its parent's threads, not the threads.
         static CREW: Mutex<(u32, Weak<Crew>)> = Mutex::new((0, Weak::new()));
-        let cores = rustix::thread::sched_getaffinity(None).map_or(1, |cores| cores.count()) as usize;
-        let threads = (cores / CORES_PER_THREAD).min(MOST_THREADS);
         let mut crew = CREW.lock().unwrap_or_else(PoisonError::into_inner);
         let process = std::process::id();
         if crew.0 == process
@@ -52,6 +50,8 @@ impl Crew {
         {
             return Some(there);
         }
+        let cores = rustix::thread::sched_getaffinity(None).map_or(1, |cores| cores.count()) as usize;
+        let threads = (cores / CORES_PER_THREAD).min(MOST_THREADS);
         let new = Arc::new(Self::new(threads)?);
         *crew = (process, Arc::downgrade(&new));
         Some(new)
