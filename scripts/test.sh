@@ -3,6 +3,16 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
+# Tests on a full disk fail in ways that do not say so. What an earlier run built is there already.
+needed_gb=10
+for place in "${CARGO_TARGET_DIR:-.}" "${TMPDIR:-/tmp}"; do
+    free_gb=$(($(df --output=avail -k "$place" | tail -1) / 1024 / 1024))
+    if [ ! -d "${CARGO_TARGET_DIR:-target}/debug" ] && [ "$free_gb" -lt "$needed_gb" ]; then
+        echo "make test: $place has $free_gb GB free and a first run needs $needed_gb GB: make room, or set CARGO_TARGET_DIR and TMPDIR" >&2
+        exit 1
+    fi
+done
+
 passed=()
 failed=()
 step() {
