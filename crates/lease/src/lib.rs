@@ -1,0 +1,15 @@
+//! What clients, servers and brokers say to each other about devices that are lent. There is no I/O here, and nothing of
+//! how a broker decides.
+//!
+//! | where | what |
+//! |---|---|
+//! | [`property`] | what a device says of itself: the answers to clGetDeviceInfo, by name |
+//! | [`want`] | what a client asks for: devices by count and properties, as people write it |
+//! | [`grant`] | what a lease gives its holder; the broker signs it, servers read it |
+//! | [`messages`] | requests, replies and notices, as they go over a connection |
+#![forbid(unsafe_code)]
+
+pub mod grant;
+pub mod messages;
+pub mod property;
+pub mod want;
