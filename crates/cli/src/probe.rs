@@ -136,6 +136,15 @@ fn tls_advice(error: &TlsError, endpoint: &Endpoint) -> String {
         TlsError::ClientKeyRefused => {
             "`ropeway ticket list` there shows whom it knows; `ropeway ticket new` there, and `ropeway join` here".into()
         }
+        TlsError::LeaseExpired | TlsError::LeaseNotYetValid | TlsError::LeaseClocks => {
+            "compare the clocks of both machines (`date -u`), and ask the broker for another lease".into()
+        }
+        TlsError::LeaseRefused => {
+            "ask the broker to which that server belongs for a lease; this one is another's, or was changed".into()
+        }
+        TlsError::NoLeases => {
+            format!("`ropeway ticket new NAME --host {host}` on that machine prints a ticket; leases are for a broker's servers")
+        }
         TlsError::NoAnswer => {
             format!("a firewall or a proxy between takes connections for it, or another program listens on port {port}")
         }

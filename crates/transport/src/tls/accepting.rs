@@ -4,7 +4,10 @@ use std::fmt::Debug;
 use std::io::{self, ErrorKind, Read, Write};
 use std::sync::Arc;
 
-use rustls::server::{Acceptor, AlwaysResolvesServerRawPublicKeys, CertificateType, ClientHello, WebPkiClientVerifier};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{
+    Acceptor, AlwaysResolvesServerRawPublicKeys, CertificateType, ClientHello, ResolvesServerCert, WebPkiClientVerifier,
+};
 use rustls::sign::SingleCertAndKey;
 use rustls::{ServerConfig, ServerConnection};
 
@@ -12,6 +15,8 @@ use super::certificates::{Credentials, name_of};
 use super::handshake::{
     Caught, ClientAuth, MAX_RECORD, SERVER, VERSIONS, Verifier, cipher, feed, meaning, provider, tell,
 };
+use super::lease::{Lease, LeaseCertificate};
+use super::leases::Leases;
 use super::secret::Secrets;
 use super::{Identity, PublicKey};
 
@@ -21,15 +26,30 @@ pub struct Door {
     config: Arc<ServerConfig>,
     /// For clients that do not ask for a raw public key.
     certified: Option<Arc<ServerConfig>>,
+    /// For clients that ask for one and show a certificate: a lease.
+    leasing: Option<Arc<ServerConfig>>,
 }
 
 /// Who a client has proved to be.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Client {
-    /// Its key; what stands for that where it has shown a certificate.
+    /// Its key; that of the holder where it has shown a lease; what stands for a key where it has shown a certificate.
     pub key: PublicKey,
     /// Whom its certificate names.
     pub name: Option<String>,
+    /// The lease that it has shown.
+    pub lease: Option<Lease>,
+}
+
+/// How a client says who it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Shown {
+    /// By its key alone.
+    Key,
+    /// By a certificate of an organisation's authority.
+    Certificate,
+    /// By a lease.
+    Lease,
 }
 
 /// How far a server's side has come.
@@ -43,8 +63,7 @@ enum Side {
 /// A server's side of one handshake, which never waits.
 pub struct Accepting {
     side: Side,
-    /// Whether the client shows a certificate, and no raw public key.
-    is_certified: bool,
+    shown: Shown,
     caught: Arc<Caught>,
     /// The record that is being read.
     record: Vec<u8>,
@@ -58,14 +77,20 @@ pub struct Accepting {
 pub fn accept(identity: &Identity, clients: Arc<dyn ClientAuth>) -> io::Result<Door> {
     let provider = provider();
     let verifier = Verifier { provider: provider.clone(), accepts: move |key: &PublicKey| clients.knows(key) };
-    let mut config = ServerConfig::builder_with_provider(provider)
+    let config = config(Arc::new(verifier), Arc::new(AlwaysResolvesServerRawPublicKeys::new(identity.certified()?)))?;
+    Ok(Door { config, certified: None, leasing: None })
+}
+
+/// How one kind of clients is met: who they have to be, and what the server shows them.
+fn config(verifier: Arc<dyn ClientCertVerifier>, own: Arc<dyn ResolvesServerCert>) -> io::Result<Arc<ServerConfig>> {
+    let mut config = ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(VERSIONS)
         .map_err(io::Error::other)?
-        .with_client_cert_verifier(Arc::new(verifier))
-        .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(identity.certified()?)));
+        .with_client_cert_verifier(verifier)
+        .with_cert_resolver(own);
     config.enable_secret_extraction = true;
     config.send_tls13_tickets = 0;
-    Ok(Door { config: Arc::new(config), certified: None })
+    Ok(Arc::new(config))
 }
 
 impl Door {
@@ -74,17 +99,20 @@ impl Door {
     /// # Errors
     /// The credentials are of no use.
     pub fn with_certificates(self, credentials: &Credentials) -> io::Result<Self> {
-        let provider = provider();
         let authorities = credentials.authorities.clone();
-        let verifier = WebPkiClientVerifier::builder_with_provider(authorities, provider.clone()).build();
-        let mut config = ServerConfig::builder_with_provider(provider)
-            .with_protocol_versions(VERSIONS)
-            .map_err(io::Error::other)?
-            .with_client_cert_verifier(verifier.map_err(io::Error::other)?)
-            .with_cert_resolver(Arc::new(SingleCertAndKey::from((*credentials.own).clone())));
-        config.enable_secret_extraction = true;
-        config.send_tls13_tickets = 0;
-        Ok(Self { certified: Some(Arc::new(config)), ..self })
+        let verifier = WebPkiClientVerifier::builder_with_provider(authorities, provider()).build();
+        let own = SingleCertAndKey::from((*credentials.own).clone());
+        Ok(Self { certified: Some(config(verifier.map_err(io::Error::other)?, Arc::new(own))?), ..self })
+    }
+
+    /// The same door, where clients come in, too, that show a lease which `authority` has issued, while it is valid.
+    /// They know the server by its key, as those with tickets do.
+    ///
+    /// # Errors
+    /// rustls's.
+    pub fn with_lease_authority(self, authority: PublicKey) -> io::Result<Self> {
+        let own = self.config.cert_resolver.clone();
+        Ok(Self { leasing: Some(config(Arc::new(Leases::of(authority)), own)?), ..self })
     }
 
     /// Begins a handshake with a client.
@@ -93,21 +121,24 @@ impl Door {
     /// rustls's.
     pub fn open(&self) -> io::Result<Accepting> {
         let caught = Arc::new(Caught::default());
-        let side = match self.certified {
-            Some(_) => Side::Asked(Box::default(), self.clone()),
-            None => {
-                Side::Begun(Box::new(ServerConnection::new(watched(&self.config, &caught)).map_err(io::Error::other)?))
-            }
+        let side = if self.certified.is_some() || self.leasing.is_some() {
+            Side::Asked(Box::default(), self.clone())
+        } else {
+            Side::Begun(Box::new(ServerConnection::new(watched(&self.config, &caught)).map_err(io::Error::other)?))
         };
-        Ok(Accepting { side, is_certified: false, caught, record: Vec::new(), unsent: Vec::new() })
+        Ok(Accepting { side, shown: Shown::Key, caught, record: Vec::new(), unsent: Vec::new() })
     }
 
-    /// What a client gets that begins like this, and whether that is with certificates.
-    fn config_for(&self, hello: &ClientHello<'_>) -> (&ServerConfig, bool) {
-        let takes_raw = hello.server_cert_types().is_some_and(|types| types.contains(&CertificateType::RawPublicKey));
-        match &self.certified {
-            Some(certified) if !takes_raw => (certified, true),
-            _ => (&self.config, false),
+    /// What a client gets that begins like this, and how it will say who it is.
+    fn config_for(&self, hello: &ClientHello<'_>) -> (&ServerConfig, Shown) {
+        let has_raw = |types: Option<&[CertificateType]>| {
+            types.is_some_and(|types| types.contains(&CertificateType::RawPublicKey))
+        };
+        match (has_raw(hello.server_cert_types()), has_raw(hello.client_cert_types()), &self.certified, &self.leasing) {
+            (true, false, _, Some(leasing)) => (leasing, Shown::Lease),
+            (false, _, Some(certified), _) => (certified, Shown::Certificate),
+            // Whoever else does not show a key is refused by rustls.
+            _ => (&self.config, Shown::Key),
         }
     }
 }
@@ -150,8 +181,8 @@ impl Accepting {
             match &mut self.side {
                 Side::Asked(acceptor, door) => {
                     feed(&record, |bytes| acceptor.read_tls(bytes))?;
-                    if let Some((connection, is_certified)) = begin(acceptor, door, &self.caught, stream)? {
-                        (self.side, self.is_certified) = (Side::Begun(Box::new(connection)), is_certified);
+                    if let Some((connection, shown)) = begin(acceptor, door, &self.caught, stream)? {
+                        (self.side, self.shown) = (Side::Begun(Box::new(connection)), shown);
                     }
                 }
                 Side::Begun(connection) => {
@@ -199,12 +230,19 @@ impl Accepting {
         let Side::Begun(connection) = self.side else { return Err(wrong("the client has shown no key")) };
         let shown = connection.peer_certificates().and_then(|all| all.first());
         let shown = shown.ok_or_else(|| wrong("the client has shown no key"))?;
-        let client = if self.is_certified {
-            let name = name_of(shown).ok_or_else(|| wrong("the client's certificate names nobody"))?;
-            Client { key: PublicKey::of_certificate(&name), name: Some(name) }
-        } else {
-            let key = PublicKey::from_spki(shown).ok_or_else(|| wrong("the client has shown no key"))?;
-            Client { key, name: None }
+        let client = match self.shown {
+            Shown::Key => {
+                let key = PublicKey::from_spki(shown).ok_or_else(|| wrong("the client has shown no key"))?;
+                Client { key, name: None, lease: None }
+            }
+            Shown::Certificate => {
+                let name = name_of(shown).ok_or_else(|| wrong("the client's certificate names nobody"))?;
+                Client { key: PublicKey::of_certificate(&name), name: Some(name), lease: None }
+            }
+            Shown::Lease => {
+                let lease = LeaseCertificate::from_der(shown).ok_or_else(|| wrong("the client has shown no lease"))?;
+                Client { key: lease.holder(), name: None, lease: Some(lease.lease().clone()) }
+            }
         };
         let cipher = cipher(connection.negotiated_cipher_suite())?;
         let counts = connection.dangerous_extract_secrets().map_err(io::Error::other)?;
@@ -212,17 +250,17 @@ impl Accepting {
     }
 }
 
-/// Begins the handshake as the client wants it, once all has come that it says first; whether with certificates.
+/// Begins the handshake as the client wants it, once all has come that it says first; and how it will say who it is.
 fn begin(
     acceptor: &mut Acceptor,
     door: &Door,
     caught: &Arc<Caught>,
     stream: &mut impl Write,
-) -> io::Result<Option<(ServerConnection, bool)>> {
+) -> io::Result<Option<(ServerConnection, Shown)>> {
     let accepted = match acceptor.accept() {
         Ok(Some(accepted)) => {
-            let (config, is_certified) = door.config_for(&accepted.client_hello());
-            accepted.into_connection(watched(config, caught)).map(|connection| Some((connection, is_certified)))
+            let (config, shown) = door.config_for(&accepted.client_hello());
+            accepted.into_connection(watched(config, caught)).map(|connection| Some((connection, shown)))
         }
         Ok(None) => Ok(None),
         Err(refused) => Err(refused),

@@ -11,6 +11,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use webpki::EndEntityCert;
 
+use super::der::{IA5, OBJECT, PRINTABLE, SEQUENCE, SET, UTF8, element};
 use super::handshake::provider;
 use crate::private_file;
 
@@ -104,16 +105,8 @@ pub(super) fn name_of(certificate: &CertificateDer<'_>) -> Option<String> {
     common_name(certificate.subject()).or_else(|| certificate.valid_dns_names().next().map(str::to_owned))
 }
 
-/// Tags of DER.
-const SEQUENCE: u8 = 0x30;
-const SET: u8 = 0x31;
-const OBJECT: u8 = 0x06;
-const UTF8: u8 = 0x0c;
-const PRINTABLE: u8 = 0x13;
-const IA5: u8 = 0x16;
-
 /// The object identifier of a common name (2.5.4.3).
-const COMMON_NAME: [u8; 3] = [0x55, 0x04, 0x03];
+pub(super) const COMMON_NAME: [u8; 3] = [0x55, 0x04, 0x03];
 
 /// The last common name of a subject, which is a sequence of sets of attributes (RFC 5280, section 4.1.2.4), without
 /// the sequence's own tag.
@@ -132,19 +125,6 @@ fn common_name(mut subject: &[u8]) -> Option<String> {
         }
     }
     found
-}
-
-/// The first element: its tag, its contents, and what follows.
-fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
-    let (&[tag, first], rest) = bytes.split_first_chunk()?;
-    let (len, rest) = match first {
-        0..=0x7f => (usize::from(first), rest),
-        0x81 => rest.split_first().map(|(len, rest)| (usize::from(*len), rest))?,
-        0x82 => rest.split_first_chunk().map(|(len, rest)| (usize::from(u16::from_be_bytes(*len)), rest))?,
-        _ => return None,
-    };
-    let (contents, rest) = rest.split_at_checked(len)?;
-    Some((tag, contents, rest))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{AlwaysResolvesClientRawPublicKeys, WebPkiServerVerifier};
+use rustls::client::{AlwaysResolvesClientRawPublicKeys, ResolvesClientCert, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls13_signature_with_raw_key};
 use rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
@@ -18,6 +18,7 @@ use rustls::{
 };
 
 use super::certificates::Credentials;
+use super::lease::LeaseCertificate;
 use super::secret::{Cipher, Secret, Secrets};
 use super::{Identity, PublicKey, TlsError};
 
@@ -225,6 +226,40 @@ fn meaning_of_certificates(error: Error, host: &str) -> io::Error {
 /// Those of `stream`; [`ErrorKind::PermissionDenied`] when the server has another key, or does not let this one in;
 /// [`ErrorKind::InvalidData`] when it does not speak TLS 1.3 as it should.
 pub fn connect(stream: &mut (impl Read + Write), identity: &Identity, server: PublicKey) -> io::Result<Secrets> {
+    let own = AlwaysResolvesClientRawPublicKeys::new(identity.certified()?);
+    connect_showing(stream, Arc::new(own), server, |error| meaning(error, CLIENT))
+}
+
+/// Does the same as the holder of a lease, with its key.
+///
+/// # Errors
+/// As [`connect`]; [`ErrorKind::InvalidInput`] where the lease is for another key.
+pub fn connect_with_lease(
+    stream: &mut (impl Read + Write),
+    identity: &Identity,
+    lease: &LeaseCertificate,
+    server: PublicKey,
+) -> io::Result<Secrets> {
+    if lease.holder() != identity.public() {
+        return Err(io::Error::new(ErrorKind::InvalidInput, "the lease is for another key than this client's"));
+    }
+    let own = SingleCertAndKey::from((*identity.certified_by(lease.der().to_vec())?).clone());
+    connect_showing(stream, Arc::new(own), server, |error| match &error {
+        Error::AlertReceived(alert) => match TlsError::of_alert(u8::from(*alert), Some(&lease.lease().validity())) {
+            Some(refusal) => refusal.into(),
+            None => meaning(error, CLIENT),
+        },
+        _ => meaning(error, CLIENT),
+    })
+}
+
+/// Does the handshake with the server of this key, and shows it what is `own`.
+pub(super) fn connect_showing(
+    stream: &mut (impl Read + Write),
+    own: Arc<dyn ResolvesClientCert>,
+    server: PublicKey,
+    meaning: impl Fn(Error) -> io::Error,
+) -> io::Result<Secrets> {
     let provider = provider();
     let verifier = Verifier { provider: provider.clone(), accepts: move |key: &PublicKey| *key == server };
     let mut config = ClientConfig::builder_with_provider(provider)
@@ -232,10 +267,10 @@ pub fn connect(stream: &mut (impl Read + Write), identity: &Identity, server: Pu
         .map_err(io::Error::other)?
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(verifier))
-        .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(identity.certified()?)));
+        .with_client_cert_resolver(own);
     config.enable_sni = false;
     let name = ServerName::try_from(NOBODY).map_err(io::Error::other)?;
-    run(stream, config, name, |error| meaning(error, CLIENT))
+    run(stream, config, name, meaning)
 }
 
 /// Does the same with certificates: that of the server has to be for `host`, a name or an address.

@@ -72,6 +72,11 @@ impl PublicKey {
     fn spki(&self) -> Vec<u8> {
         [&PUBLIC_PREFIX[..], &self.0].concat()
     }
+
+    /// What is in its SubjectPublicKeyInfo, without the sequence's own tag.
+    pub(super) fn spki_contents(&self) -> Vec<u8> {
+        self.spki().split_off(2)
+    }
 }
 
 impl PartialEq for PublicKey {
@@ -154,9 +159,14 @@ impl Identity {
 
     /// The key as rustls wants it.
     pub(super) fn certified(&self) -> std::io::Result<Arc<CertifiedKey>> {
+        self.certified_by(self.public.spki())
+    }
+
+    /// The same with a certificate for the key.
+    pub(super) fn certified_by(&self, certificate: Vec<u8>) -> std::io::Result<Arc<CertifiedKey>> {
         let pkcs8 = [&PRIVATE_PREFIX[..], &self.seed].concat();
         let signing = rustls::crypto::aws_lc_rs::sign::any_eddsa_type(&PrivatePkcs8KeyDer::from(pkcs8));
         let signing = signing.map_err(std::io::Error::other)?;
-        Ok(Arc::new(CertifiedKey::new(vec![CertificateDer::from(self.public.spki())], signing)))
+        Ok(Arc::new(CertifiedKey::new(vec![CertificateDer::from(certificate)], signing)))
     }
 }

@@ -7,11 +7,14 @@
 mod accepting;
 mod certificates;
 mod crew;
+mod der;
 mod error;
 #[cfg(feature = "fuzz")]
 pub mod half;
 mod handshake;
 mod identity;
+mod lease;
+mod leases;
 mod open_bulk;
 mod opener;
 mod seal_bulk;
@@ -22,8 +25,11 @@ mod ticket;
 pub use accepting::{Accepting, Client, Door, accept};
 pub use certificates::{CertificateFiles, Credentials};
 pub use error::TlsError;
-pub use handshake::{ClientAuth, connect, connect_certified};
+pub use handshake::{ClientAuth, connect, connect_certified, connect_with_lease};
 pub use identity::{Identity, PublicKey};
+#[cfg(feature = "lease-authority")]
+pub use lease::issue as issue_lease;
+pub use lease::{Lease, LeaseCertificate, MAX_LEASE};
 pub(crate) use open_bulk::Fill;
 pub(crate) use opener::Opener;
 pub(crate) use sealer::Sealer;
@@ -59,5 +65,7 @@ fn header(len: usize) -> [u8; HEADER] {
     [APPLICATION_DATA, 3, 3, high, low]
 }
 
+#[cfg(all(test, feature = "lease-authority"))]
+mod lease_tests;
 #[cfg(test)]
 mod tests;

@@ -2,8 +2,9 @@
 
 use std::cell::OnceCell;
 use std::io::{self, ErrorKind};
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use super::crew::Crew;
 use super::secret::{Key, Refused, Secret};
@@ -17,16 +18,10 @@ pub(super) const MAX_SEALED: usize = MAX_CONTENTS + 256;
 pub(super) const ROOM: usize = HEADER + MAX_SEALED;
 const MAX_ROOM: usize = 16 * ROOM;
 
-/// Types of messages that may come after the handshake; alerts that end a connection, and that refuse a key.
+/// Types of messages that may come after the handshake; the alert at the end of a connection.
 const NEW_SESSION_TICKET: u8 = 4;
 const KEY_UPDATE: u8 = 24;
 const CLOSE_NOTIFY: u8 = 0;
-const BAD_CERTIFICATE: u8 = 42;
-const CERTIFICATE_EXPIRED: u8 = 45;
-const CERTIFICATE_UNKNOWN: u8 = 46;
-const UNKNOWN_CA: u8 = 48;
-const ACCESS_DENIED: u8 = 49;
-const DECRYPT_ERROR: u8 = 51;
 
 /// Opens what comes on a connection.
 pub(crate) struct Opener {
@@ -39,6 +34,8 @@ pub(crate) struct Opener {
     pub(super) is_over: bool,
     /// What ended the connection while bytes were opened that came before.
     pub(super) error: Option<io::Error>,
+    /// When the lease is valid that this end has shown, if it has: a refusal may be about that.
+    pub(crate) lease: Option<RangeInclusive<SystemTime>>,
     pub(super) crew: OnceCell<Option<Arc<Crew>>>,
 }
 
@@ -60,6 +57,7 @@ impl Opener {
             sealed: 0..0,
             is_over: false,
             error: None,
+            lease: None,
             crew: OnceCell::new(),
         })
     }
@@ -177,20 +175,14 @@ impl Opener {
             (APPLICATION_DATA, _) if is_direct => return Ok(last),
             (APPLICATION_DATA, _) => self.plain = at.start..at.start + last,
             (ALERT, [_, CLOSE_NOTIFY]) => self.is_over = true,
-            (ALERT, [_, ACCESS_DENIED]) => return Err(TlsError::ClientKeyRefused.into()),
-            (ALERT, [_, alert @ (BAD_CERTIFICATE..=CERTIFICATE_UNKNOWN | UNKNOWN_CA | DECRYPT_ERROR)]) => {
-                let why = match *alert {
-                    CERTIFICATE_EXPIRED => "has expired, or one of the two clocks is wrong",
-                    // The second where another authority has the same name.
-                    UNKNOWN_CA | DECRYPT_ERROR => "is from an authority that it does not know (its --client-ca)",
-                    _ => "is of no use to it",
-                };
-                let text = format!("it does not let this client in: its certificate {why}");
-                return Err(TlsError::Certificate(text).into());
-            }
             (ALERT, [_, alert]) => {
-                let text = format!("the other end has ended the connection with TLS's alert {alert}");
-                return Err(io::Error::new(ErrorKind::ConnectionReset, text));
+                return Err(match TlsError::of_alert(*alert, self.lease.as_ref()) {
+                    Some(refusal) => refusal.into(),
+                    None => {
+                        let text = format!("the other end has ended the connection with TLS's alert {alert}");
+                        io::Error::new(ErrorKind::ConnectionReset, text)
+                    }
+                });
             }
             (HANDSHAKE, [KEY_UPDATE, 0, 0, 1, 0]) => self.key.update().map_err(refused)?,
             // It is not asked for, and not used.
