@@ -42,7 +42,8 @@ pub fn ticket(args: &TicketArgs) -> Result<(), Failure> {
             let endpoint: Endpoint = format!("tls://{address}").parse()?;
             state.change(|clients| clients.add(name, &rules))?;
             let (host, port) = (endpoint.host().to_owned(), endpoint.port());
-            let ticket = Endpoint::Tls { host, port, pass: Some(Pass::Ticket(Ticket { server, identity }).into()) };
+            let ticket =
+                Endpoint::Tls { host, port, pass: Some(Pass::Ticket(Ticket { server, identity, lease: None }).into()) };
             println!("{}", ticket.with_secret());
             Ok(())
         }

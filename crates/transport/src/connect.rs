@@ -8,7 +8,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::encrypted::Before;
 use crate::inherited::Kept;
-use crate::tls::{self, Identity, TlsError};
+use crate::tls::{self, Identity, LeaseCertificate, TlsError};
 use crate::{Endpoint, Link, Pass};
 
 impl Link {
@@ -27,7 +27,9 @@ impl Link {
             }
             Endpoint::Local | Endpoint::Ssh(_) => Err(not_an_address(endpoint)),
             Endpoint::Tls { host, .. } => match endpoint.pass() {
-                Some(Pass::Ticket(ticket)) => Self::connect_as(endpoint, &ticket.identity, timeout),
+                Some(Pass::Ticket(ticket)) => {
+                    Self::connect_showing(endpoint, &ticket.identity, ticket.lease.as_ref(), timeout)
+                }
                 Some(Pass::Certified(credentials)) => {
                     let link = Self::connect(&Endpoint::Tcp { host: host.clone(), port: endpoint.port() }, timeout)?;
                     let shaken = tls::connect_certified(&mut Before(&link, deadline), credentials, host);
@@ -60,14 +62,28 @@ impl Link {
     /// As [`Link::connect`]; [`ErrorKind::PermissionDenied`] when the server has another key than `endpoint` says, or
     /// `endpoint` says none.
     pub fn connect_as(endpoint: &Endpoint, identity: &Identity, timeout: Duration) -> io::Result<Self> {
+        Self::connect_showing(endpoint, identity, None, timeout)
+    }
+
+    /// Connects to a server that knows the client by its key, or by its lease where it has one.
+    fn connect_showing(
+        endpoint: &Endpoint,
+        identity: &Identity,
+        lease: Option<&LeaseCertificate>,
+        timeout: Duration,
+    ) -> io::Result<Self> {
         let Endpoint::Tls { host, port, .. } = endpoint else { return Self::connect(endpoint, timeout) };
         let no_key = || io::Error::new(ErrorKind::PermissionDenied, format!("the key of {host} is not known"));
         let server = endpoint.pass().and_then(Pass::server).ok_or_else(no_key)?;
         let deadline = Instant::now() + timeout;
         let link = Self::connect(&Endpoint::Tcp { host: host.clone(), port: *port }, timeout)?;
-        let shaken = tls::connect(&mut Before(&link, deadline), identity, server);
-        let secrets = shaken.map_err(TlsError::in_handshake)?;
-        link.encrypt(secrets)
+        let before = &mut Before(&link, deadline);
+        let Some(lease) = lease else {
+            let shaken = tls::connect(before, identity, server);
+            return link.encrypt(shaken.map_err(TlsError::in_handshake)?);
+        };
+        let shaken = tls::connect_with_lease(before, identity, lease, server);
+        Ok(link.encrypt(shaken.map_err(TlsError::in_handshake)?)?.with_lease(lease.lease()))
     }
 }
 

@@ -317,7 +317,7 @@ mod tests {
     #[test]
     fn a_ticket_is_kept_and_never_shown() {
         let identity = || Identity::generate().unwrap();
-        let ticket = Ticket { server: identity().public(), identity: identity() };
+        let ticket = Ticket { server: identity().public(), identity: identity(), lease: None };
         let line = format!("ropeway://gpu.lab:99/#{}", ticket.secret_text());
         let endpoint: Endpoint = line.parse().unwrap();
         assert_eq!((endpoint.clone(), endpoint.to_string().as_str()), (tls("gpu.lab", 99), "tls://gpu.lab:99"));

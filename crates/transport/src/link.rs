@@ -15,7 +15,7 @@ use crate::encrypted::{Now, Records};
 use crate::inherited::Kept;
 use crate::kernel;
 use crate::machine::{self, is_gone};
-use crate::tls::{Accepting, Client, Fill, Secrets};
+use crate::tls::{Accepting, Client, Fill, Lease, Secrets};
 
 /// How long a thread waits on a link before it checks whether the other machine still answers and whether the wait is
 /// still wanted.
@@ -89,6 +89,14 @@ impl Link {
     /// [`ErrorKind::InvalidData`] for secrets that do not fit their cipher.
     pub fn encrypt(self, secrets: Secrets) -> io::Result<Self> {
         Ok(Self { records: Some(Records::new(secrets)?), ..self })
+    }
+
+    /// The same link, encrypted, where this end has shown a lease: the other end may refuse that yet.
+    pub(crate) fn with_lease(self, lease: &Lease) -> Self {
+        if let Some(records) = &self.records {
+            records.opener().lease = Some(lease.validity());
+        }
+        self
     }
 
     /// Whether what goes over it is encrypted.

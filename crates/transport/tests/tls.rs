@@ -4,33 +4,18 @@ use std::io::{self, ErrorKind, IoSlice, Read, Write};
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
 
-use ropeway_transport::tls::{self, ClientAuth, Identity, PublicKey, Secrets};
+use ropeway_transport::tls::{self, Identity, PublicKey, Secrets};
 use ropeway_transport::{Link, Sender};
 
-#[derive(Debug)]
-struct Known(Vec<PublicKey>);
+use common::{door, serve};
 
-impl ClientAuth for Known {
-    fn knows(&self, key: &PublicKey) -> bool {
-        self.0.contains(key)
-    }
-}
+mod common;
 
 fn server(mut stream: UnixStream, identity: &Identity, known: Vec<PublicKey>) -> io::Result<(PublicKey, Secrets)> {
-    let door = tls::accept(identity, Arc::new(Known(known)))?;
-    let mut accepting = door.open()?;
     stream.set_nonblocking(true)?;
-    loop {
-        match accepting.advance(&mut stream) {
-            Ok(()) => return accepting.finish().map(|(client, secrets)| (client.key, secrets)),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => thread::sleep(Duration::from_micros(100)),
-            Err(error) => return Err(error),
-        }
-    }
+    serve(&mut stream, &door(identity, known)).map(|(client, secrets)| (client.key, secrets))
 }
 
 /// Both ends of an encrypted link, the client's first.
@@ -157,7 +142,7 @@ fn strangers_and_impostors_are_told_so() {
 fn a_record_of_nothing_is_no_handshake() {
     let (mut near, mut far) = UnixStream::pair().unwrap();
     let identity = Identity::generate().unwrap();
-    let mut accepting = tls::accept(&identity, Arc::new(Known(Vec::new()))).unwrap().open().unwrap();
+    let mut accepting = door(&identity, Vec::new()).open().unwrap();
     far.set_nonblocking(true).unwrap();
     near.write_all(&[22, 3, 1, 0, 0]).unwrap();
     let error = accepting.advance(&mut far).unwrap_err();

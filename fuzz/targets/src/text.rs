@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use ropeway_daemon::access::{Clients, from_now, parse_size, size_text, text_of};
 use ropeway_generate::{Entropy, damage};
 use ropeway_transport::Endpoint;
-use ropeway_transport::tls::{Identity, PublicKey, Ticket};
+use ropeway_transport::tls::{Identity, Lease, LeaseCertificate, PublicKey, Ticket, issue_lease};
 
 /// Beginnings, hosts and ends of addresses.
 const SCHEMES: [&str; 8] = ["ropeway://", "tls://", "tcp://", "ssh://", "", "unix:", "unix://", "ropewy://"];
@@ -31,7 +31,8 @@ pub fn ticket(data: &[u8]) {
         let key = |bytes: &[u8]| <[u8; 32]>::try_from(bytes).expect("32 bytes");
         let server = PublicKey::new(key(server));
         let identity = Identity::from_seed(key(client)).expect("any seed makes a key");
-        secret = Ticket { server, identity }.secret_text();
+        let lease = (pick & 64 != 0).then(|| lease(&identity, &mut entropy));
+        secret = Ticket { server, identity, lease }.secret_text();
         let end = match pick % 4 {
             0 => format!("/#{}", server.text()),
             1 => String::new(),
@@ -62,6 +63,27 @@ pub fn ticket(data: &[u8]) {
         }
         Err(_) => {}
     }
+}
+
+/// A lease for this key. What is left of its certificate when that is damaged is read, too.
+fn lease(identity: &Identity, entropy: &mut Entropy<'_>) -> LeaseCertificate {
+    let broker = Identity::from_seed([4; 32]).expect("any seed makes a key");
+    let len = usize::from(entropy.byte() % 32);
+    let contents = String::from_utf8_lossy(entropy.slice(len)).into_owned();
+    let begin = SystemTime::UNIX_EPOCH + Duration::from_secs(entropy.number() % 200_000_000_000);
+    let issued = issue_lease(&broker, identity.public(), &contents, begin, begin + Duration::from_secs(60));
+    let der = issued.expect("what is short and before the year 9999 is issued");
+    let lease = LeaseCertificate::from_der(&der).expect("what was issued is a lease");
+    assert_eq!(
+        (lease.holder(), lease.lease()),
+        (identity.public(), &Lease { contents, not_before: begin, not_after: begin + Duration::from_secs(60) })
+    );
+    let mut damaged = der;
+    damage(&mut damaged, entropy);
+    if let Some(lease) = LeaseCertificate::from_der(&damaged) {
+        assert_eq!(lease.der(), damaged);
+    }
+    lease
 }
 
 /// Lines of an access file; `$` stands for any number, `@` for any text.
