@@ -3,9 +3,13 @@
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime};
 
 use ropeway_generate::{Entropy, damage};
-use ropeway_transport::tls::{self, Accepting, CertificateFiles, ClientAuth, Credentials, Door, Identity, PublicKey};
+use ropeway_transport::tls::{
+    self, Accepting, CertificateFiles, ClientAuth, Credentials, Door, Identity, LeaseCertificate, PublicKey,
+    issue_lease,
+};
 
 use crate::records::both_ways;
 
@@ -15,11 +19,26 @@ struct Cast {
     server: PublicKey,
     client: Identity,
     stranger: Identity,
-    /// The same server where it has a certificate, too, and those of a client and of somebody else.
-    certified: Door,
+    /// The same server where it has a certificate and a broker, too; certificates of a client and of somebody else; a
+    /// lease of a holder, and those that are of no use to it.
+    open: Door,
     certificate: Credentials,
     unknown: Credentials,
+    holder: Identity,
+    lease: LeaseCertificate,
+    useless: [LeaseCertificate; 3],
 }
+
+/// How a client says who it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    Key,
+    Certificate,
+    Lease,
+}
+
+/// What the leases say.
+const LENT: &str = "all";
 
 /// The name that the certificates of `certificates/` are for.
 const HOST: &str = "fuzz.invalid";
@@ -39,9 +58,22 @@ fn cast() -> &'static Cast {
         let identity = |seed| Identity::from_seed([seed; 32]).expect("any seed makes a key");
         let (server, client) = (identity(1), identity(2));
         let door = tls::accept(&server, Arc::new(Known(client.public()))).expect("a door");
-        let certified = door.clone().with_certificates(&SERVER()).expect("the same door");
-        let (certificate, unknown) = (CLIENT(), OTHER());
-        Cast { door, server: server.public(), client, stranger: identity(3), certified, certificate, unknown }
+        let (stranger, broker, holder) = (identity(3), identity(4), identity(5));
+        let open = door.clone().with_certificates(&SERVER()).expect("the same door");
+        let open = open.with_lease_authority(broker.public()).expect("the same door");
+        let (now, year) = (SystemTime::now(), Duration::from_secs(365 * 86400));
+        let lease = |authority, begin, end| {
+            let der = issue_lease(authority, holder.public(), LENT, begin, end).expect("a lease");
+            LeaseCertificate::from_der(&der).expect("a lease")
+        };
+        let useless = [
+            lease(&stranger, now - year, now + year),
+            lease(&broker, now - 2 * year, now - year),
+            lease(&broker, now + year, now + 2 * year),
+        ];
+        let lease = lease(&broker, now - year, now + year);
+        let (server, certificate, unknown) = (server.public(), CLIENT(), OTHER());
+        Cast { door, server, client, stranger, open, certificate, unknown, holder, lease, useless }
     })
 }
 
@@ -225,7 +257,7 @@ impl Write for Wire {
 /// When it is let in.
 pub fn garbage(entropy: &mut Entropy<'_>) {
     let shape = entropy.byte();
-    let door = if shape & 128 == 0 { &cast().door } else { &cast().certified };
+    let door = if shape & 128 == 0 { &cast().door } else { &cast().open };
     let mut accepting = door.open().expect("a handshake begins");
     let rest = entropy.slice(usize::MAX);
     let mut bytes = VecDeque::from(rest.to_vec());
@@ -245,16 +277,21 @@ pub fn garbage(entropy: &mut Entropy<'_>) {
     assert!(accepting.advance(&mut pieces).is_err(), "garbage is let in");
 }
 
-/// A client, known or not, with its key or a certificate, does its handshake; something happens to its bytes or to the server's on their way.
+/// A client, known or not, with its key, a certificate or a lease, does its
+/// handshake; something happens to its bytes or to the server's on their way.
 ///
 /// # Panics
 /// When a stranger is let in, a known client whose bytes arrive is not, or both ends are content with different
 /// secrets.
 pub fn handshake(entropy: &mut Entropy<'_>) {
-    let Cast { door, server, client, stranger, certified, certificate, unknown } = cast();
+    let Cast { door, server, client, stranger, open, certificate, unknown, holder, lease, useless } = cast();
     let (who, how, kind) = (entropy.byte(), entropy.byte(), entropy.byte());
-    let door = if kind < 128 { door } else { certified };
-    let is_certified = kind >= 192;
+    let (door, shown) = match kind {
+        0..96 => (door, Shown::Key),
+        96..144 => (open, Shown::Key),
+        144..192 => (open, Shown::Certificate),
+        192.. => (open, Shown::Lease),
+    };
     let harm = (how >= 40).then(|| Harm::new(entropy));
     // The wire's own: it is used while the client's handshake has the rest.
     let pieces: &'static [u8] = if who & 64 == 0 { &[] } else { &PORTIONS[usize::from(who >> 2 & 15) * 16..] };
@@ -269,20 +306,28 @@ pub fn handshake(entropy: &mut Entropy<'_>) {
         is_server_harmed: how >= 220,
     };
     let is_known = who % 4 != 0;
-    let pinned = if who % 32 == 1 && !is_certified { stranger.public() } else { *server };
-    let at_client = if is_certified {
-        tls::connect_certified(&mut wire, if is_known { certificate } else { unknown }, HOST)
-    } else {
-        tls::connect(&mut wire, if is_known { client } else { stranger }, pinned)
+    let pinned = if who % 32 == 1 && shown != Shown::Certificate { stranger.public() } else { *server };
+    let at_client = match shown {
+        Shown::Key => tls::connect(&mut wire, if is_known { client } else { stranger }, pinned),
+        Shown::Certificate => tls::connect_certified(&mut wire, if is_known { certificate } else { unknown }, HOST),
+        Shown::Lease => {
+            let lease = if is_known { lease } else { &useless[usize::from(who / 4) % useless.len()] };
+            tls::connect_with_lease(&mut wire, holder, lease, pinned)
+        }
     };
     wire.drive();
     let is_harmed = wire.harm.as_ref().is_some_and(|harm| harm.is_done);
     match wire.outcome {
         Some(Ok(())) => {
             let (found, at_server) = wire.accepting.finish().expect("a handshake that is over has secrets");
-            let expected = if is_certified { PublicKey::of_certificate("client") } else { client.public() };
+            let expected = match shown {
+                Shown::Key => client.public(),
+                Shown::Certificate => PublicKey::of_certificate("client"),
+                Shown::Lease => holder.public(),
+            };
             assert!(is_known && found.key == expected && pinned == *server, "a stranger is let in");
-            assert_eq!(found.name.as_deref(), is_certified.then_some("client"));
+            assert_eq!(found.name.as_deref(), (shown == Shown::Certificate).then_some("client"));
+            assert_eq!(found.lease.as_ref(), (shown == Shown::Lease).then_some(lease.lease()));
             match at_client {
                 Ok(at_client) => {
                     assert_eq!(at_client.sealing, at_server.opening, "the two ends do not agree");
