@@ -4,7 +4,7 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 
 # Tests on a full disk fail in ways that do not say so. What an earlier run built is there already.
-needed_gb=10
+needed_gb=8
 for place in "${CARGO_TARGET_DIR:-.}" "${TMPDIR:-/tmp}"; do
     free_gb=$(($(df --output=avail -k "$place" | tail -1) / 1024 / 1024))
     if [ ! -d "${CARGO_TARGET_DIR:-target}/debug" ] && [ "$free_gb" -lt "$needed_gb" ]; then

@@ -4,9 +4,12 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::broker::parse_broker;
 use clap::{Args, Parser, Subcommand};
 use ropeway_daemon::access::{parse_size, parse_time};
 use ropeway_daemon::worker::{DeviceSelector, Wall};
+use ropeway_lease::grant::LeaseId;
+use ropeway_lease::want::Want;
 use ropeway_transport::Endpoint;
 
 /// OpenCL devices of other machines, as if they were in this one.
@@ -32,6 +35,15 @@ pub enum Command {
     Devices(DevicesArgs),
     /// Make, list and revoke tickets, by which clients on other machines may use this machine's server
     Ticket(TicketArgs),
+    /// Lend the devices of servers to clients: who wants some gets a lease on them, or waits
+    #[command(after_help = "Servers and users need tickets of the broker, made on its machine:\n  \
+        ropeway ticket new --state DIR --host BROKER:7591 --registers rack7   for `ropeway serve --broker TICKET`\n  \
+        ropeway ticket new --state DIR --host BROKER:7591 alice               for `ropeway run --broker TICKET`")]
+    Broker(BrokerArgs),
+    /// Get, list, renew and release leases on devices that a broker lends
+    Lease(LeaseArgs),
+    /// List the requests that wait for devices at a broker
+    Queue(AskArgs),
     /// Keep a ticket, so that the server's name suffices from now on
     Join(JoinArgs),
     /// Check the installation, the configuration and every server, and say what to do
@@ -129,6 +141,16 @@ pub struct ServeArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub session_host_memory: Option<u64>,
 
+    /// Lend the devices through this broker, and show them only to who has a lease: its ticket that is for servers, or
+    /// its name after `ropeway join`; several, where several brokers lend together, with commas between them
+    #[arg(long, value_name = "TICKET", value_delimiter = ',', value_parser = parse_broker, conflicts_with_all = ["stdio", "plaintext_network"])]
+    pub broker: Vec<Endpoint>,
+
+    /// Where clients reach this server, as the broker tells them: host[:port]
+    /// [default: this machine's name, or the address that it listens on]
+    #[arg(long, value_name = "HOST", requires = "broker")]
+    pub address: Option<String>,
+
     #[command(flatten)]
     pub worker: WorkerArgs,
 }
@@ -164,6 +186,10 @@ pub struct WorkerArgs {
     /// Let kernels and drivers do all that this user can, or leave off parts of their sandbox: files, calls, rights
     #[arg(long, value_name = "PART", num_args = 0..=1, require_equals = true, value_delimiter = ',', default_missing_value = "files,calls,rights")]
     pub no_sandbox: Vec<Wall>,
+
+    /// Tell the server what the devices say of themselves
+    #[arg(long, hide = true)]
+    pub describe: bool,
 
     /// Move bulk data as for a GPU also where buffers could be mapped (for tests)
     #[arg(long, hide = true)]
@@ -226,6 +252,9 @@ pub enum TicketCommand {
         /// more ends [default: what the server's options say]
         #[arg(long, value_name = "SIZE", value_parser = parse_size)]
         host_memory: Option<u64>,
+        /// The client is a server that lends its devices through the broker whose state folder this is
+        #[arg(long)]
+        registers: bool,
         #[command(flatten)]
         allowed: AllowanceArgs,
     },
@@ -240,6 +269,113 @@ pub enum TicketCommand {
     Revoke {
         /// The client's name
         name: String,
+    },
+}
+
+#[derive(Args, Debug)]
+pub struct BrokerArgs {
+    /// Where to listen: tls://host:port (port 0: any free one); may be given several times
+    #[arg(long = "listen", value_name = "URL", default_value = "tls://127.0.0.1:7591")]
+    pub listen: Vec<Endpoint>,
+
+    /// Folder for the broker's key, its clients, and what it has lent
+    /// [default: $STATE_DIRECTORY, $XDG_STATE_HOME/ropeway-broker or ~/.local/state/ropeway-broker]
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
+
+    /// How long the lease of a program lasts while the broker cannot be reached
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = parse_time)]
+    pub lasts: Duration,
+
+    /// How long a program's lease waits for its holder when the connection to it has broken
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_time)]
+    pub returns: Duration,
+}
+
+/// Which broker is asked.
+#[derive(Args, Clone, Debug)]
+pub struct AskArgs {
+    /// The broker: its ticket, or its name after `ropeway join`; several with commas between them
+    /// [default: $ROPEWAY_BROKER]
+    #[arg(long, value_name = "TICKET", value_delimiter = ',', value_parser = parse_broker)]
+    pub broker: Vec<Endpoint>,
+}
+
+/// What is wanted of a broker.
+#[derive(Args, Clone, Debug)]
+pub struct WantArgs {
+    /// The devices, such as 'gpu', '2 gpu, memory>=40G' or '2 gpu on one server and 1 cpu' [default: $ROPEWAY_WANT]
+    #[arg(long, value_name = "DEVICES")]
+    pub want: Option<Want>,
+
+    /// How long to wait for them; 0s: not at all [default: for ever]
+    #[arg(long, value_name = "TIME", value_parser = parse_any_time)]
+    pub wait: Option<Duration>,
+
+    /// Requests with a higher number go first
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
+    pub priority: i32,
+
+    /// How long they will be needed, as far as is known: what is short may go before others
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub expected: Option<Duration>,
+}
+
+#[derive(Args, Debug)]
+pub struct LeaseArgs {
+    #[command(subcommand)]
+    pub command: LeaseCommand,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum LeaseCommand {
+    /// Get a lease that lasts for a time, and print it: one line for each server, which are secrets
+    New {
+        #[command(flatten)]
+        broker: AskArgs,
+        #[command(flatten)]
+        want: WantArgs,
+        /// How long it lasts without being renewed
+        #[arg(long = "for", value_name = "TIME", default_value = "1h", value_parser = parse_time)]
+        lasts: Duration,
+        /// Write the lines into this file instead, which only this user can read: for ROPEWAY_HOSTFILE
+        #[arg(long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+    /// List this user's leases
+    List {
+        #[command(flatten)]
+        broker: AskArgs,
+        /// Everybody's
+        #[arg(long)]
+        all: bool,
+    },
+    /// Show what a lease has
+    Show {
+        #[command(flatten)]
+        broker: AskArgs,
+        /// The lease's number
+        lease: LeaseId,
+    },
+    /// Make a lease last longer
+    Renew {
+        #[command(flatten)]
+        broker: AskArgs,
+        /// The lease's number
+        lease: LeaseId,
+        /// For how long from now [default: as long as before]
+        #[arg(long = "for", value_name = "TIME", value_parser = parse_time)]
+        lasts: Option<Duration>,
+        /// The file that `lease new --output` has made, which gets the new proof
+        #[arg(long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+    /// End a lease, and the sessions with it
+    Release {
+        #[command(flatten)]
+        broker: AskArgs,
+        /// The lease's number
+        lease: LeaseId,
     },
 }
 
@@ -278,6 +414,12 @@ pub struct RunArgs {
     /// Use also trusted servers that announce themselves on the local network
     #[arg(long)]
     pub discover: bool,
+
+    #[command(flatten)]
+    pub broker: AskArgs,
+
+    #[command(flatten)]
+    pub want: WantArgs,
 
     /// Hide the machine's other OpenCL platforms from the program
     #[arg(long)]
@@ -324,6 +466,11 @@ pub struct Servers(pub Vec<Endpoint>);
 /// All servers of all `--server` options.
 pub fn flatten(servers: &[Servers]) -> Vec<Endpoint> {
     servers.iter().flat_map(|Servers(list)| list.clone()).collect()
+}
+
+/// A time that may be none at all.
+fn parse_any_time(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text).map_err(|_| format!("'{text}' is not a time; write for example 10s or 2m"))
 }
 
 fn parse_servers(text: &str) -> Result<Servers, String> {

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod broker;
 mod devices;
 mod doctor;
 mod failure;
@@ -36,7 +37,10 @@ fn main() -> ExitCode {
         Command::Worker(args) => return finish(serve::worker(args)),
         Command::Completions { shell } => generate::completions(shell),
         Command::Man { folder } => generate::man(&folder),
-        Command::Run(args) => run::run(&args),
+        Command::Run(args) => return finish(run::run(&args)),
+        Command::Broker(args) => broker::broker(args),
+        Command::Lease(args) => broker::lease(&args),
+        Command::Queue(args) => broker::queue(&args),
         Command::Ticket(args) => ticket::ticket(&args),
         Command::Join(args) => ticket::join(&args),
         Command::Devices(args) => devices::devices(&args),

@@ -42,8 +42,13 @@ pub fn filled(name: &str) -> Option<OsString> {
 /// Ropeway's folder among those of one kind that the user has: in the folder that `variable` names, or else in `within`
 /// at home; none without a home.
 pub fn of_user(variable: &str, within: &str) -> Option<PathBuf> {
+    of_user_named(variable, within, "ropeway")
+}
+
+/// Another folder beside that one.
+pub fn of_user_named(variable: &str, within: &str, name: &str) -> Option<PathBuf> {
     let at_home = || Some(PathBuf::from(filled("HOME")?).join(within));
-    Some(filled(variable).map(PathBuf::from).or_else(at_home)?.join("ropeway"))
+    Some(filled(variable).map(PathBuf::from).or_else(at_home)?.join(name))
 }
 
 /// Debian's name of this machine's architecture, as in /usr/lib/x86_64-linux-gnu.

@@ -2,23 +2,28 @@
 
 use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::process::{Command, ExitCode};
 
 use ropeway_client::config::Config;
 use ropeway_transport::Endpoint;
 
 use crate::args::{RunArgs, flatten};
+use crate::broker::run_with_lease;
 use crate::devices::require_servers;
 use crate::failure::Failure;
 use crate::{places, vendors};
 
-/// Replaces this process with the program, which sees Ropeway's devices in its OpenCL.
-pub fn run(args: &RunArgs) -> Result<(), Failure> {
+/// Replaces this process with the program, which sees Ropeway's devices in its OpenCL; one with a lease is waited for,
+/// and its exit code returned.
+pub fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
     let asked = flatten(&args.servers);
     let mut config = Config::load();
     config.discover |= args.discover;
     // A missing server is reported here; the library itself reads the configuration again.
-    require_servers(&asked, &config)?;
+    let leases = args.want.want.is_some() || !args.broker.broker.is_empty();
+    if !leases {
+        require_servers(&asked, &config)?;
+    }
     // The library takes a list in the environment as complete, so the list includes the configured servers where they
     // are wanted.
     let mut list = if asked.is_empty() && args.discover { config.servers } else { asked }
@@ -58,6 +63,9 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     }
     if args.per_platform {
         command.env("ROPEWAY_PLATFORMS", "per-platform");
+    }
+    if leases {
+        return run_with_lease(command, (&args.broker, &args.want));
     }
     let error = command.exec();
     let name = program.to_string_lossy();

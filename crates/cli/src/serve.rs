@@ -12,6 +12,7 @@ use ropeway_transport::Endpoint;
 use ropeway_transport::tls::CertificateFiles;
 
 use crate::args::{ServeArgs, WorkerArgs};
+use crate::broker::lending;
 use crate::failure::Failure;
 use crate::places::{filled, of_user};
 use crate::ticket::state_folder;
@@ -20,7 +21,11 @@ use crate::{log, private_folder};
 /// Serves until it is told to stop.
 pub fn serve(args: ServeArgs) -> Result<(), Failure> {
     start_log()?;
-    let worker = worker_arguments(&args.worker);
+    let lending = lending(&args)?;
+    let mut worker = worker_arguments(&args.worker);
+    if lending.is_some() {
+        worker.push("--describe".into());
+    }
     // `/proc/self/exe` is the image that runs now, even if a newer one has been installed in its place meanwhile.
     let program = "/proc/self/exe".into();
     // Without clients from other machines there is no need of keys, and several servers share a user's folder.
@@ -28,8 +33,10 @@ pub fn serve(args: ServeArgs) -> Result<(), Failure> {
     let certificates = args.certificate.zip(args.key).zip(args.client_ca);
     let certificates =
         certificates.map(|((certificate, key), authorities)| CertificateFiles { certificate, key, authorities });
-    let needs_key =
-        args.state.is_some() || certificates.is_some() || !args.plaintext_network && args.listen.iter().any(is_reached);
+    let needs_key = args.state.is_some()
+        || lending.is_some()
+        || certificates.is_some()
+        || !args.plaintext_network && args.listen.iter().any(is_reached);
     let folder = args.stdio.then(|| private_folder::make("ropeway-stdio")).transpose();
     let folder = folder.map_err(|error| Failure::new(format!("cannot make a folder for the socket: {error}")))?;
     let private = folder.iter().map(|folder| Endpoint::Unix(folder.join("ropeway.sock")));
@@ -47,6 +54,7 @@ pub fn serve(args: ServeArgs) -> Result<(), Failure> {
         ends_with_input: args.stdio,
         folders: folders(&args.worker),
         worker_user: worker_user(&args.worker)?,
+        lending,
         worker: WorkerCommand { program, args: worker },
     };
     let served = ropeway_daemon::serve(&options);
@@ -94,6 +102,7 @@ pub fn worker(args: WorkerArgs) -> Result<ExitCode, Failure> {
         host: host_name(),
         peer_address: args.peer_address.map(|address| address.to_string()),
         force_pinned: args.force_pinned,
+        describe: args.describe,
         probe: args.probe,
         ..WorkerOptions::default()
     };

@@ -27,7 +27,7 @@ pub fn ticket(args: &TicketArgs) -> Result<(), Failure> {
         .ok_or_else(|| Failure::new("this user has no home folder; name the server's state folder with --state"))?;
     let state = State::open(&folder)?;
     match &args.command {
-        TicketCommand::New { name, host, expires, sessions, host_memory, allowed } => {
+        TicketCommand::New { name, host, expires, sessions, host_memory, registers, allowed } => {
             let now = SystemTime::now();
             let identity = Identity::generate()?;
             let expires = expires.as_deref().map(|text| from_now(text, now)).transpose().map_err(Failure::new)?;
@@ -36,7 +36,8 @@ pub fn ticket(args: &TicketArgs) -> Result<(), Failure> {
             let allowance = Allowance { devices, memory, objects, kernel_time, build_time, client: None };
             let (sessions, host_memory) = (*sessions, *host_memory);
             let key = identity.public();
-            let rules = Rules { key, created: Some(now), expires, sessions, host_memory, allowance };
+            let registers = *registers;
+            let rules = Rules { key, created: Some(now), expires, sessions, host_memory, allowance, registers };
             let server = state.identity()?.public();
             let address = host.clone().unwrap_or_else(|| format!("{}:{DEFAULT_PORT}", host_name()));
             let endpoint: Endpoint = format!("tls://{address}").parse()?;

@@ -9,6 +9,7 @@
 //! | `tally` | keeps the log short when strangers try often |
 //! | [`access`] | the state folder: the server's key, its clients, and what each may do |
 //! | `audit` | a line of JSON for each session and each refusal |
+//! | `lending` | lends this server's devices through a broker |
 //! | `line` | clients that wait for a worker |
 //! | `pool`, `process` | worker processes: warm ones kept ready, sessions watched |
 //! | `folders` | each worker's own temporary files, each client's own compiler caches |
@@ -26,6 +27,7 @@ mod audit;
 mod dial;
 mod folders;
 mod handshake;
+mod lending;
 mod line;
 mod listen;
 mod memory;
@@ -42,6 +44,7 @@ mod tally;
 pub mod worker;
 mod worker_user;
 
+pub use lending::LendingOptions;
 pub use options::{ServeError, ServeOptions};
 pub use server::serve;
 pub use worker_user::WorkerUser;

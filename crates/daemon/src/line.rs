@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
+use ropeway_lease::grant::LeaseId;
 use ropeway_protocol::handshake::{Opening, Waiting, encode_opening};
 use ropeway_protocol::limits;
 use ropeway_transport::tls::PublicKey;
@@ -71,6 +72,11 @@ impl Line {
                 return;
             }
         }
+    }
+
+    /// The leases of those who wait, as often as each has some.
+    pub(crate) fn leases(&self) -> impl Iterator<Item = LeaseId> {
+        self.waiting.iter().filter_map(|place| place.client.guest.as_ref().and_then(|guest| guest.lease))
     }
 
     /// How many clients with this key wait.

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use ropeway_transport::Endpoint;
 use ropeway_transport::tls::CertificateFiles;
 
-use crate::WorkerUser;
 use crate::access::{LocalUsers, StateError};
+use crate::{LendingOptions, WorkerUser};
 
 /// The options of a server.
 #[derive(Clone, Debug)]
@@ -42,6 +42,8 @@ pub struct ServeOptions {
     pub folders: Option<PathBuf>,
     /// The user that workers run as; `None`: the server's. The worker's own arguments say so, too.
     pub worker_user: Option<WorkerUser>,
+    /// The broker that lends this server's devices: nobody else sees them then; takes a state folder.
+    pub lending: Option<LendingOptions>,
     /// The program and first arguments that start a worker.
     pub worker: WorkerCommand,
 }
@@ -72,6 +74,7 @@ impl ServeOptions {
             ends_with_input: false,
             folders: None,
             worker_user: None,
+            lending: None,
             worker,
         }
     }

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+use ropeway_lease::grant::LeaseId;
+use ropeway_lease::property::Properties;
 use ropeway_protocol::ids::SessionId;
 use ropeway_transport::tls::PublicKey;
 use ropeway_worker::handoff::DriverFact;
@@ -81,6 +83,10 @@ pub(crate) struct Pool {
     folders: Option<Folders>,
     /// Whether a worker ever became ready.
     can_serve: bool,
+    /// What a worker has said of the devices, as far as it has come.
+    devices: Vec<Properties>,
+    /// All of them, once, when it was ready.
+    all_devices: Option<Vec<Properties>>,
 }
 
 impl Pool {
@@ -106,6 +112,8 @@ impl Pool {
             audit,
             folders: None,
             can_serve: false,
+            devices: Vec::new(),
+            all_devices: None,
         }
     }
 
@@ -132,6 +140,20 @@ impl Pool {
     /// Returns the number of sessions of the client with this key.
     pub(crate) fn sessions_of(&self, key: &PublicKey) -> usize {
         self.count(|state| matches!(state, State::Session(session) if session.is_of(key)))
+    }
+
+    /// The leases of the sessions, as often as each has some.
+    pub(crate) fn leases(&self) -> impl Iterator<Item = LeaseId> {
+        self.workers.values().filter_map(|worker| match &worker.state {
+            State::Session(session) => session.lease,
+            _ => None,
+        })
+    }
+
+    /// What the first worker has said of the devices, once.
+    pub(crate) fn take_devices(&mut self) -> Option<Vec<Properties>> {
+        let devices = self.all_devices.as_mut()?;
+        (!devices.is_empty()).then(|| std::mem::take(devices))
     }
 
     /// Ends the sessions of clients that may not be here any more, with the reason that `reason` gives.
@@ -361,9 +383,15 @@ impl Pool {
                 worker.became_ready(session);
                 worker.tell_drivers(&self.drivers);
                 self.failures = 0;
+                if !self.devices.is_empty() && self.all_devices.is_none() {
+                    self.all_devices = Some(std::mem::take(&mut self.devices));
+                }
                 self.can_serve = true;
                 debug!(worker = pid, after = ?worker.started.elapsed(), "worker is warm");
             }
+            Word::Device(0, properties) if self.all_devices.is_none() => self.devices = vec![properties],
+            Word::Device(number, properties) if number as usize == self.devices.len() => self.devices.push(properties),
+            Word::Device(..) => {}
             Word::Step(what) => worker.takes_step(what, STUCK_STEP),
             word @ (Word::Account(_) | Word::Limit(_)) => last_words(worker, word),
             Word::Dial(dial) => dial.start(pid, worker.shared_control(), &worker.dials),

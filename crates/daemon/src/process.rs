@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
+use ropeway_lease::grant::LeaseId;
+use ropeway_lease::property::{self, Properties};
 use ropeway_protocol::handshake::Hello;
 use ropeway_protocol::ids::SessionId;
 use ropeway_transport::Link;
@@ -56,6 +58,8 @@ pub(crate) enum State {
 pub(crate) struct Session {
     /// What the audit log says of it.
     pub(crate) about: About,
+    /// The lease that it is of.
+    pub(crate) lease: Option<LeaseId>,
     /// Whose it is, where that is known.
     pub(crate) guest: Option<Guest>,
     /// The key that its peers show.
@@ -120,6 +124,8 @@ pub(crate) enum Word {
     Ready(SessionId),
     /// The worker's start has reached this native call.
     Step(String),
+    /// The worker's device of this number has these properties.
+    Device(u32, Properties),
     /// The worker begins to try this driver.
     Probing(String),
     /// The trial's result: whether the driver takes the bytes of writes late.
@@ -196,6 +202,9 @@ impl Worker {
         match handoff::hear(self.control.as_fd(), false) {
             Ok(Some((ToDaemon::Ready(session), _))) if starting => Word::Ready(session),
             Ok(Some((ToDaemon::Step(what), _))) if starting => Word::Step(what),
+            Ok(Some((ToDaemon::Device(number, text), _))) if starting => {
+                Word::Device(number, property::from_text(&text).unwrap_or_default())
+            }
             Ok(Some((ToDaemon::Probing(driver), _))) if starting => Word::Probing(driver),
             Ok(Some((ToDaemon::Probed(late), _))) if starting => Word::Probed(late),
             Ok(Some((ToDaemon::Dial { ticket, addresses, seed, purpose }, _))) if !starting => {
@@ -322,7 +331,8 @@ impl Worker {
         let about = About { session: number, who: client.who.clone(), program: program.clone(), pid: *pid };
         let peers = credential.as_slice().try_into().ok().map(PublicKey::new);
         let (guest, look_at) = (client.guest.clone(), Some(now));
-        let session = Session { about, guest, peers, since: now, look_at, ended_for: None, account: None };
+        let lease = guest.as_ref().and_then(|guest| guest.lease);
+        let session = Session { about, lease, guest, peers, since: now, look_at, ended_for: None, account: None };
         self.state = State::Session(Box::new(session));
         Ok(())
     }

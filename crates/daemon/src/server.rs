@@ -2,6 +2,7 @@
 //!
 //! The same thread starts the workers, which ask the kernel to kill them when the thread that started them ends.
 
+use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use crate::access::{Guests, LocalUsers, Shares, State};
 use crate::audit::{Audit, Event, Who};
 use crate::folders::Folders;
 use crate::handshake::Step;
+use crate::lending::{Lending, LendingOptions};
 use crate::line::{self, Line};
 use crate::openings::{Opened, Openings};
 use crate::pool::{Client, Guest, Pool};
@@ -29,6 +31,9 @@ use crate::{ServeError, ServeOptions, listen, memory, notify};
 
 /// How long sessions have to end when the server is asked to.
 const STOP_LIMIT: Duration = Duration::from_secs(2);
+
+/// What clients without a lease are told by a server whose devices are lent.
+const ONLY_LEASES: &str = "its devices are lent by a broker; get a lease there, as with `ropeway run --broker`";
 
 /// How often the server looks whether a client's time is over.
 const LOOK: Duration = Duration::from_millis(500);
@@ -50,12 +55,16 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
     let listeners = listen::open(options)?;
     let may_be_plain: Vec<bool> =
         listeners.iter().map(|listener| listen::may_be_plain(listener.endpoint(), options)).collect();
+    let authority = options.lending.as_ref().and_then(LendingOptions::authority);
     let guests = options
         .state
         .as_deref()
-        .map(|folder| Guests::open(State::open(folder)?, options.certificates.as_ref()))
+        .map(|folder| Guests::open(State::open(folder)?, options.certificates.as_ref(), authority))
         .transpose();
     let guests = guests.map_err(ServeError::State)?;
+    let lending = options.lending.clone().zip(guests.as_ref());
+    let lending = lending.map(|(lending, guests)| Lending::start(lending, &guests.key())).transpose();
+    let lending = lending.map_err(|error| ServeError::System("begin to look for the broker", error))?;
     let session_memory = options.session_memory.unwrap_or_else(memory::default_limit);
     let audit = Audit::to(options.audit.clone())
         .map_err(|error| ServeError::System("write to the audit log (--audit-log)", error))?;
@@ -75,6 +84,8 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
         prober: Prober::new(&options.worker, folders),
         max_sessions: options.max_sessions,
         guests,
+        lending,
+        counts_are_old: false,
         shares: Shares::default(),
         audit,
         local_users: options.local_users.clone(),
@@ -119,6 +130,7 @@ enum Source {
     Prober,
     ProberExit,
     Guests,
+    Lending,
 }
 
 struct Server {
@@ -129,6 +141,10 @@ struct Server {
     max_sessions: usize,
     /// The clients that are known; none on a server that serves this machine in plain text alone.
     guests: Option<Guests>,
+    /// The broker's side of lending, where a broker lends the devices.
+    lending: Option<Lending>,
+    /// Whether the broker may have to hear of sessions that have begun or ended.
+    counts_are_old: bool,
     /// What all sessions of a client have together.
     shares: Shares,
     /// Where refusals are written down.
@@ -160,6 +176,7 @@ impl Server {
                 self.prober.start(now);
             }
             self.announce();
+            self.report();
             now = Instant::now();
             let timeout = if started {
                 Some(Duration::ZERO)
@@ -178,9 +195,13 @@ impl Server {
                     Source::Pending(key) => self.advance(key),
                     Source::Refused(key) => self.openings.drain(key),
                     Source::Waiting(number) => self.leaves(number),
-                    Source::Control(pid) => self.pool.hear(pid),
+                    Source::Control(pid) => {
+                        self.pool.hear(pid);
+                        self.offer();
+                    }
                     Source::Exit(pid) => {
                         self.pool.reap(pid, Instant::now());
+                        self.counts_are_old = true;
                         self.expect_peers();
                     }
                     Source::Prober => {
@@ -192,6 +213,13 @@ impl Server {
                         if self.guests.as_ref().is_some_and(Guests::reread) {
                             self.show_out();
                         }
+                    }
+                    Source::Lending => {
+                        if let Some(lending) = &self.lending {
+                            lending.heard();
+                        }
+                        self.show_out();
+                        self.counts_are_old = true;
                     }
                     Source::ProberExit => {
                         if self.prober.reap(Instant::now()) {
@@ -208,6 +236,7 @@ impl Server {
         let mut sources: Vec<(Source, BorrowedFd<'_>)> = vec![(Source::Stop, self.stop.as_fd())];
         // Before those who connect: they may have been added a moment ago.
         sources.extend(self.guests.as_ref().map(|guests| (Source::Guests, guests.as_fd())));
+        sources.extend(self.lending.as_ref().map(|lending| (Source::Lending, lending.as_fd())));
         if Instant::now() >= self.accept_after {
             sources.extend(self.listeners.iter().enumerate().map(|(i, l)| (Source::Listener(i), l.as_fd())));
         }
@@ -321,11 +350,16 @@ impl Server {
                     return self.refuse(link, &who, &text);
                 }
                 let is_client = hello.purpose == Purpose::Commands;
+                if is_client && self.lending.is_some() && proved.is_none() {
+                    return self.refuse(link, &who, ONLY_LEASES);
+                }
                 let guest = proved.as_ref().filter(|_| is_client);
                 let guest = match guest.map(|(key, client)| self.welcome(*key, client)).transpose() {
                     Ok(guest) => guest,
                     Err(text) => return self.refuse(link, &who, &text),
                 };
+                let client = who.client.or_else(|| guest.as_ref().map(|guest| guest.name.clone()));
+                let who = Who { client, ..who };
                 let key = proved.map(|(key, _)| key);
                 self.clients += u64::from(is_client);
                 let number = self.clients;
@@ -340,7 +374,18 @@ impl Server {
     /// Why not: one sentence.
     fn welcome(&mut self, key: PublicKey, client: &tls::Client) -> Result<Guest, String> {
         let guests = self.guests.as_ref().ok_or("it knows no clients")?;
-        let (name, rules) = guests.admit(&key, client.name.as_deref(), SystemTime::now())?;
+        let (lease, name, rules) = match (&self.lending, &client.lease) {
+            (Some(lending), Some(lease)) => {
+                let (lease, name, rules) = lending.admit(lease, key)?;
+                (Some(lease), name, rules)
+            }
+            (Some(_), None) => return Err(ONLY_LEASES.to_owned()),
+            (None, _) => {
+                let (name, rules) = guests.admit(&key, client.name.as_deref(), SystemTime::now())?;
+                (None, name, rules)
+            }
+        };
+        self.counts_are_old |= lease.is_some();
         let sessions = self.pool.sessions_of(&key) + self.line.waiting_of(&key);
         if let Some(most) = rules.sessions
             && sessions >= most as usize
@@ -353,7 +398,7 @@ impl Server {
         let share = has_share.then(|| self.shares.share_for(&key)).transpose();
         let share =
             share.map_err(|error| format!("it cannot watch the limits of '{name}' in one more session: {error}"))?;
-        Ok(Guest { key, is_certified: client.name.is_some(), name, rules, share: share.map(Arc::new) })
+        Ok(Guest { key, is_certified: client.name.is_some(), lease, name, rules, share: share.map(Arc::new) })
     }
 
     /// Lets in the peers of all sessions that there are now, and no others.
@@ -367,13 +412,40 @@ impl Server {
     fn show_out(&mut self) {
         let Some(guests) = &self.guests else { return };
         let now = SystemTime::now();
+        let lending = self.lending.as_ref();
         let reason = |guest: &Guest| {
+            if let (Some(lending), Some(lease)) = (lending, guest.lease) {
+                return lending.ended(lease);
+            }
             let certified = guest.is_certified.then_some(guest.name.as_str());
             guests.admit(&guest.key, certified, now).err()
         };
         self.pool.end_sessions_of(reason);
         for (client, why) in self.line.dismiss(reason) {
             self.refuse_client(*client, &why);
+        }
+    }
+
+    /// Tells the broker's side which devices there are, once a worker has said so.
+    fn offer(&mut self) {
+        if let Some(lending) = &self.lending
+            && let Some(devices) = self.pool.take_devices()
+        {
+            lending.offer(devices);
+        }
+    }
+
+    /// Tells it how many sessions leases have, where that may have changed.
+    fn report(&mut self) {
+        if !std::mem::take(&mut self.counts_are_old) {
+            return;
+        }
+        if let Some(lending) = &self.lending {
+            let mut sessions = BTreeMap::new();
+            for lease in self.pool.leases().chain(self.line.leases()) {
+                *sessions.entry(lease).or_insert(0) += 1;
+            }
+            lending.report(sessions);
         }
     }
 

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// The name of a lease. A broker counts them up and never uses one again, so that of two leases on a device the one with
 /// the higher number is the later.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct LeaseId(pub u64);
 

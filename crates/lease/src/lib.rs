@@ -1,5 +1,5 @@
-//! What clients, servers and brokers say to each other about devices that are lent. There is no I/O here, and nothing of
-//! how a broker decides.
+//! What clients, servers and brokers say to each other about devices that are lent. Nothing is here of how a broker
+//! decides.
 //!
 //! | where | what |
 //! |---|---|
@@ -9,6 +9,7 @@
 //! | [`messages`] | requests, replies and notices, as they go over a connection |
 #![forbid(unsafe_code)]
 
+pub mod connection;
 pub mod grant;
 pub mod messages;
 pub mod property;

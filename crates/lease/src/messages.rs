@@ -25,10 +25,10 @@ pub const OLDEST: u32 = 1;
 
 /// How often each end says something, at least, in milliseconds: an end that is silent for [`SILENCE_MS`] is taken to be
 /// gone.
-pub const BEAT_MS: u64 = 500;
+pub const BEAT_MS: u64 = 300;
 
 /// How long an end may be silent, in milliseconds.
-pub const SILENCE_MS: u64 = 1800;
+pub const SILENCE_MS: u64 = 1500;
 
 /// A message to a broker.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

@@ -147,6 +147,16 @@ pub fn properties<'a>(answers: impl IntoIterator<Item = (u32, &'a [u8])>) -> Pro
     named.collect()
 }
 
+/// Properties as JSON.
+pub fn to_text(properties: &Properties) -> String {
+    serde_json::to_string(properties).expect("properties are made of texts and numbers")
+}
+
+/// Reads those; `None` for what are none.
+pub fn from_text(text: &str) -> Option<Properties> {
+    serde_json::from_str(text).ok()
+}
+
 /// Whether clGetDeviceInfo has a property of this name.
 pub fn is_known(name: &str) -> bool {
     QUERIES.iter().any(|(known, _, _)| *known == name)

@@ -76,6 +76,9 @@ pub enum ToDaemon {
     Ready(SessionId),
     /// The worker, still warming up, begins this native call, given with its purpose.
     Step(String),
+    /// The worker, still warming up, has this device: its number, and what it says of itself, as JSON
+    /// (`ropeway_lease::property::Properties`).
+    Device(u32, String),
     /// The probing process begins with this driver.
     Probing(String),
     /// Whether the driver named last reads the bytes of a write when the write is carried out.
@@ -218,7 +221,7 @@ fn hear_with<T: DeserializeOwned>(control: BorrowedFd<'_>, wait: bool) -> io::Re
 pub fn await_ready(control: BorrowedFd<'_>) -> io::Result<SessionId> {
     loop {
         match hear(control, true)? {
-            Some((ToDaemon::Step(_), _)) => {}
+            Some((ToDaemon::Step(_) | ToDaemon::Device(..), _)) => {}
             Some((ToDaemon::Ready(session), _)) => return Ok(session),
             Some(_) => return Err(ErrorKind::InvalidData.into()),
             None => return Err(ErrorKind::UnexpectedEof.into()),

@@ -22,6 +22,8 @@ pub struct WorkerOptions {
     /// Moves large transfers through pinned memory also where buffers could be mapped: for tests on machines without a
     /// GPU.
     pub force_pinned: bool,
+    /// Tells the daemon what the devices say of themselves.
+    pub describe: bool,
     /// Serves no client, but tries the machine's drivers for the daemon.
     pub probe: bool,
 }
@@ -36,6 +38,7 @@ impl Default for WorkerOptions {
             host: "localhost".to_owned(),
             peer_address: None,
             force_pinned: false,
+            describe: false,
             probe: false,
         }
     }

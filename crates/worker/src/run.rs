@@ -94,6 +94,13 @@ fn prepare(control: &OwnedFd, options: &WorkerOptions) -> Result<Option<(Warm, L
         let _ = handoff::say(control.as_fd(), &ToDaemon::Step(what.to_owned()), None, true);
     };
     let warm = Warm::up(options, &step)?;
+    if options.describe {
+        for (number, properties) in (0..).zip(warm.device_properties()) {
+            let device = ToDaemon::Device(number, properties);
+            handoff::say(control.as_fd(), &device, None, true)
+                .map_err(|error| format!("cannot say which devices there are: {error}"))?;
+        }
+    }
     let ready = ToDaemon::Ready(warm.session);
     handoff::say(control.as_fd(), &ready, None, true).map_err(|error| format!("the daemon is gone: {error}"))?;
     let handed = handoff::receive(control.as_fd()).map_err(|error| format!("no connection: {error}"))?;

@@ -6,6 +6,7 @@ use std::io::Read;
 use std::sync::{Arc, OnceLock};
 
 use ropeway_abi as cl;
+use ropeway_lease::property;
 use ropeway_protocol::content::ContentHash;
 use ropeway_protocol::handshake::{
     DEVICE_QUERIES, DeviceInfo, Opening, PlatformInfo, Property, Welcome, encode_opening,
@@ -158,6 +159,17 @@ impl Warm {
     /// The names of the devices that the session sees.
     pub fn device_names(&self) -> Vec<String> {
         self.platforms.iter().flat_map(|platform| &platform.devices).map(|device| device.name()).collect()
+    }
+
+    /// What each device says of itself, as the broker's messages have it (JSON), in the order of their numbers.
+    pub fn device_properties(&self) -> Vec<String> {
+        let devices = self.welcome.platforms.iter().flat_map(|platform| &platform.devices);
+        let text = |device: &DeviceInfo| {
+            let answers =
+                device.properties.iter().filter_map(|(query, answer)| Some((*query, answer.as_deref().ok()?)));
+            property::to_text(&property::properties(answers))
+        };
+        devices.map(text).collect()
     }
 
     /// Leaves only the devices that one of these names, and the platforms that have some. To the client, the others are

@@ -15,7 +15,7 @@ mod placement;
 mod pool;
 mod queue;
 
-pub use broker::{Broker, Effect, Peer, Settings, User};
+pub use broker::{Broker, Effect, Granted, Peer, Settings, User};
 pub use leases::{LeaseRecord, Part};
 pub use placement::{place, possible};
 pub use pool::{DeviceIndex, Pool, ServerIndex};

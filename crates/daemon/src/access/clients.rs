@@ -11,6 +11,7 @@
 //! objects = 100000                  # for all sessions together
 //! kernel_time = "10s"               # of each kernel, on the device
 //! build_time = "60s"                # of each build, compilation or link
+//! registers = true                  # of a broker's clients: whether it is a server that lends its devices
 //! ```
 
 use std::collections::BTreeMap;
@@ -52,12 +53,22 @@ pub struct Rules {
     pub host_memory: Option<u64>,
     /// What its sessions may use.
     pub allowance: Allowance,
+    /// Whether it may register a server's devices with a broker.
+    pub registers: bool,
 }
 
 impl Rules {
     /// Rules that allow all that the server gives.
     pub fn new(key: PublicKey) -> Self {
-        Self { key, created: None, expires: None, sessions: None, host_memory: None, allowance: Allowance::default() }
+        Self {
+            key,
+            created: None,
+            expires: None,
+            sessions: None,
+            host_memory: None,
+            allowance: Allowance::default(),
+            registers: false,
+        }
     }
 
     /// Whether its time is over.
@@ -140,6 +151,9 @@ impl Clients {
                 table[field] = value(time_text(time));
             }
         }
+        if rules.registers {
+            table["registers"] = value(true);
+        }
         let clients = self.document.entry(CLIENTS).or_insert_with(|| {
             let mut clients = Table::new();
             clients.set_implicit(true);
@@ -194,6 +208,7 @@ fn read_rules(table: &dyn toml_edit::TableLike, name: &str) -> Result<Rules, Str
             }
             "kernel_time" => rules.allowance.kernel_time = Some(parse_time(text()?)?),
             "build_time" => rules.allowance.build_time = Some(parse_time(text()?)?),
+            "registers" => rules.registers = item.as_bool().ok_or("'registers' is not true or false")?,
             _ => return Err(format!("'{field}' is not known")),
         }
     }

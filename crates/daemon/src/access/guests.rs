@@ -45,11 +45,12 @@ fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
     lock.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The clients of a running server.
+/// The clients of a running server, or of a broker.
 #[derive(Debug)]
-pub(crate) struct Guests {
+pub struct Guests {
     state: State,
     known: Arc<Known>,
+    key: PublicKey,
     door: Door,
     /// Becomes readable when a file of the state folder was written to or replaced.
     watch: OwnedFd,
@@ -59,11 +60,16 @@ pub(crate) struct Guests {
 }
 
 impl Guests {
-    /// Takes the state folder for this server, which lets in clients with certificates, too, where it has its own.
+    /// Takes the state folder for this server, which lets in clients with certificates, too, where it has its own, and
+    /// holders of leases that `lease_authority` has signed.
     ///
     /// # Errors
     /// The folder or a certificate cannot be used, or another server uses the folder.
-    pub(crate) fn open(state: State, certificates: Option<&CertificateFiles>) -> Result<Self, StateError> {
+    pub fn open(
+        state: State,
+        certificates: Option<&CertificateFiles>,
+        lease_authority: Option<PublicKey>,
+    ) -> Result<Self, StateError> {
         let held = state.hold()?;
         let system = |error: std::io::Error| StateError::new(format!("cannot watch the state folder: {error}"));
         let watch = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).map_err(|e| system(e.into()))?;
@@ -71,19 +77,29 @@ impl Guests {
         let changes = WatchFlags::MODIFY | WatchFlags::CLOSE_WRITE | WatchFlags::MOVED_TO | WatchFlags::DELETE;
         inotify::add_watch(&watch, state.folder(), changes).map_err(|e| system(e.into()))?;
         let known = Arc::new(Known { clients: RwLock::new(by_key(&state.clients()?)), ..Known::default() });
-        let mut door =
-            tls::accept(&state.identity()?, known.clone()).map_err(|error| StateError::new(error.to_string()))?;
+        let identity = state.identity()?;
+        let key = identity.public();
+        let mut door = tls::accept(&identity, known.clone()).map_err(|error| StateError::new(error.to_string()))?;
         if let Some(files) = certificates {
             let credentials = Credentials::read(files).map_err(StateError::new)?;
             let with = door.with_certificates(&credentials);
             door = with.map_err(|error| StateError::new(format!("cannot use the certificates: {error}")))?;
         }
+        if let Some(authority) = lease_authority {
+            let with = door.with_lease_authority(authority);
+            door = with.map_err(|error| StateError::new(format!("cannot use the broker's key: {error}")))?;
+        }
         let is_half_written = Cell::new(false);
-        Ok(Self { state, known, door, watch, is_half_written, _held: held })
+        Ok(Self { state, known, key, door, watch, is_half_written, _held: held })
+    }
+
+    /// The server's own key.
+    pub fn key(&self) -> PublicKey {
+        self.key
     }
 
     /// Where encrypted connections come in.
-    pub(crate) fn door(&self) -> &Door {
+    pub fn door(&self) -> &Door {
         &self.door
     }
 
@@ -104,7 +120,7 @@ impl Guests {
 
     /// Reads the clients again if their file was replaced; returns whether they are others now. A file with an error
     /// changes nothing, and one that is being written is read once that is over.
-    pub(crate) fn reread(&self) -> bool {
+    pub fn reread(&self) -> bool {
         if !self.look() || self.is_half_written.get() {
             return false;
         }
@@ -137,20 +153,20 @@ impl Guests {
     }
 
     /// Lets in, from now on, whoever shows one of these keys as a peer of a session.
-    pub(crate) fn expect_peers(&self, keys: BTreeSet<PublicKey>) {
+    pub fn expect_peers(&self, keys: BTreeSet<PublicKey>) {
         *write(&self.known.peers) = keys;
     }
 
     /// The key by which a client is counted and found: its own; with a certificate, that of the section with its name,
     /// so that the same rules are for whom they name.
-    pub(crate) fn key_of(&self, client: &tls::Client) -> PublicKey {
+    pub fn key_of(&self, client: &tls::Client) -> PublicKey {
         let Some(certified) = &client.name else { return client.key };
         let known = self.known.clients();
         known.iter().find(|(_, (name, _))| name == certified).map_or(client.key, |(key, _)| *key)
     }
 
     /// The name of the client with this key.
-    pub(crate) fn name_of(&self, key: &PublicKey) -> Option<String> {
+    pub fn name_of(&self, key: &PublicKey) -> Option<String> {
         self.known.clients().get(key).map(|(name, _)| name.clone())
     }
 
@@ -158,12 +174,7 @@ impl Guests {
     ///
     /// # Errors
     /// One sentence: its ticket is revoked, or its time is over.
-    pub(crate) fn admit(
-        &self,
-        key: &PublicKey,
-        certified: Option<&str>,
-        now: SystemTime,
-    ) -> Result<(String, Rules), String> {
+    pub fn admit(&self, key: &PublicKey, certified: Option<&str>, now: SystemTime) -> Result<(String, Rules), String> {
         let known = self.known.clients();
         let (name, rules) = match (known.get(key), certified) {
             (Some(known), _) => known,

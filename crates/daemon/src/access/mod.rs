@@ -9,7 +9,7 @@ mod users;
 
 pub use clients::{Clients, Rules, from_now, parse_size, parse_time, size_text, text_of, time_text};
 pub use expiry::server_clock;
-pub(crate) use guests::Guests;
+pub use guests::Guests;
 pub(crate) use shares::{Share, Shares};
 pub use state::{Held, State, StateError};
 pub use users::LocalUsers;

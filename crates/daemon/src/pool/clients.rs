@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ropeway_lease::grant::LeaseId;
 use ropeway_protocol::handshake::Hello;
 use ropeway_transport::Link;
 use ropeway_transport::tls::PublicKey;
@@ -32,6 +33,8 @@ pub(crate) struct Guest {
     pub(crate) key: PublicKey,
     /// Whether it has come with a certificate.
     pub(crate) is_certified: bool,
+    /// The lease that it has shown.
+    pub(crate) lease: Option<LeaseId>,
     /// Its name.
     pub(crate) name: String,
     /// What it may do.

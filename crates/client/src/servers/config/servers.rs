@@ -34,7 +34,7 @@ impl Config {
             }
         };
         for (number, line) in text.lines().enumerate() {
-            let entry = line.split('#').next().unwrap_or_default().trim();
+            let entry = without_comment(line).trim();
             if !entry.is_empty() {
                 self.add_server(&format!("{}:{}", path.display(), number + 1), entry);
             }
@@ -55,6 +55,12 @@ impl Config {
             Err(error) => self.problems.push(format!("{place}: {error}")),
         }
     }
+}
+
+/// A line up to its comment. What follows "/#" is a part of an address: a ticket's secret, or a server's key.
+fn without_comment(line: &str) -> &str {
+    let begins = |(at, _): &(usize, &str)| !line[..*at].ends_with('/');
+    line.match_indices('#').find(begins).map_or(line, |(at, _)| &line[..at])
 }
 
 /// The text of a file of at most `limit` bytes.

@@ -1,0 +1,108 @@
+//! The broker as a program: its connections, its loop, and what it writes and signs.
+//!
+//! ```text
+//!   connection ──┐ what was said   ┌────────┐ effects  ┌────────┐
+//!   connection ──┼────────────────►│  heart │─────────►│ scribe │ writes, then signs and says
+//!   connection ──┘                 └────────┘          └───┬────┘
+//!        ▲                                                 │
+//!        └─────────────────────────────────────────────────┘
+//! ```
+//!
+//! The heart alone decides, in one thread with all connections; the scribe, a thread of its own, waits for the disk.
+
+mod connection;
+mod heart;
+mod scribe;
+mod waited;
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ropeway_daemon::access::{Guests, State, StateError};
+use ropeway_transport::{Endpoint, Listener};
+use rustix::io::ioctl_fionbio;
+use tokio::sync::mpsc;
+use tracing::info;
+
+use crate::core::{Broker, Settings};
+use crate::store::{Embedded, Store, StoreError};
+
+/// Most messages of all connections that wait for the heart; connections that have more are not read.
+const INBOX: usize = 4096;
+
+/// The options of a broker.
+#[derive(Clone, Debug)]
+pub struct BrokerOptions {
+    /// Where to listen: encrypted.
+    pub listen: Vec<Endpoint>,
+    /// The folder with its key, its clients, and what it writes down.
+    pub state: PathBuf,
+    /// What its operator decides.
+    pub settings: Settings,
+}
+
+/// Why a broker did not start, or had to end: one sentence for a person.
+#[derive(Debug)]
+pub enum ServiceError {
+    /// The state folder is of no use.
+    State(StateError),
+    /// Nothing can be written down.
+    Store(StoreError),
+    /// A socket could not be made.
+    Listen(Endpoint, io::Error),
+    /// Something that the broker itself needs.
+    System(&'static str, io::Error),
+}
+
+impl fmt::Display for ServiceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::State(error) => write!(f, "{error}"),
+            Self::Store(error) => write!(f, "{error}"),
+            Self::Listen(endpoint, error) => write!(f, "cannot listen on {endpoint}: {error}"),
+            Self::System(what, error) => write!(f, "cannot {what}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for ServiceError {}
+
+/// Lends devices until SIGTERM or SIGINT.
+///
+/// Prints a line `listening on URL` on standard output for each socket once clients can connect.
+///
+/// # Errors
+/// A [`ServiceError`] when it cannot begin.
+pub fn serve(options: &BrokerOptions) -> Result<(), ServiceError> {
+    let state = State::open(&options.state).map_err(ServiceError::State)?;
+    let identity = state.identity().map_err(ServiceError::State)?;
+    let guests = Guests::open(state, None, None).map_err(ServiceError::State)?;
+    let mut store: Box<dyn Store> = Box::new(Embedded::open(&options.state).map_err(ServiceError::Store)?);
+    let written = store.read().map_err(ServiceError::Store)?;
+    info!(servers = written.servers.len(), leases = written.leases.len(), "what was lent before is read");
+    let broker = Broker::new(options.settings.clone(), written.servers, written.leases, written.latest, Duration::ZERO);
+    let listeners = options.listen.iter().map(|endpoint| {
+        let listen = || {
+            let listener = Listener::bind(endpoint)?;
+            ioctl_fionbio(&listener, true)?;
+            Ok(listener)
+        };
+        listen().map_err(|error| ServiceError::Listen(endpoint.clone(), error))
+    });
+    let listeners: Vec<Listener> = listeners.collect::<Result<_, _>>()?;
+    let system = |what| move |error| ServiceError::System(what, error);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(system("begin to wait for connections"))?;
+    let (inbox, heard) = mpsc::channel(INBOX);
+    let scribe = scribe::start(store, identity, inbox.clone()).map_err(system("start a thread"))?;
+    runtime.block_on(async {
+        for listener in &listeners {
+            // Whoever reads this may have ended, which concerns nobody here.
+            let _ =
+                io::Write::write_all(&mut io::stdout(), format!("listening on {}\n", listener.endpoint()).as_bytes());
+        }
+        heart::run(broker, guests, listeners, (inbox, heard), scribe).await.map_err(system("wait for its sockets"))
+    })
+}

@@ -1,0 +1,106 @@
+//! Connections to brokers.
+
+use std::time::{Duration, Instant};
+
+use ropeway_client::tickets;
+use ropeway_lease::connection::{BrokerError, Connection, DEFAULT_PORT};
+use ropeway_lease::messages::{Ask, Lease, LeaseAsk, Tell};
+use ropeway_transport::Endpoint;
+use ropeway_transport::tls::Identity;
+
+use crate::args::{AskArgs, WantArgs};
+use crate::failure::Failure;
+use crate::places::filled;
+
+/// How long connecting to a broker may take.
+pub(super) const CONNECT: Duration = Duration::from_secs(5);
+
+/// How long a broker has for an answer.
+pub(super) const ANSWER: Duration = Duration::from_secs(10);
+
+/// The environment variables that name brokers, and what is wanted.
+const BROKER: &str = "ROPEWAY_BROKER";
+const WANT: &str = "ROPEWAY_WANT";
+
+/// A broker's address, whose port is another than a server's.
+pub fn parse_broker(text: &str) -> Result<Endpoint, String> {
+    let endpoint: Endpoint = text.parse().map_err(|error| format!("{error}"))?;
+    let address = text.split('#').next().unwrap_or_default();
+    Ok(match endpoint {
+        Endpoint::Tls { host, port, pass }
+            if port == ropeway_transport::DEFAULT_PORT && !address.contains(&format!(":{port}")) =>
+        {
+            Endpoint::Tls { host, port: DEFAULT_PORT, pass }
+        }
+        other => other,
+    })
+}
+
+/// The brokers that are named, with their tickets.
+pub(super) fn brokers(args: &AskArgs) -> Result<Vec<Endpoint>, Failure> {
+    let mut named = args.broker.clone();
+    if named.is_empty()
+        && let Some(list) = filled(BROKER)
+    {
+        let list = list.to_string_lossy().into_owned();
+        let entries = list.split(',').map(str::trim).filter(|entry| !entry.is_empty());
+        named = entries
+            .map(parse_broker)
+            .collect::<Result<_, _>>()
+            .map_err(|why| Failure::new(format!("{BROKER}: {why}")))?;
+    }
+    if named.is_empty() {
+        return Err(Failure::new(format!("no broker is named; give --broker TICKET, or set {BROKER}")));
+    }
+    Ok(named.iter().map(tickets::with_ticket).collect::<Result<_, _>>()?)
+}
+
+/// Connects to the broker that is named.
+pub(super) fn connect(args: &AskArgs) -> Result<Connection, Failure> {
+    Ok(Connection::open(&brokers(args)?, &program(), CONNECT)?)
+}
+
+/// What the broker is told of who asks.
+fn program() -> String {
+    format!("ropeway[{}]", std::process::id())
+}
+
+/// What is wanted, for `lasts`; `None`: for as long as the connection.
+pub(super) fn wanted(args: &WantArgs, lasts: Option<Duration>, identity: &Identity) -> Result<LeaseAsk, Failure> {
+    let want = match (&args.want, filled(WANT)) {
+        (Some(want), _) => want.clone(),
+        (None, Some(text)) => text.to_string_lossy().parse().map_err(|why| Failure::new(format!("{WANT}: {why}")))?,
+        (None, None) => {
+            return Err(Failure::new(format!("say which devices are wanted, as in --want '2 gpu', or set {WANT}")));
+        }
+    };
+    let ms = |time: Duration| time.as_millis() as u64;
+    Ok(LeaseAsk {
+        want,
+        key: identity.public().text(),
+        for_ms: lasts.map(ms),
+        wait_ms: args.wait.map(ms),
+        priority: args.priority,
+        expected_ms: args.expected.map(ms),
+    })
+}
+
+/// Asks for devices, and waits for them; says on standard error that it waits.
+pub(super) fn obtain(connection: &mut Connection, ask: LeaseAsk) -> Result<Lease, Failure> {
+    connection.say(&Ask::Lease(ask))?;
+    loop {
+        match connection.next_by(Instant::now() + ANSWER)? {
+            Some(Tell::Granted(lease)) => return Ok(*lease),
+            Some(Tell::Refused { why }) => return Err(BrokerError::Refused(why).into()),
+            Some(Tell::Waiting { before, why }) => {
+                let others = match before {
+                    0 => "it is the next".to_owned(),
+                    1 => "1 other is before it".to_owned(),
+                    n => format!("{n} others are before it"),
+                };
+                eprintln!("ropeway: the request waits {why}; {others}");
+            }
+            _ => {}
+        }
+    }
+}

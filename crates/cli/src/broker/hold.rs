@@ -1,0 +1,176 @@
+//! Running a program with a lease, which is held as long as the program runs.
+
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ropeway_lease::connection::{BrokerError, Connection};
+use ropeway_lease::messages::{Ask, Lease, Tell};
+use ropeway_transport::Endpoint;
+use ropeway_transport::tls::Identity;
+use rustix::process::{Pid, Signal, kill_process};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use super::ask::{ANSWER, CONNECT, brokers, obtain, wanted};
+use super::file;
+use crate::args::{AskArgs, WantArgs};
+use crate::failure::Failure;
+use crate::private_folder;
+
+/// The environment variable that names the host file.
+const HOST_FILE: &str = "ROPEWAY_HOSTFILE";
+
+/// How long to wait before the next attempt to reach a broker that is lost.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// How long one attempt may take.
+const ATTEMPT: Duration = Duration::from_secs(2);
+
+/// What the thread that holds the lease is told.
+struct Over;
+
+/// Gets a lease, runs `command` with it, and gives it back; returns the program's exit code.
+///
+/// # Errors
+/// There is no lease to be had, or the program cannot be run.
+pub fn run_with_lease(mut command: Command, args: (&AskArgs, &WantArgs)) -> Result<ExitCode, Failure> {
+    let identity = Identity::generate()?;
+    let ask = wanted(args.1, None, &identity)?;
+    let brokers = brokers(args.0)?;
+    let program = command.get_program().to_string_lossy().into_owned();
+    let mut connection = Connection::open(&brokers, &program, CONNECT)?;
+    let lease = obtain(&mut connection, ask)?;
+    let folder = private_folder::make("ropeway-lease")?;
+    let path = folder.join("servers");
+    let outcome = (|| {
+        file::write(&path, &file::endpoints(&lease.servers, &lease.certificate, &identity)?)?;
+        // Signals that the program is to have must not end this process before the lease is given back.
+        let signals = Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP])?;
+        let child = command.env(HOST_FILE, &path).env_remove("ROPEWAY_SERVERS").spawn();
+        let child = child.map_err(|error| Failure::new(format!("cannot run {program}: {error}")))?;
+        pass_on(signals, &child);
+        let (over, told) = mpsc::channel();
+        let holder = Holder { brokers, program, lease, identity, path: path.clone() };
+        let held = thread::Builder::new().name("lease".to_owned()).spawn(move || holder.hold(connection, &told))?;
+        Ok((wait(child, &over)?, held))
+    })();
+    // Whoever removes the folder meanwhile is welcome.
+    let _ = std::fs::remove_dir_all(&folder);
+    let (status, held) = outcome.map_err(|failure: Failure| failure)?;
+    // A panic there is reported by itself.
+    let _ = held.join();
+    Ok(exit_code(status))
+}
+
+/// Waits for the program's end, and says then that it is over.
+fn wait(mut child: Child, over: &Sender<Over>) -> std::io::Result<ExitStatus> {
+    let status = child.wait();
+    // The thread may have ended already.
+    let _ = over.send(Over);
+    status
+}
+
+/// The exit code by which shells know how a program has ended.
+fn exit_code(status: ExitStatus) -> ExitCode {
+    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+    ExitCode::from(code as u8)
+}
+
+/// Passes signals on that are sent to this process alone. Those of the terminal's keys reach the program by themselves.
+fn pass_on(mut signals: Signals, child: &Child) {
+    let Some(child) = Pid::from_raw(child.id().cast_signed()) else { return };
+    let pass = move || {
+        for signal in signals.forever() {
+            let signal = match signal {
+                SIGTERM => Signal::TERM,
+                SIGHUP => Signal::HUP,
+                _ => continue,
+            };
+            // It may have ended.
+            let _ = kill_process(child, signal);
+        }
+    };
+    // Without the thread, the program does not hear of signals; it can be killed by its own number.
+    let _ = thread::Builder::new().name("signals".to_owned()).spawn(pass);
+}
+
+/// Who holds a lease.
+struct Holder {
+    brokers: Vec<Endpoint>,
+    program: String,
+    lease: Lease,
+    identity: Identity,
+    path: PathBuf,
+}
+
+impl Holder {
+    /// Holds the lease until the program is over, and gives it back then.
+    fn hold(self, connection: Connection, told: &mpsc::Receiver<Over>) {
+        let mut connection = Some(connection);
+        loop {
+            let wait = if connection.is_some() { Duration::ZERO } else { PAUSE };
+            match told.recv_timeout(wait) {
+                Ok(Over) | Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            connection = match connection.take() {
+                Some(alive) => self.listen(alive),
+                None => self.come_back(),
+            };
+        }
+        if let Some(mut connection) = connection {
+            // Where it cannot be said, the broker sees that the connection has ended.
+            let _ = connection.ask(&Ask::Release { lease: self.lease.lease }, ANSWER);
+        }
+    }
+
+    /// Hears what the broker says of the lease for a while; `None` once it is lost.
+    fn listen(&self, mut connection: Connection) -> Option<Connection> {
+        match connection.next_by(Instant::now() + Duration::from_millis(20)) {
+            Ok(Some(tell)) => self.take(tell),
+            Ok(None) => {}
+            Err(error) => {
+                eprintln!(
+                    "ropeway: {error}; the program goes on, and the lease is taken up again when the broker is back"
+                );
+                return None;
+            }
+        }
+        Some(connection)
+    }
+
+    /// Connects again, and says whose lease it is.
+    fn come_back(&self) -> Option<Connection> {
+        let mut connection = Connection::open(&self.brokers, &self.program, ATTEMPT).ok()?;
+        match connection.ask(&Ask::Attach { lease: self.lease.lease }, ANSWER) {
+            Ok(tell) => self.take(tell),
+            Err(BrokerError::Refused(why)) => eprintln!("ropeway: {why}"),
+            Err(BrokerError::Unreachable(_)) => return None,
+        }
+        Some(connection)
+    }
+
+    /// Takes in what the broker says of the lease.
+    fn take(&self, tell: Tell) {
+        match tell {
+            Tell::Renewed { certificate, .. } => {
+                if let Err(why) = self.renew(&certificate, &self.path) {
+                    eprintln!("ropeway: the lease was renewed, and new connections cannot use that: {why}");
+                }
+            }
+            Tell::Notice { in_ms, why, .. } => {
+                eprintln!("ropeway: the devices are taken back in {} s: {why}", in_ms.div_ceil(1000));
+            }
+            Tell::Ended { why, .. } => eprintln!("ropeway: the lease is over: {why}"),
+            _ => {}
+        }
+    }
+
+    fn renew(&self, certificate: &str, path: &Path) -> Result<(), Failure> {
+        Ok(file::write(path, &file::endpoints(&self.lease.servers, certificate, &self.identity)?)?)
+    }
+}

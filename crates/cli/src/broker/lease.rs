@@ -1,0 +1,124 @@
+//! `ropeway lease` and `ropeway queue`.
+
+use std::time::Duration;
+
+use ropeway_lease::grant::{Share, WHOLE};
+use ropeway_lease::messages::{Ask, LeaseLine, Tell};
+use ropeway_transport::Endpoint;
+use ropeway_transport::tls::Identity;
+
+use super::ask::{ANSWER, connect, obtain, wanted};
+use super::file;
+use crate::args::{AskArgs, LeaseArgs, LeaseCommand};
+use crate::failure::Failure;
+use crate::table::table;
+
+/// Gets, lists, renews and releases leases.
+pub fn lease(args: &LeaseArgs) -> Result<(), Failure> {
+    match &args.command {
+        LeaseCommand::New { broker, want, lasts, output } => {
+            let identity = Identity::generate()?;
+            let ask = wanted(want, Some(*lasts), &identity)?;
+            let lease = obtain(&mut connect(broker)?, ask)?;
+            let endpoints = file::endpoints(&lease.servers, &lease.certificate, &identity)?;
+            match output {
+                Some(path) => {
+                    file::write(path, &endpoints)?;
+                    println!("{}", lease.lease);
+                }
+                None => {
+                    eprintln!("ropeway: lease {}", lease.lease);
+                    endpoints.iter().map(Endpoint::with_secret).for_each(|line| println!("{line}"));
+                }
+            }
+            Ok(())
+        }
+        LeaseCommand::List { broker, all } => {
+            let rows: Vec<_> = leases(broker, *all)?.iter().map(row).collect();
+            table(&COLUMNS, &rows).iter().for_each(|line| println!("{line}"));
+            Ok(())
+        }
+        LeaseCommand::Show { broker, lease } => {
+            let leases = leases(broker, true)?;
+            let line = leases.iter().find(|line| line.lease == *lease);
+            let line = line.ok_or_else(|| Failure::new(format!("the broker has no lease {lease}")))?;
+            COLUMNS.iter().zip(row(line)).for_each(|(column, value)| println!("{:10} {value}", column.to_lowercase()));
+            Ok(())
+        }
+        LeaseCommand::Renew { broker, lease, lasts, output } => {
+            let for_ms = lasts.map(|time| time.as_millis() as u64);
+            let renewed = connect(broker)?.ask(&Ask::Renew { lease: *lease, for_ms }, ANSWER)?;
+            let Tell::Renewed { certificate, lasts_ms, .. } = renewed else { return Err(strange()) };
+            if let Some(path) = output {
+                file::renew(path, &certificate)?;
+            }
+            println!("Lease {lease} lasts {} from now.", time(lasts_ms));
+            Ok(())
+        }
+        LeaseCommand::Release { broker, lease } => {
+            connect(broker)?.ask(&Ask::Release { lease: *lease }, ANSWER)?;
+            println!("Lease {lease} is released; its sessions end now.");
+            Ok(())
+        }
+    }
+}
+
+/// Lists the requests that wait.
+pub fn queue(args: &AskArgs) -> Result<(), Failure> {
+    let Tell::Queue { waiting } = connect(args)?.ask(&Ask::Queue, ANSWER)? else { return Err(strange()) };
+    let rows = waiting.iter().map(|line| {
+        vec![
+            line.request.to_string(),
+            line.user.clone(),
+            line.program.clone(),
+            line.priority.to_string(),
+            time(line.age_ms),
+            line.want.to_string(),
+        ]
+    });
+    let rows: Vec<_> = rows.collect();
+    table(&["REQUEST", "USER", "PROGRAM", "PRIORITY", "WAITS", "WANTS"], &rows)
+        .iter()
+        .for_each(|line| println!("{line}"));
+    Ok(())
+}
+
+fn leases(broker: &AskArgs, all: bool) -> Result<Vec<LeaseLine>, Failure> {
+    match connect(broker)?.ask(&Ask::Leases { all }, ANSWER)? {
+        Tell::Leases { leases } => Ok(leases),
+        _ => Err(strange()),
+    }
+}
+
+fn strange() -> Failure {
+    Failure::new("the broker's answer is to another question; install the same release of Ropeway on both")
+}
+
+/// The columns of the list of leases.
+const COLUMNS: [&str; 7] = ["LEASE", "USER", "PROGRAM", "HELD", "LASTS", "SESSIONS", "DEVICES"];
+
+fn row(line: &LeaseLine) -> Vec<String> {
+    let device = |(server, number, name, share): &(String, u32, String, Share)| {
+        let part = if *share == WHOLE { String::new() } else { format!(" ({} %)", f64::from(*share) / 10.0) };
+        format!("{server}:{number} {name}{part}")
+    };
+    let lasts = match (line.lasts_ms, line.attached) {
+        (None, _) => "ends now".to_owned(),
+        (Some(_), true) => "as its program".to_owned(),
+        (Some(ms), false) => time(ms),
+    };
+    vec![
+        line.lease.to_string(),
+        line.user.clone(),
+        line.program.clone(),
+        time(line.age_ms),
+        lasts,
+        line.sessions.to_string(),
+        line.devices.iter().map(device).collect::<Vec<_>>().join(", "),
+    ]
+}
+
+/// A time for a person: to the second.
+fn time(ms: u64) -> String {
+    humantime::format_duration(Duration::from_secs(ms / 1000)).to_string()
+}

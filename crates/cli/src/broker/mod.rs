@@ -1,0 +1,67 @@
+//! `ropeway broker`, and what its clients do: `ropeway lease`, `ropeway queue`, and programs with a lease.
+
+mod ask;
+mod file;
+mod hold;
+mod lease;
+
+pub use ask::parse_broker;
+pub use hold::run_with_lease;
+pub use lease::{lease, queue};
+
+use ropeway_broker::core::Settings;
+use ropeway_broker::service::{BrokerOptions, serve};
+use ropeway_client::tickets;
+use ropeway_daemon::LendingOptions;
+use ropeway_daemon::worker::host_name;
+use ropeway_transport::{DEFAULT_PORT, Endpoint};
+
+use crate::args::{BrokerArgs, ServeArgs};
+use crate::failure::Failure;
+use crate::places::{filled, of_user_named};
+use crate::serve::start_log;
+
+/// The name of the broker's folder among those of its user.
+const FOLDER: &str = "ropeway-broker";
+
+/// Lends devices until it is told to stop.
+pub fn broker(args: BrokerArgs) -> Result<(), Failure> {
+    start_log()?;
+    let service = || filled("STATE_DIRECTORY").map(Into::into);
+    let state = args.state.or_else(service).or_else(|| of_user_named("XDG_STATE_HOME", ".local/state", FOLDER));
+    let state = state
+        .ok_or_else(|| Failure::new("this user has no home folder; name the broker's state folder with --state"))?;
+    let settings = Settings { lasts: args.lasts, returns: args.returns, ..Settings::default() };
+    Ok(serve(&BrokerOptions { listen: args.listen, state, settings })?)
+}
+
+/// How `ropeway serve` lends its devices, if it does.
+pub fn lending(args: &ServeArgs) -> Result<Option<LendingOptions>, Failure> {
+    if args.broker.is_empty() {
+        return Ok(None);
+    }
+    let brokers = args.broker.iter().map(tickets::with_ticket).collect::<Result<Vec<_>, _>>()?;
+    if brokers.iter().all(|broker| broker.pass().is_none()) {
+        return Err(Failure::new(
+            "there is no ticket for the broker; make one on its machine with `ropeway ticket new --registers NAME`",
+        ));
+    }
+    let listened = args.listen.iter().find(|endpoint| matches!(endpoint, Endpoint::Tls { .. }));
+    let listened = listened.ok_or_else(|| {
+        Failure::new(format!(
+            "holders of leases come encrypted: listen for them, as with --listen tls://0.0.0.0:{DEFAULT_PORT}"
+        ))
+    })?;
+    let address = match &args.address {
+        Some(address) => format!("tls://{address}").parse::<Endpoint>()?.to_string(),
+        None if matches!(listened.host(), "0.0.0.0" | "::") => format!("tls://{}:{}", host_name(), listened.port()),
+        None => listened.to_string(),
+    };
+    let is_fixed = address.parse::<Endpoint>().is_ok_and(|address| address.port() != 0);
+    if !is_fixed {
+        return Err(Failure::new(
+            "the broker tells clients this server's port: listen on one, not on any free one, or name it with --address",
+        ));
+    }
+    Ok(Some(LendingOptions { brokers, name: host_name(), address }))
+}

@@ -1,0 +1,153 @@
+//! Lending this server's devices through a broker: the server shows them only to who has a lease on them.
+//!
+//! ```text
+//!   broker ◄──── registrar (a thread) ────► Book ◄──── the server's loop
+//!                 says what is here,                    lets holders in,
+//!                 hears of leases                       ends what is over
+//! ```
+
+mod book;
+mod registrar;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Instant, SystemTime};
+
+use ropeway_lease::grant::{Grant, LeaseId};
+use ropeway_lease::property::Properties;
+use ropeway_transport::Endpoint;
+use ropeway_transport::tls::{Lease, PublicKey};
+use ropeway_worker::handoff::{Allowance, DeviceSelector};
+use rustix::event::{EventfdFlags, eventfd};
+
+use crate::access::Rules;
+use book::Book;
+
+/// Which broker lends the devices, and how.
+#[derive(Clone, Debug)]
+pub struct LendingOptions {
+    /// The broker's addresses, with the ticket that is for servers. The first that answers is used.
+    pub brokers: Vec<Endpoint>,
+    /// This server's name there.
+    pub name: String,
+    /// Where clients reach this server.
+    pub address: String,
+}
+
+impl LendingOptions {
+    /// The key by which the broker signs leases.
+    pub(crate) fn authority(&self) -> Option<PublicKey> {
+        self.brokers.iter().find_map(|broker| broker.pass().and_then(ropeway_transport::Pass::server))
+    }
+}
+
+/// What the server's loop and the registrar share.
+#[derive(Debug)]
+struct Shared {
+    book: Mutex<Book>,
+    /// Told when the server's loop has something to do.
+    news: OwnedFd,
+    /// Told when the registrar has.
+    work: OwnedFd,
+}
+
+impl Shared {
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Makes the descriptor readable.
+fn tell(descriptor: &OwnedFd) {
+    // It fails only if it is readable already.
+    let _ = rustix::io::write(descriptor, &1u64.to_ne_bytes());
+}
+
+/// Makes it unreadable.
+fn hear(descriptor: &OwnedFd) {
+    let mut count = [0; 8];
+    let _ = rustix::io::read(descriptor, &mut count);
+}
+
+/// The server's side of lending.
+#[derive(Debug)]
+pub(crate) struct Lending {
+    shared: Arc<Shared>,
+    /// This server's public key, as grants name it.
+    key: String,
+}
+
+impl Lending {
+    /// Begins to look for the broker, in a thread of its own. Nothing is registered before the devices are known.
+    ///
+    /// # Errors
+    /// The system has no thread or no descriptor.
+    pub(crate) fn start(options: LendingOptions, key: &PublicKey) -> io::Result<Self> {
+        let descriptor = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let shared = Arc::new(Shared { book: Mutex::default(), news: descriptor()?, work: descriptor()? });
+        let key = key.text();
+        registrar::start(options, key.clone(), shared.clone())?;
+        Ok(Self { shared, key })
+    }
+
+    /// The devices are known: in the order in which workers list them.
+    pub(crate) fn offer(&self, devices: Vec<Properties>) {
+        self.shared.book().devices = Some(devices);
+        tell(&self.shared.work);
+    }
+
+    /// What the holder of a lease may do here.
+    ///
+    /// # Errors
+    /// Why it may not come in: one sentence.
+    pub(crate) fn admit(&self, shown: &Lease, key: PublicKey) -> Result<(LeaseId, String, Rules), String> {
+        let grant = Grant::from_text(&shown.contents)?;
+        let Some(here) = grant.on(&self.key) else {
+            return Err(format!("lease {} has no devices of this server", grant.lease));
+        };
+        let left = shown.not_after.duration_since(SystemTime::now()).unwrap_or_default();
+        let mut book = self.shared.book();
+        book.check(grant.lease, Instant::now(), left)?;
+        for device in &here.devices {
+            if book.name_of(device.number) != Some(&device.name) {
+                return Err(format!(
+                    "device {} of this server is another than lease {} says; ask the broker for another lease",
+                    device.number, grant.lease
+                ));
+            }
+        }
+        let devices = here.devices.iter().map(|device| DeviceSelector::Number(device.number)).collect();
+        let memory: Option<Vec<u64>> = here.devices.iter().map(|device| device.memory).collect();
+        let memory = memory.map(|all| all.into_iter().sum());
+        let allowance = Allowance { devices: Some(devices), memory, ..Allowance::default() };
+        let name = format!("{} (lease {})", grant.user, grant.lease);
+        Ok((grant.lease, name, Rules { allowance, ..Rules::new(key) }))
+    }
+
+    /// Why the sessions of a lease have to end, if they have.
+    pub(crate) fn ended(&self, lease: LeaseId) -> Option<String> {
+        self.shared.book().ended(lease, Instant::now())
+    }
+
+    /// Takes note that there is something to do.
+    pub(crate) fn heard(&self) {
+        hear(&self.shared.news);
+    }
+
+    /// How many sessions each lease has now, after those that are over were told to end.
+    pub(crate) fn report(&self, sessions: BTreeMap<LeaseId, u32>) {
+        let mut book = self.shared.book();
+        if book.reported(sessions) {
+            tell(&self.shared.work);
+        }
+    }
+}
+
+impl AsFd for Lending {
+    /// Readable when a lease is over.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.shared.news.as_fd()
+    }
+}

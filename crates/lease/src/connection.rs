@@ -1,0 +1,198 @@
+//! A connection to a broker, for clients and servers: it waits in the thread that calls.
+
+use std::fmt;
+use std::io::{self, ErrorKind, IoSlice};
+use std::time::{Duration, Instant};
+
+use ropeway_transport::{Endpoint, Link, Pass, Sender as _};
+
+use crate::messages::{Ask, BEAT_MS, LENGTH, SILENCE_MS, Tell, VERSION, decode, encode, length};
+
+/// The port of a broker whose address names none.
+pub const DEFAULT_PORT: u16 = 7591;
+
+/// Why a broker cannot be used, or not any more: one sentence for a person.
+#[derive(Debug)]
+pub enum BrokerError {
+    /// It could not be reached, or the connection has ended: others may be tried, or this one again.
+    Unreachable(String),
+    /// It refuses.
+    Refused(String),
+}
+
+impl fmt::Display for BrokerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreachable(why) | Self::Refused(why) => f.write_str(why),
+        }
+    }
+}
+
+impl std::error::Error for BrokerError {}
+
+/// A connection whose broker has said welcome.
+#[derive(Debug)]
+pub struct Connection {
+    link: Link,
+    broker: Endpoint,
+    /// What has come of the next message.
+    begun: Vec<u8>,
+    /// When the broker was last heard.
+    heard: Instant,
+    /// When it last heard something from here.
+    said: Instant,
+    /// The name of this client's ticket.
+    user: String,
+}
+
+impl Connection {
+    /// Connects to one of these brokers, the first that answers within `timeout`.
+    ///
+    /// # Errors
+    /// Why none can be used.
+    pub fn open(brokers: &[Endpoint], program: &str, timeout: Duration) -> Result<Self, BrokerError> {
+        let mut last = BrokerError::Unreachable("no broker is named".to_owned());
+        for broker in brokers {
+            match Self::to(broker, program, timeout) {
+                Ok(connection) => return Ok(connection),
+                Err(refused @ BrokerError::Refused(_)) => return Err(refused),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    fn to(broker: &Endpoint, program: &str, timeout: Duration) -> Result<Self, BrokerError> {
+        let deadline = Instant::now() + timeout;
+        let link = Link::connect(broker, timeout).map_err(|error| match error.kind() {
+            ErrorKind::PermissionDenied => BrokerError::Refused(format!("cannot use the broker {broker}: {error}")),
+            _ => BrokerError::Unreachable(format!("cannot reach the broker {broker}: {error}")),
+        })?;
+        let now = Instant::now();
+        let broker = broker.clone();
+        let mut connection = Self { link, broker, begun: Vec::new(), heard: now, said: now, user: String::new() };
+        let release = env!("CARGO_PKG_VERSION").to_owned();
+        connection.say(&Ask::Hello { version: VERSION, release, program: program.to_owned() })?;
+        loop {
+            match connection.next_by(deadline)? {
+                Some(Tell::Welcome { user, .. }) => {
+                    connection.user = user;
+                    return Ok(connection);
+                }
+                Some(Tell::Refused { why }) => {
+                    let broker = &connection.broker;
+                    return Err(BrokerError::Refused(format!("the broker {broker} refuses: {why}")));
+                }
+                Some(_) => {}
+                None => return Err(connection.lost("it takes connections and says nothing")),
+            }
+        }
+    }
+
+    /// The name of this client's ticket, as the broker knows it.
+    pub fn user(&self) -> &str {
+        &self.user
+    }
+
+    /// The broker's address with its key, which signs leases.
+    pub fn broker(&self) -> &Endpoint {
+        &self.broker
+    }
+
+    /// The broker's key, as the ticket says; none over a Unix socket.
+    pub fn key(&self) -> Option<ropeway_transport::tls::PublicKey> {
+        self.broker.pass().and_then(Pass::server)
+    }
+
+    /// The connection's socket, to wait for several things at once; a message may have come already.
+    pub fn link(&self) -> &Link {
+        &self.link
+    }
+
+    /// Says something.
+    ///
+    /// # Errors
+    /// The connection has ended.
+    pub fn say(&mut self, ask: &Ask) -> Result<(), BrokerError> {
+        let bytes = encode(ask).map_err(BrokerError::Refused)?;
+        self.said = Instant::now();
+        self.link.send_all(&mut [IoSlice::new(&bytes)]).map_err(|error| self.lost(&error.to_string()))
+    }
+
+    /// Says something, and waits for the answer, which is the next message but notices of leases, up to `timeout`.
+    ///
+    /// # Errors
+    /// The connection has ended; it refuses.
+    pub fn ask(&mut self, ask: &Ask, timeout: Duration) -> Result<Tell, BrokerError> {
+        self.say(ask)?;
+        let deadline = Instant::now() + timeout;
+        loop {
+            match self.next_by(deadline)? {
+                Some(Tell::Refused { why }) => return Err(BrokerError::Refused(why)),
+                Some(Tell::Notice { .. } | Tell::Ended { .. } | Tell::Renewed { .. })
+                    if !matches!(ask, Ask::Renew { .. } | Ask::Attach { .. }) => {}
+                Some(tell) => return Ok(tell),
+                None => return Err(self.lost("it gives no answer")),
+            }
+        }
+    }
+
+    /// The next message; `None` when none has come by `deadline`. Says meanwhile that this end is still there.
+    ///
+    /// # Errors
+    /// The connection has ended, or the broker is silent.
+    pub fn next_by(&mut self, deadline: Instant) -> Result<Option<Tell>, BrokerError> {
+        let (beat, silence) = (Duration::from_millis(BEAT_MS), Duration::from_millis(SILENCE_MS));
+        loop {
+            match self.read() {
+                Ok(Some(Tell::Beat)) => continue,
+                Ok(Some(tell)) => return Ok(Some(tell)),
+                Ok(None) => {}
+                Err(error) => return Err(self.lost(&error.to_string())),
+            }
+            let now = Instant::now();
+            if now.duration_since(self.heard) > silence {
+                return Err(self.lost("it is silent"));
+            }
+            if now >= deadline {
+                return Ok(None);
+            }
+            if now >= self.said + beat {
+                self.say(&Ask::Beat)?;
+                continue;
+            }
+            let until = deadline.min(self.said + beat).min(self.heard + silence + Duration::from_millis(1));
+            let wait = self.link.wait_readable(Some(until.saturating_duration_since(now)));
+            wait.map_err(|error| self.lost(&error.to_string()))?;
+        }
+    }
+
+    /// A whole message, if one is there.
+    fn read(&mut self) -> io::Result<Option<Tell>> {
+        loop {
+            let wanted = match self.begun.first_chunk::<LENGTH>() {
+                None => LENGTH,
+                Some(len) => LENGTH + length(*len).map_err(io::Error::other)?,
+            };
+            let have = self.begun.len();
+            if have == wanted && have > LENGTH {
+                let tell = decode(&self.begun[LENGTH..]).map_err(io::Error::other);
+                self.begun.clear();
+                return tell.map(Some);
+            }
+            self.begun.resize(wanted, 0);
+            let read = self.link.try_recv(&mut self.begun[have..]);
+            self.begun.truncate(have + *read.as_ref().unwrap_or(&0));
+            match read {
+                Ok(0) => return Err(io::Error::new(ErrorKind::UnexpectedEof, "it has closed the connection")),
+                Ok(_) => self.heard = Instant::now(),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn lost(&self, why: &str) -> BrokerError {
+        BrokerError::Unreachable(format!("the broker {} is lost: {why}", self.broker))
+    }
+}
