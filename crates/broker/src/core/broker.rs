@@ -9,22 +9,10 @@ use ropeway_lease::messages::{
 };
 
 use super::leases::{Held, LeaseRecord, Part};
+use super::peer::{Peer, User};
 use super::placement::{place, possible};
 use super::pool::{DeviceIndex, Pool, ServerIndex};
 use super::queue::{Queue, Request};
-
-/// A connection.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Peer(pub u64);
-
-/// Whose connection it is, as the handshake has proved.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct User {
-    /// The name of the ticket.
-    pub name: String,
-    /// Whether it may register servers.
-    pub registers: bool,
-}
 
 /// What a broker's operator decides.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -334,7 +322,7 @@ impl Broker {
         }
         let (user, program) = (connection.user.name.clone(), connection.program.clone().unwrap_or_default());
         let until = ask.wait_ms.map(|wait| now + Duration::from_millis(wait));
-        let make = |number| Request { number, user, program, peer, ask, since: now, until };
+        let make = |number| Request { number, user, program, peer, ask, since: now, told: false, until };
         let (number, _) = self.queue.add(make);
         if let Some(connection) = self.connections.get_mut(&peer) {
             connection.request = Some(number);
@@ -369,22 +357,22 @@ impl Broker {
 
     /// Tells those that have come since the last time that they wait, or that they will not get anything now.
     fn tell_waiting(&mut self, now: Duration) {
-        let news: Vec<_> = (0u32..)
-            .zip(self.queue.in_order())
-            .filter(|(_, request)| request.since == now)
-            .map(|(before, request)| (before, request.peer, request.number, request.until))
-            .collect();
-        for (before, peer, number, until) in news {
+        for (before, peer, number, until) in self.queue.untold() {
             if until.is_some_and(|until| until <= now) {
-                self.queue.remove(number);
-                if let Some(connection) = self.connections.get_mut(&peer) {
-                    connection.request = None;
-                }
-                self.refuse(peer, "not enough of what is wanted is free now");
+                self.give_up(number, "not enough of what is wanted is free now");
             } else {
                 self.say(peer, Tell::Waiting { before, why: "for devices that others have".to_owned() });
             }
         }
+    }
+
+    /// Takes a request out of the queue, and says why.
+    fn give_up(&mut self, number: u64, why: &str) {
+        let Some(request) = self.queue.remove(number) else { return };
+        if let Some(connection) = self.connections.get_mut(&request.peer) {
+            connection.request = None;
+        }
+        self.refuse(request.peer, why);
     }
 
     /// Grants a request what has been lent to it.
@@ -563,15 +551,19 @@ impl Broker {
         self.is_due = true;
         let key = self.pool.server(server).about.key.clone();
         let Some(held) = self.leases.get_mut(&lease) else { return };
-        held.using.entry(key).or_default().0 = 0;
+        held.using.entry(key.clone()).or_default().0 = 0;
         if !held.is_over() {
             return;
         }
         let pool = &self.pool;
-        let here = held.parts.extract_if(.., |part| pool.device(part.device).server == server);
-        let here: Vec<Part> = here.collect();
+        let here: Vec<Part> = held.parts.extract_if(.., |part| pool.device(part.device).server == server).collect();
+        // A broker that is started again must not take them for lent to this lease: others may have them by then.
+        held.record.devices.retain(|(has, ..)| *has != key);
+        if !here.is_empty() && !held.parts.is_empty() {
+            self.effects.push(Effect::Keep(Box::new(held.record.clone())));
+        }
         for part in here {
-            self.pool.give_back(part.device, lease, part.share, part.memory);
+            self.pool.give_back(part.device, lease);
         }
         self.forget_if_clear(lease);
     }
@@ -587,15 +579,7 @@ impl Broker {
     /// Ends what has lasted long enough.
     fn expire(&mut self, now: Duration) {
         for number in self.queue.expired(now) {
-            if let Some(request) = self.queue.remove(number) {
-                if let Some(connection) = self.connections.get_mut(&request.peer) {
-                    connection.request = None;
-                }
-                self.refuse(
-                    request.peer,
-                    "what is wanted has not become free in the time that it was to be waited for",
-                );
-            }
+            self.give_up(number, "what is wanted has not become free in the time that it was to be waited for");
         }
         let live = self.leases.values().filter(|held| !held.is_over());
         let over: Vec<_> = live
@@ -721,7 +705,7 @@ impl Broker {
                 name: device.name.clone(),
                 online: server.online.is_some(),
                 free: device.free,
-                leases: device.leases.clone(),
+                leases: device.leases.iter().map(|(lease, ..)| *lease).collect(),
             }
         };
         self.pool.devices().map(line).collect()

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ropeway_lease::grant::{LeaseId, Share};
 use serde::{Deserialize, Serialize};
 
-use super::broker::Peer;
+use super::peer::Peer;
 use super::pool::DeviceIndex;
 
 /// What is lent of one device.

@@ -11,12 +11,14 @@
 
 mod broker;
 mod leases;
+mod peer;
 mod placement;
 mod pool;
 mod queue;
 
-pub use broker::{Broker, Effect, Granted, Peer, Settings, User};
+pub use broker::{Broker, Effect, Granted, Settings};
 pub use leases::{LeaseRecord, Part};
+pub use peer::{Peer, User};
 pub use placement::{place, possible};
 pub use pool::{DeviceIndex, Pool, ServerIndex};
 

@@ -9,7 +9,7 @@ use ropeway_lease::messages::Registration;
 use ropeway_lease::property::{Properties, Value};
 use ropeway_lease::want::{Condition, Group, memory_of};
 
-use super::broker::Peer;
+use super::peer::Peer;
 
 /// A server's place in its pool, for as long as the broker runs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -50,8 +50,8 @@ pub struct Device {
     pub free: Share,
     /// The bytes of its memory that nobody has; of one that does not say how many it has, none.
     pub free_memory: u64,
-    /// Who has it.
-    pub leases: Vec<LeaseId>,
+    /// Who has it, and how much: the share, and the bytes.
+    pub leases: Vec<(LeaseId, Share, u64)>,
 }
 
 /// What makes two groups of requests fit the same devices: their conditions, and the memory.
@@ -186,25 +186,13 @@ impl Pool {
 
     /// Lends some of a device. Whoever asks has seen that it is free, or knows that it was lent before.
     pub fn lend(&mut self, index: DeviceIndex, lease: LeaseId, share: Share, memory: u64) {
-        let device = &mut self.devices[index.0 as usize];
-        device.free = device.free.saturating_sub(share);
-        device.free_memory = device.free_memory.saturating_sub(memory);
-        device.leases.push(lease);
+        self.devices[index.0 as usize].leases.push((lease, share, memory));
         self.look_at_device(index);
     }
 
-    /// Takes it back.
-    pub fn give_back(&mut self, index: DeviceIndex, lease: LeaseId, share: Share, memory: u64) {
-        let device = &mut self.devices[index.0 as usize];
-        let Some(at) = device.leases.iter().position(|has| *has == lease) else { return };
-        device.leases.swap_remove(at);
-        device.free = (device.free + share).min(WHOLE);
-        let all = memory_of(&device.properties).unwrap_or(0);
-        device.free_memory = device.free_memory.saturating_add(memory).min(all);
-        if device.leases.is_empty() {
-            // Whatever was lent before the broker knew how much there is.
-            (device.free, device.free_memory) = (WHOLE, all);
-        }
+    /// Takes back what a lease has of a device.
+    pub fn give_back(&mut self, index: DeviceIndex, lease: LeaseId) {
+        self.devices[index.0 as usize].leases.retain(|(has, ..)| *has != lease);
         self.look_at_device(index);
     }
 
@@ -246,8 +234,15 @@ impl Pool {
         }
     }
 
+    /// Reckons what of a device is free, from what is lent of it.
     fn look_at_device(&mut self, index: DeviceIndex) {
-        let (is_lendable, device) = (self.is_lendable(index), self.device(index));
+        let is_lendable = self.is_lendable(index);
+        let device = &mut self.devices[index.0 as usize];
+        let all = memory_of(&device.properties).unwrap_or(0);
+        let lent = device.leases.iter().map(|(_, share, memory)| (*share, *memory));
+        (device.free, device.free_memory) = lent.fold((WHOLE, all), |(free, bytes), (share, memory)| {
+            (free.saturating_sub(share), bytes.saturating_sub(memory))
+        });
         let (whole, some) = (device.leases.is_empty(), device.free > 0);
         self.whole.set(index.0 as usize, is_lendable && whole);
         self.some.set(index.0 as usize, is_lendable && some);

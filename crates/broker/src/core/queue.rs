@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ropeway_lease::messages::LeaseAsk;
 
-use super::broker::Peer;
+use super::peer::Peer;
 
 /// A request that waits.
 #[derive(Clone, Debug)]
@@ -22,6 +22,8 @@ pub struct Request {
     pub ask: LeaseAsk,
     /// When it came.
     pub since: Duration,
+    /// Whether its client knows that it waits.
+    pub told: bool,
     /// When it is given up.
     pub until: Option<Duration>,
 }
@@ -54,6 +56,17 @@ impl Queue {
     /// The requests in the order in which they are looked at.
     pub fn in_order(&self) -> impl Iterator<Item = &Request> {
         self.waiting.values()
+    }
+
+    /// Those that do not know yet that they wait, who know it from now on: how many are before each, its connection, its
+    /// number, and when it is given up.
+    pub fn untold(&mut self) -> Vec<(u32, Peer, u64, Option<Duration>)> {
+        let all = (0..).zip(self.waiting.values_mut());
+        let untold = all.filter_map(|(before, request)| {
+            let was_told = std::mem::replace(&mut request.told, true);
+            (!was_told).then_some((before, request.peer, request.number, request.until))
+        });
+        untold.collect()
     }
 
     /// The next time at which a request is given up.

@@ -344,7 +344,9 @@ proptest! {
                 }
                 Step::Clear(rack) => {
                     let rack = &mut racks[usize::from(rack)];
-                    if let (Some(peer), Some(lease)) = (rack.peer, rack.ending.pop()) {
+                    if let Some(peer) = rack.peer
+                        && let Some(lease) = rack.ending.pop()
+                    {
                         rack.lets_in.remove(&lease);
                         house.ask(peer, now, Ask::Cleared { lease });
                     }

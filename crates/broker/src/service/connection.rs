@@ -13,7 +13,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout, timeout_at};
 use tracing::debug;
 
-use super::heart::Input;
+use super::inbox::Input;
 use super::waited::{Waited, wait_for};
 use crate::core::Peer;
 

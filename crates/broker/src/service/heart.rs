@@ -18,6 +18,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{debug, info, warn};
 
 use super::connection::{Mouth, Proved, greet};
+use super::inbox::Input;
 use super::scribe::{Batch, Said, Scribe};
 use super::waited::wait_for;
 use crate::core::{Broker, Effect, Peer, User};
@@ -37,20 +38,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// How often it is looked whether a ticket's time is over.
 const LOOK: Duration = Duration::from_millis(500);
-
-/// What comes to the heart.
-pub(super) enum Input {
-    /// A connection has come whose other end has proved its key.
-    Proved(Box<Proved>),
-    /// A connection says something.
-    Said(Peer, Ask),
-    /// A connection is gone.
-    Gone(Peer),
-    /// Nothing can be written down: why.
-    CannotWrite(String),
-    /// What could not be written down is.
-    CanWrite,
-}
 
 /// A connection that is being served.
 struct Served {

@@ -12,6 +12,7 @@
 
 mod connection;
 mod heart;
+mod inbox;
 mod scribe;
 mod waited;
 

@@ -12,7 +12,7 @@ use ropeway_transport::tls::{self, Identity, PublicKey};
 use tracing::{error, info};
 
 use super::connection::Mouth;
-use super::heart::Input;
+use super::inbox::Input;
 use crate::core::Granted;
 use crate::store::{Change, Store};
 

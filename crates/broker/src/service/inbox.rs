@@ -1,0 +1,20 @@
+//! What comes to the heart.
+
+use ropeway_lease::messages::Ask;
+
+use super::connection::Proved;
+use crate::core::Peer;
+
+/// What comes to the heart.
+pub(super) enum Input {
+    /// A connection has come whose other end has proved its key.
+    Proved(Box<Proved>),
+    /// A connection says something.
+    Said(Peer, Ask),
+    /// A connection is gone.
+    Gone(Peer),
+    /// Nothing can be written down: why.
+    CannotWrite(String),
+    /// What could not be written down is.
+    CanWrite,
+}
