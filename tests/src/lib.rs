@@ -5,9 +5,11 @@
 #![forbid(unsafe_code)]
 
 pub mod authority;
+pub mod broker;
 pub mod capture;
 pub mod cluster;
 pub mod compare;
+pub mod daemon;
 pub mod encrypted;
 pub mod fake;
 pub mod keyless;

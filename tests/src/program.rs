@@ -326,8 +326,13 @@ impl Drop for Running {
 }
 
 /// Gives a command the arguments, variables and folder of another one.
-fn copy_settings(from: &Command, to: &mut Command) {
+pub(crate) fn copy_settings(from: &Command, to: &mut Command) {
     to.args(from.get_args());
+    copy_variables(from, to);
+}
+
+/// Gives a command the variables and the folder of another one.
+pub(crate) fn copy_variables(from: &Command, to: &mut Command) {
     for (name, value) in from.get_envs() {
         match value {
             Some(value) => to.env(name, value),

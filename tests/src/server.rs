@@ -1,23 +1,30 @@
 //! A real server with folders of its own.
 
-use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
-use std::thread;
+use std::ffi::OsStr;
+use std::process::Command;
 use std::time::Duration;
 
 use tempfile::TempDir;
 
+use crate::daemon::Daemon;
 use crate::natives::Native;
 use crate::net::Host;
+use crate::program::{copy_settings, copy_variables};
 use crate::{places, process, wait_for};
 
 /// A running `ropeway serve`; killed when dropped.
 pub struct Server {
-    child: Child,
+    daemon: Daemon,
     url: String,
-    log: Arc<Mutex<String>>,
     home: TempDir,
+    /// How it was started.
+    again: Again,
+}
+
+/// How a server is started once more.
+struct Again {
+    command: Command,
+    state: Option<TempDir>,
 }
 
 impl Server {
@@ -76,34 +83,48 @@ impl Server {
             .env("XDG_CONFIG_HOME", home.path().join("config"))
             .env("POCL_CACHE_DIR", places::pocl_cache())
             .envs(Native::pocl().env())
-            .envs(env.iter().copied())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let mut child = command.spawn().expect("the server starts");
-        let log = Arc::new(Mutex::new(String::new()));
-        collect(child.stdout.take().expect("it was asked for"), Arc::clone(&log));
-        collect(child.stderr.take().expect("it was asked for"), Arc::clone(&log));
-        let mut server = Self { child, url: String::new(), log, home };
-        server.url = server
-            .until_it_says(|log| log.lines().find_map(|line| line.strip_prefix("listening on ")).map(str::to_owned));
-        server
+            .envs(env.iter().copied());
+        let mut again = Command::new(command.get_program());
+        copy_settings(&command, &mut again);
+        let mut daemon = Daemon::start(command);
+        let url = daemon.until_it_says(url_in);
+        Self { daemon, url, home, again: Again { command: again, state: None } }
     }
 
-    /// Waits until it has said something on standard output.
-    fn until_it_says<T>(&mut self, what: impl Fn(&str) -> Option<T>) -> T {
-        wait_for("server", Duration::from_secs(60), || {
-            if let Ok(Some(status)) = self.child.try_wait() {
-                panic!("the server ended with {status}:\n{}", self.log());
-            }
-            what(&self.log())
-        })
+    /// Keeps its state folder as long as it is there itself.
+    pub fn keeps(&mut self, state: TempDir) {
+        self.again.state = Some(state);
+    }
+
+    /// Kills it, and starts it once more in the same way, on the same address.
+    pub fn restart(&mut self) {
+        self.kill();
+        let any_port = |arg: &OsStr| arg.to_str().is_some_and(|arg| arg.ends_with("://127.0.0.1:0"));
+        let mut same = Command::new(self.again.command.get_program());
+        let own = OsStr::new(&self.url);
+        same.args(self.again.command.get_args().map(|arg| if any_port(arg) { own } else { arg }));
+        copy_variables(&self.again.command, &mut same);
+        self.daemon = Daemon::start(same);
+        self.url = self.daemon.until_it_says(url_in);
+    }
+
+    /// A ticket of its own, whose line it is.
+    ///
+    /// # Panics
+    /// For a server that does not keep its state.
+    pub fn own_ticket(&self, name: &str) -> String {
+        let state = self.again.state.as_ref().expect("it keeps its state");
+        let mut command = Command::new(places::ropeway());
+        command.args(["ticket", "new", name, "--host", self.address(), "--state"]).arg(state.path());
+        let made = command.output().expect("ropeway starts");
+        assert!(made.status.success(), "{made:?}");
+        String::from_utf8(made.stdout).expect("a ticket is text").trim().to_owned()
     }
 
     /// Waits until its workers are warm: clients are served before, but only from then on do all tests find the same
     /// server.
     fn until_ready(mut self) -> Self {
-        self.until_it_says(|log| log.lines().any(|line| line == "ready").then_some(()));
+        self.daemon.until_it_says(|log| log.lines().any(|line| line == "ready").then_some(()));
         self
     }
 
@@ -117,12 +138,12 @@ impl Server {
     /// # Panics
     /// For a server on a Unix socket.
     pub fn address(&self) -> &str {
-        self.url.strip_prefix("tcp://").expect("a server on TCP")
+        self.url.split_once("://").expect("a server on TCP").1
     }
 
     /// Its process id.
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.daemon.pid()
     }
 
     /// Its worker processes, warm ones included.
@@ -142,31 +163,22 @@ impl Server {
 
     /// Its output so far.
     pub fn log(&self) -> String {
-        self.log.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+        self.daemon.log()
     }
 
     /// Waits until its log holds `text`.
     pub fn expect_log(&self, text: &str) {
-        let mut seen = String::new();
-        let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            wait_for(&format!("log line with '{text}'"), Duration::from_secs(10), || {
-                seen = self.log();
-                seen.contains(text).then_some(())
-            });
-        }));
-        assert!(found.is_ok(), "no '{text}' in:\n{seen}");
+        self.daemon.expect_log(text);
     }
 
     /// Kills it, as a crash of its machine would.
     pub fn kill(&mut self) {
-        process::kill(self.pid());
-        let _ = self.child.wait();
+        self.daemon.kill();
     }
 
     /// Asks it to stop and waits for its end.
     pub fn stop(&mut self) -> std::process::ExitStatus {
-        process::terminate(self.pid());
-        self.child.wait().expect("it is our child")
+        self.daemon.stop()
     }
 
     /// The folder that is its home.
@@ -175,27 +187,11 @@ impl Server {
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.kill();
-        if thread::panicking() {
-            eprintln!("--- log of the server on {} ---\n{}", self.url, self.log());
-        }
-    }
+/// What a server says of where it listens.
+fn url_in(log: &str) -> Option<String> {
+    log.lines().find_map(|line| line.strip_prefix("listening on ")).map(str::to_owned)
 }
 
-fn folder() -> TempDir {
+pub(crate) fn folder() -> TempDir {
     tempfile::Builder::new().prefix("ropeway-").tempdir().expect("a temporary folder can be made")
-}
-
-/// Reads lines into the log until the other end is closed.
-fn collect(stream: impl Read + Send + 'static, log: Arc<Mutex<String>>) {
-    thread::spawn(move || {
-        let mut lines = BufReader::new(stream);
-        let mut line = Vec::new();
-        while lines.read_until(b'\n', &mut line).is_ok_and(|n| n > 0) {
-            log.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push_str(&String::from_utf8_lossy(&line));
-            line.clear();
-        }
-    });
 }

@@ -447,6 +447,10 @@ pub struct DevicesArgs {
     /// Do not measure the links
     #[arg(long)]
     pub no_measure: bool,
+
+    /// List the devices that this broker lends, and who has them: its ticket, or its name after `ropeway join`
+    #[arg(long, value_name = "TICKET", value_delimiter = ',', value_parser = parse_broker, conflicts_with_all = ["servers", "discover"])]
+    pub broker: Vec<Endpoint>,
 }
 
 #[derive(Args, Debug)]

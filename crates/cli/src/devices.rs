@@ -7,6 +7,7 @@ use ropeway_client::discover::{Sighting, discover};
 use ropeway_transport::Endpoint;
 
 use crate::args::{DevicesArgs, flatten};
+use crate::broker;
 use crate::failure::Failure;
 use crate::info;
 use crate::probe::{Measured, Probe, ProbeError};
@@ -14,6 +15,9 @@ use crate::table::table;
 
 /// Prints a table of the devices of all servers.
 pub fn devices(args: &DevicesArgs) -> Result<(), Failure> {
+    if !args.broker.is_empty() {
+        return broker::devices(&args.broker);
+    }
     let mut config = Config::load();
     for problem in &config.problems {
         eprintln!("ropeway: {problem}");

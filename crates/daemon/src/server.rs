@@ -63,7 +63,7 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
         .transpose();
     let guests = guests.map_err(ServeError::State)?;
     let lending = options.lending.clone().zip(guests.as_ref());
-    let lending = lending.map(|(lending, guests)| Lending::start(lending, &guests.key())).transpose();
+    let lending = lending.map(|(lending, guests)| Lending::start(lending, &guests.key(), &listeners)).transpose();
     let lending = lending.map_err(|error| ServeError::System("begin to look for the broker", error))?;
     let session_memory = options.session_memory.unwrap_or_else(memory::default_limit);
     let audit = Audit::to(options.audit.clone())
@@ -432,6 +432,8 @@ impl Server {
             && let Some(devices) = self.pool.take_devices()
         {
             lending.offer(devices);
+            // Before anybody gets a worker: some may hold leases on devices that are others now.
+            self.show_out();
         }
     }
 

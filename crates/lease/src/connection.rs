@@ -154,12 +154,11 @@ impl Connection {
             if now.duration_since(self.heard) > silence {
                 return Err(self.lost("it is silent"));
             }
-            if now >= deadline {
-                return Ok(None);
-            }
             if now >= self.said + beat {
                 self.say(&Ask::Beat)?;
-                continue;
+            }
+            if now >= deadline {
+                return Ok(None);
             }
             let until = deadline.min(self.said + beat).min(self.heard + silence + Duration::from_millis(1));
             let wait = self.link.wait_readable(Some(until.saturating_duration_since(now)));

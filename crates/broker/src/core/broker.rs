@@ -274,6 +274,7 @@ impl Broker {
             self.is_due = false;
             self.pass(now);
         }
+        self.expire_requests(now);
         std::mem::take(&mut self.effects)
     }
 
@@ -576,11 +577,15 @@ impl Broker {
         }
     }
 
-    /// Ends what has lasted long enough.
-    fn expire(&mut self, now: Duration) {
+    /// Gives up the requests that have waited long enough.
+    fn expire_requests(&mut self, now: Duration) {
         for number in self.queue.expired(now) {
             self.give_up(number, "what is wanted has not become free in the time that it was to be waited for");
         }
+    }
+
+    /// Ends the leases that have lasted long enough.
+    fn expire(&mut self, now: Duration) {
         let live = self.leases.values().filter(|held| !held.is_over());
         let over: Vec<_> = live
             .filter_map(|held| {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ropeway_lease::grant::{Share, WHOLE};
-use ropeway_lease::messages::{Ask, LeaseLine, Tell};
+use ropeway_lease::messages::{Ask, DeviceLine, LeaseLine, Tell};
 use ropeway_transport::Endpoint;
 use ropeway_transport::tls::Identity;
 
@@ -80,6 +80,26 @@ pub fn queue(args: &AskArgs) -> Result<(), Failure> {
     table(&["REQUEST", "USER", "PROGRAM", "PRIORITY", "WAITS", "WANTS"], &rows)
         .iter()
         .for_each(|line| println!("{line}"));
+    Ok(())
+}
+
+/// Lists the devices that a broker lends.
+pub fn devices(brokers: &[Endpoint]) -> Result<(), Failure> {
+    let asked = connect(&AskArgs { broker: brokers.to_vec() })?.ask(&Ask::Devices, ANSWER)?;
+    let Tell::Devices { devices } = asked else { return Err(strange()) };
+    let row = |line: &DeviceLine| {
+        let state = match (line.online, line.free, line.leases.is_empty()) {
+            (false, _, true) => "its server is away".to_owned(),
+            (false, ..) => "lent; its server is away".to_owned(),
+            (true, _, true) => "free".to_owned(),
+            (true, 0, _) => "lent".to_owned(),
+            (true, free, _) => format!("lent; {} % are free", f64::from(free) / 10.0),
+        };
+        let leases: Vec<_> = line.leases.iter().map(ToString::to_string).collect();
+        vec![line.server.clone(), line.number.to_string(), line.name.clone(), state, leases.join(",")]
+    };
+    let rows: Vec<_> = devices.iter().map(row).collect();
+    table(&["SERVER", "DEVICE", "NAME", "STATE", "LEASES"], &rows).iter().for_each(|line| println!("{line}"));
     Ok(())
 }
 

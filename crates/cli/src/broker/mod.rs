@@ -7,14 +7,13 @@ mod lease;
 
 pub use ask::parse_broker;
 pub use hold::run_with_lease;
-pub use lease::{lease, queue};
+pub use lease::{devices, lease, queue};
 
 use ropeway_broker::core::Settings;
 use ropeway_broker::service::{BrokerOptions, serve};
 use ropeway_client::tickets;
 use ropeway_daemon::LendingOptions;
 use ropeway_daemon::worker::host_name;
-use ropeway_transport::{DEFAULT_PORT, Endpoint};
 
 use crate::args::{BrokerArgs, ServeArgs};
 use crate::failure::Failure;
@@ -46,22 +45,6 @@ pub fn lending(args: &ServeArgs) -> Result<Option<LendingOptions>, Failure> {
             "there is no ticket for the broker; make one on its machine with `ropeway ticket new --registers NAME`",
         ));
     }
-    let listened = args.listen.iter().find(|endpoint| matches!(endpoint, Endpoint::Tls { .. }));
-    let listened = listened.ok_or_else(|| {
-        Failure::new(format!(
-            "holders of leases come encrypted: listen for them, as with --listen tls://0.0.0.0:{DEFAULT_PORT}"
-        ))
-    })?;
-    let address = match &args.address {
-        Some(address) => format!("tls://{address}").parse::<Endpoint>()?.to_string(),
-        None if matches!(listened.host(), "0.0.0.0" | "::") => format!("tls://{}:{}", host_name(), listened.port()),
-        None => listened.to_string(),
-    };
-    let is_fixed = address.parse::<Endpoint>().is_ok_and(|address| address.port() != 0);
-    if !is_fixed {
-        return Err(Failure::new(
-            "the broker tells clients this server's port: listen on one, not on any free one, or name it with --address",
-        ));
-    }
+    let address = args.address.as_ref().map(|address| format!("tls://{address}").parse()).transpose()?;
     Ok(Some(LendingOptions { brokers, name: host_name(), address }))
 }

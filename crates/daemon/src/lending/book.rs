@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use ropeway_lease::grant::LeaseId;
+use ropeway_lease::grant::{GrantedDevice, LeaseId};
 use ropeway_lease::property::{Properties, Value};
 
 /// Why a lease is over that its broker has not ended.
@@ -25,13 +25,45 @@ pub(super) struct Book {
     counted: BTreeSet<LeaseId>,
     /// The sessions of each lease.
     sessions: BTreeMap<LeaseId, u32>,
+    /// The names of devices that leases were let in with before it was known which devices there are.
+    unproved: Vec<(LeaseId, Vec<GrantedDevice>)>,
+    /// Leases on devices that are others now.
+    mistaken: BTreeMap<LeaseId, String>,
     /// The leases whose number of sessions the broker does not know.
     changed: BTreeSet<LeaseId>,
 }
 
 impl Book {
+    /// Takes in which devices there are.
+    pub(super) fn know(&mut self, devices: Vec<Properties>) {
+        self.devices = Some(devices);
+        for (lease, granted) in std::mem::take(&mut self.unproved) {
+            if let Err(why) = self.check_devices(lease, &granted) {
+                self.mistaken.insert(lease, why);
+            }
+        }
+    }
+
+    /// Whether the devices of a lease are those that are here, as far as that is known: no session begins before.
+    ///
+    /// # Errors
+    /// One is another.
+    pub(super) fn check_devices(&mut self, lease: LeaseId, granted: &[GrantedDevice]) -> Result<(), String> {
+        if self.devices.is_none() {
+            self.unproved.push((lease, granted.to_vec()));
+            return Ok(());
+        }
+        let other = granted.iter().find(|device| self.name_of(device.number) != Some(&device.name));
+        other.map_or(Ok(()), |device| {
+            let number = device.number;
+            Err(format!(
+                "device {number} of this server is another than lease {lease} says; ask the broker for another lease"
+            ))
+        })
+    }
+
     /// The name of a device.
-    pub(super) fn name_of(&self, number: u32) -> Option<&String> {
+    fn name_of(&self, number: u32) -> Option<&String> {
         match self.devices.as_ref()?.get(number as usize)?.get("name") {
             Some(Value::Text(name)) => Some(name),
             _ => None,
@@ -54,6 +86,9 @@ impl Book {
     /// Why a lease is over, if it is.
     pub(super) fn ended(&self, lease: LeaseId, now: Instant) -> Option<String> {
         let over = |why: &str| Some(format!("lease {lease} is over: {why}"));
+        if let Some(why) = self.mistaken.get(&lease) {
+            return Some(why.clone());
+        }
         match (self.ending.get(&lease), self.current.get(&lease)) {
             (Some(why), _) => over(why),
             (None, Some(until)) if *until <= now => over(EXPIRED),
@@ -66,6 +101,7 @@ impl Book {
     /// The broker has said which leases there are.
     pub(super) fn registered(&mut self, latest: LeaseId, leases: Vec<(LeaseId, u64)>, now: Instant) {
         self.latest = Some(latest);
+        self.mistaken.clear();
         self.ending.clear();
         self.current = leases.into_iter().map(|(lease, ms)| (lease, now + Duration::from_millis(ms))).collect();
         self.changed.extend(self.sessions.keys());

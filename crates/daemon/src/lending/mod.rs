@@ -17,12 +17,13 @@ use std::time::{Instant, SystemTime};
 
 use ropeway_lease::grant::{Grant, LeaseId};
 use ropeway_lease::property::Properties;
-use ropeway_transport::Endpoint;
 use ropeway_transport::tls::{Lease, PublicKey};
+use ropeway_transport::{Endpoint, Listener};
 use ropeway_worker::handoff::{Allowance, DeviceSelector};
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::access::Rules;
+use crate::worker::host_name;
 use book::Book;
 
 /// Which broker lends the devices, and how.
@@ -32,11 +33,23 @@ pub struct LendingOptions {
     pub brokers: Vec<Endpoint>,
     /// This server's name there.
     pub name: String,
-    /// Where clients reach this server.
-    pub address: String,
+    /// Where clients reach this server; `None`: where it listens for encrypted connections.
+    pub address: Option<Endpoint>,
 }
 
 impl LendingOptions {
+    /// Where clients reach a server that listens on these.
+    fn address(&self, listeners: &[Listener]) -> Option<String> {
+        let listened = || {
+            let endpoint = listeners.iter().map(Listener::endpoint).find(|one| matches!(one, Endpoint::Tls { .. }))?;
+            Some(match endpoint.host() {
+                "0.0.0.0" | "::" => format!("tls://{}:{}", host_name(), endpoint.port()),
+                _ => endpoint.to_string(),
+            })
+        };
+        self.address.as_ref().map(ToString::to_string).or_else(listened)
+    }
+
     /// The key by which the broker signs leases.
     pub(crate) fn authority(&self) -> Option<PublicKey> {
         self.brokers.iter().find_map(|broker| broker.pass().and_then(ropeway_transport::Pass::server))
@@ -83,18 +96,21 @@ impl Lending {
     /// Begins to look for the broker, in a thread of its own. Nothing is registered before the devices are known.
     ///
     /// # Errors
-    /// The system has no thread or no descriptor.
-    pub(crate) fn start(options: LendingOptions, key: &PublicKey) -> io::Result<Self> {
+    /// The system has no thread or no descriptor; no listener is for encrypted connections.
+    pub(crate) fn start(options: LendingOptions, key: &PublicKey, listeners: &[Listener]) -> io::Result<Self> {
+        let missing = "holders of leases come encrypted, and no socket is for that; give --listen tls://HOST:PORT";
+        let address = options.address(listeners).ok_or_else(|| io::Error::other(missing))?;
         let descriptor = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let shared = Arc::new(Shared { book: Mutex::default(), news: descriptor()?, work: descriptor()? });
         let key = key.text();
-        registrar::start(options, key.clone(), shared.clone())?;
+        registrar::start(options, (key.clone(), address), shared.clone())?;
         Ok(Self { shared, key })
     }
 
     /// The devices are known: in the order in which workers list them.
     pub(crate) fn offer(&self, devices: Vec<Properties>) {
-        self.shared.book().devices = Some(devices);
+        self.shared.book().know(devices);
+        tell(&self.shared.news);
         tell(&self.shared.work);
     }
 
@@ -110,14 +126,7 @@ impl Lending {
         let left = shown.not_after.duration_since(SystemTime::now()).unwrap_or_default();
         let mut book = self.shared.book();
         book.check(grant.lease, Instant::now(), left)?;
-        for device in &here.devices {
-            if book.name_of(device.number) != Some(&device.name) {
-                return Err(format!(
-                    "device {} of this server is another than lease {} says; ask the broker for another lease",
-                    device.number, grant.lease
-                ));
-            }
-        }
+        book.check_devices(grant.lease, &here.devices)?;
         let devices = here.devices.iter().map(|device| DeviceSelector::Number(device.number)).collect();
         let memory: Option<Vec<u64>> = here.devices.iter().map(|device| device.memory).collect();
         let memory = memory.map(|all| all.into_iter().sum());

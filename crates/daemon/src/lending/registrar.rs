@@ -23,14 +23,22 @@ const PAUSE: Duration = Duration::from_millis(400);
 ///
 /// # Errors
 /// The system has no thread.
-pub(super) fn start(options: LendingOptions, key: String, shared: Arc<Shared>) -> io::Result<()> {
+pub(super) fn start(options: LendingOptions, (key, address): (String, String), shared: Arc<Shared>) -> io::Result<()> {
     let run = move || {
         let mut last = String::new();
         loop {
             let why = match Connection::open(&options.brokers, "ropeway serve", CONNECT) {
                 Ok(connection) => {
                     last.clear();
-                    Registrar { connection, options: &options, key: &key, shared: &shared, registered: false }.serve()
+                    Registrar {
+                        connection,
+                        name: &options.name,
+                        key: &key,
+                        address: &address,
+                        shared: &shared,
+                        registered: false,
+                    }
+                    .serve()
                 }
                 Err(why) => why,
             };
@@ -47,8 +55,9 @@ pub(super) fn start(options: LendingOptions, key: String, shared: Arc<Shared>) -
 
 struct Registrar<'a> {
     connection: Connection,
-    options: &'a LendingOptions,
+    name: &'a str,
     key: &'a str,
+    address: &'a str,
     shared: &'a Shared,
     registered: bool,
 }
@@ -93,7 +102,7 @@ impl Registrar<'_> {
             let Some(devices) = book.devices.clone() else { return Ok(()) };
             (devices, book.leases())
         };
-        let (name, address) = (self.options.name.clone(), self.options.address.clone());
+        let (name, address) = (self.name.to_owned(), self.address.to_owned());
         let about = Registration { name, key: self.key.to_owned(), address, devices, leases };
         self.registered = true;
         self.connection.say(&Ask::Register(about))

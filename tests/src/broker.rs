@@ -1,0 +1,173 @@
+//! A real broker, servers that lend through it, and programs with leases.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use ropeway_transport::tls::Ticket;
+use ropeway_transport::{Endpoint, Pass};
+use tempfile::TempDir;
+
+use crate::daemon::Daemon;
+use crate::places::ropeway;
+use crate::program::{Outcome, Program};
+use crate::server::{Server, folder};
+use crate::wait_for;
+
+/// A broker on loopback, with a folder of its own; killed when dropped.
+pub struct Broker {
+    daemon: Option<Daemon>,
+    /// `host:port`.
+    address: String,
+    folder: TempDir,
+    options: Vec<String>,
+}
+
+/// How long a device takes to be free, or a server to be there, on a busy machine.
+const SOON: std::time::Duration = std::time::Duration::from_secs(20);
+
+impl Broker {
+    /// Starts one.
+    pub fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// Starts one with these further arguments.
+    pub fn start_with(options: &[&str]) -> Self {
+        let folder = folder();
+        let options = options.iter().map(|option| (*option).to_owned()).collect();
+        let mut broker = Self { daemon: None, address: "127.0.0.1:0".to_owned(), folder, options };
+        broker.restart();
+        broker
+    }
+
+    /// Starts it again, on the same port.
+    pub fn restart(&mut self) {
+        let mut command = Command::new(ropeway());
+        command.args(["broker", "--listen", &format!("tls://{}", self.address), "--state"]).arg(self.state());
+        command.args(&self.options).env("ROPEWAY_LOG", "debug").env_remove("STATE_DIRECTORY");
+        let mut daemon = Daemon::start(command);
+        let listens =
+            |log: &str| log.lines().find_map(|line| line.strip_prefix("listening on tls://")).map(str::to_owned);
+        self.address = daemon.until_it_says(listens);
+        self.daemon = Some(daemon);
+    }
+
+    /// Kills it, as a crash would.
+    pub fn kill(&mut self) {
+        self.daemon = None;
+    }
+
+    /// The broker itself.
+    ///
+    /// # Panics
+    /// While it does not run.
+    pub fn daemon(&mut self) -> &mut Daemon {
+        self.daemon.as_mut().expect("it runs")
+    }
+
+    /// Its state folder.
+    pub fn state(&self) -> PathBuf {
+        self.folder.path().join("state")
+    }
+
+    /// A new ticket's line.
+    pub fn ticket(&self, name: &str, args: &[&str]) -> String {
+        let mut command = Command::new(ropeway());
+        command.args(["ticket", "new", name, "--host", &self.address, "--state"]).arg(self.state()).args(args);
+        let made = command.output().expect("ropeway starts");
+        assert!(made.status.success(), "{made:?}");
+        String::from_utf8(made.stdout).expect("a ticket is text").trim().to_owned()
+    }
+
+    /// A server with this many devices that lends them, once the broker knows it.
+    pub fn server(&self, devices: usize) -> Server {
+        let pocl = vec!["pthread"; devices].join(" ");
+        let ticket = self.ticket(&format!("server {}", self.devices().lines().count()), &["--registers"]);
+        let before = self.device_count();
+        let args = ["--listen", "tls://127.0.0.1:0", "--warm", "2", "--broker", &ticket];
+        let state = folder();
+        let state_text = state.path().to_str().expect("its name is text").to_owned();
+        let mut server =
+            Server::start_with(&[&args[..], &["--state", &state_text]].concat(), &[("POCL_DEVICES", &pocl)]);
+        server.keeps(state);
+        wait_for("devices at the broker", SOON, || (self.device_count() == before + devices).then_some(()));
+        server
+    }
+
+    /// A command for the user `admin` of the broker.
+    pub fn command(&self, args: &[&str]) -> Output {
+        let ticket = self.own_ticket();
+        let mut command = Command::new(ropeway());
+        command.args(args).env("ROPEWAY_BROKER", ticket);
+        command.output().expect("ropeway starts")
+    }
+
+    /// What such a command prints.
+    ///
+    /// # Panics
+    /// When it fails.
+    pub fn says(&self, args: &[&str]) -> String {
+        let output = self.command(args);
+        assert!(output.status.success(), "{args:?}: {output:?}");
+        String::from_utf8(output.stdout).expect("it prints text")
+    }
+
+    /// Everybody's leases.
+    pub fn leases(&self) -> String {
+        self.says(&["lease", "list", "--all"])
+    }
+
+    /// How many leases there are.
+    pub fn lease_count(&self) -> usize {
+        self.leases().lines().count() - 1
+    }
+
+    /// Waits until there are so many leases.
+    pub fn expect_leases(&self, count: usize) {
+        wait_for(&format!("{count} leases"), SOON, || (self.lease_count() == count).then_some(()));
+    }
+
+    /// A program that runs with a lease on `want`, for the user of this ticket.
+    pub fn program(&self, ticket: &str, want: &str, program: impl AsRef<std::ffi::OsStr>, args: &[&str]) -> Program {
+        let run = Program::native(ropeway()).args(["run", "--broker", ticket, "--only", "--want", want]);
+        // A busy machine may keep a server from answering for longer than a program usually waits.
+        run.args(["--"]).args([program.as_ref()]).args(args).env("ROPEWAY_CONNECT_TIMEOUT", "20")
+    }
+
+    /// Runs it to its end.
+    pub fn run(&self, ticket: &str, want: &str, program: impl AsRef<std::ffi::OsStr>, args: &[&str]) -> Outcome {
+        self.program(ticket, want, program, args).run()
+    }
+
+    /// The list of devices.
+    pub fn devices(&self) -> String {
+        self.says(&["devices", "--broker", &self.own_ticket()])
+    }
+
+    fn device_count(&self) -> usize {
+        self.devices().lines().filter(|line| line.contains("free") || line.contains("lent")).count()
+    }
+
+    /// The ticket of `admin`, made when it is first wanted.
+    fn own_ticket(&self) -> String {
+        let path = self.folder.path().join("admin");
+        if let Ok(ticket) = std::fs::read_to_string(&path) {
+            return ticket;
+        }
+        let ticket = self.ticket("admin", &[]);
+        std::fs::write(&path, &ticket).expect("a file can be written");
+        ticket
+    }
+}
+
+/// The line of a lease or ticket, as if it were for the server whose ticket the other line is.
+pub fn with_key_of(line: &str, other: &str) -> String {
+    let parts = |line: &str| {
+        let endpoint: Endpoint = line.parse().expect("it is a ticket");
+        let Some(Pass::Ticket(ticket)) = endpoint.pass().cloned() else { panic!("it is a ticket") };
+        (endpoint.host().to_owned(), endpoint.port(), ticket)
+    };
+    let ((host, port, own), (_, _, other)) = (parts(line), parts(other));
+    let pass = Some(Pass::Ticket(Ticket { server: other.server, ..own }).into());
+    Endpoint::Tls { host, port, pass }.with_secret()
+}
