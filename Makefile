@@ -9,10 +9,11 @@ DEMO_PACKAGES := gcc libc6-dev ocl-icd-libopencl1 pocl-opencl-icd clinfo python3
 # Headers for the C test programs; programs of others that must run unmodified.
 TEST_PACKAGES := $(DEMO_PACKAGES) iproute2 openssl openssh-server openssh-client ocl-icd-opencl-dev opencl-c-headers clpeak hashcat ffmpeg clblast-tests clfft-client openmpi-bin libopenmpi-dev
 
-.PHONY: help demo test build check unit model miri e2e natives random fuzz bench golden deb packages conformance
+.PHONY: help demo rack test build check unit model miri e2e natives random fuzz bench golden deb packages conformance
 
 help:
 	@echo 'make demo     install what is missing, build, and run OpenCL programs through a server on this machine'
+	@echo 'make rack     a broker, two servers and three programs that want more devices than there are, on this machine'
 	@echo 'make test     everything that CI checks'
 	@echo 'make build    the program and the client library, in $(OUT)/release'
 	@echo 'make check    format, lints, imports between layers, licences (part of test)'
@@ -34,6 +35,12 @@ demo:
 	scripts/python.sh
 	$(MAKE) --no-print-directory build
 	scripts/demo.sh
+
+rack:
+	scripts/packages.sh $(DEMO_PACKAGES)
+	scripts/python.sh
+	$(MAKE) --no-print-directory build
+	scripts/rack.sh
 
 build:
 	$(CARGO) build --release --locked -p ropeway-cli -p ropeway-icd

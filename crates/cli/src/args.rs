@@ -146,8 +146,12 @@ pub struct ServeArgs {
     #[arg(long, value_name = "TICKET", value_delimiter = ',', value_parser = parse_broker, conflicts_with_all = ["stdio", "plaintext_network"])]
     pub broker: Vec<Endpoint>,
 
+    /// This server's name in the broker's lists [default: the machine's]
+    #[arg(long, value_name = "NAME", requires = "broker")]
+    pub name: Option<String>,
+
     /// Where clients reach this server, as the broker tells them: host[:port]
-    /// [default: this machine's name, or the address that it listens on]
+    /// [default: where it listens, or this machine's name where that is everywhere]
     #[arg(long, value_name = "HOST", requires = "broker")]
     pub address: Option<String>,
 

@@ -41,7 +41,7 @@ pub fn run_with_lease(mut command: Command, args: (&AskArgs, &WantArgs)) -> Resu
     let identity = Identity::generate()?;
     let ask = wanted(args.1, None, &identity)?;
     let brokers = brokers(args.0)?;
-    let program = command.get_program().to_string_lossy().into_owned();
+    let program = Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut connection = Connection::open(&brokers, &program, CONNECT)?;
     let lease = obtain(&mut connection, ask)?;
     let folder = private_folder::make("ropeway-lease")?;

@@ -46,5 +46,5 @@ pub fn lending(args: &ServeArgs) -> Result<Option<LendingOptions>, Failure> {
         ));
     }
     let address = args.address.as_ref().map(|address| format!("tls://{address}").parse()).transpose()?;
-    Ok(Some(LendingOptions { brokers, name: host_name(), address }))
+    Ok(Some(LendingOptions { brokers, name: args.name.clone().unwrap_or_else(host_name), address }))
 }
