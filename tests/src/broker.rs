@@ -1,6 +1,6 @@
 //! A real broker, servers that lend through it, and programs with leases.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use ropeway_transport::tls::Ticket;
@@ -8,6 +8,7 @@ use ropeway_transport::{Endpoint, Pass};
 use tempfile::TempDir;
 
 use crate::daemon::Daemon;
+use crate::net::Host;
 use crate::places::ropeway;
 use crate::program::{Outcome, Program};
 use crate::server::{Server, folder};
@@ -20,6 +21,10 @@ pub struct Broker {
     address: String,
     folder: TempDir,
     options: Vec<String>,
+    /// Where it runs, if not on this machine's loopback.
+    host: Option<Host>,
+    /// Variables that it gets.
+    env: Vec<(String, String)>,
 }
 
 /// How long a device takes to be free, or a server to be there, on a busy machine.
@@ -33,18 +38,51 @@ impl Broker {
 
     /// Starts one with these further arguments.
     pub fn start_with(options: &[&str]) -> Self {
-        let folder = folder();
+        Self::new("127.0.0.1:0".to_owned(), options, &[], folder(), None)
+    }
+
+    /// Starts one on a machine of a test's network.
+    pub fn start_on(host: &Host) -> Self {
+        Self::new(format!("{}:7591", host.address()), &[], &[], folder(), Some(host.clone()))
+    }
+
+    /// Starts one with its state folder on this disk.
+    pub fn start_in(disk: &Path) -> Self {
+        let folder = tempfile::tempdir_in(disk).expect("a folder can be made there");
+        Self::new("127.0.0.1:0".to_owned(), &[], &[], folder, None)
+    }
+
+    /// Starts one with these variables.
+    pub fn start_with_env(env: &[(&str, &str)]) -> Self {
+        Self::new("127.0.0.1:0".to_owned(), &[], env, folder(), None)
+    }
+
+    fn new(address: String, options: &[&str], env: &[(&str, &str)], folder: TempDir, host: Option<Host>) -> Self {
         let options = options.iter().map(|option| (*option).to_owned()).collect();
-        let mut broker = Self { daemon: None, address: "127.0.0.1:0".to_owned(), folder, options };
+        let mut broker = Self {
+            daemon: None,
+            address,
+            folder,
+            options,
+            host,
+            env: env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+        };
         broker.restart();
         broker
     }
 
+    /// A command of Ropeway's, on the broker's machine.
+    fn ropeway(&self) -> Command {
+        self.host.as_ref().map_or_else(|| Command::new(ropeway()), |host| host.command(ropeway()))
+    }
+
     /// Starts it again, on the same port.
     pub fn restart(&mut self) {
-        let mut command = Command::new(ropeway());
+        self.kill();
+        let mut command = self.ropeway();
         command.args(["broker", "--listen", &format!("tls://{}", self.address), "--state"]).arg(self.state());
         command.args(&self.options).env("ROPEWAY_LOG", "debug").env_remove("STATE_DIRECTORY");
+        command.envs(self.env.iter().map(|(name, value)| (name, value)));
         let mut daemon = Daemon::start(command);
         let listens =
             |log: &str| log.lines().find_map(|line| line.strip_prefix("listening on tls://")).map(str::to_owned);
@@ -82,13 +120,27 @@ impl Broker {
     /// A server with this many devices that lends them, once the broker knows it.
     pub fn server(&self, devices: usize) -> Server {
         let pocl = vec!["pthread"; devices].join(" ");
-        let ticket = self.ticket(&format!("server {}", self.devices().lines().count()), &["--registers"]);
+        self.lending("tls://127.0.0.1:0", devices, |args| Server::start_with(args, &[("POCL_DEVICES", &pocl)]))
+    }
+
+    /// The same with one device and these variables.
+    pub fn server_with_env(&self, env: &[(&str, &str)]) -> Server {
+        self.lending("tls://127.0.0.1:0", 1, |args| Server::start_with(args, env))
+    }
+
+    /// The same on a machine of a test's network.
+    pub fn server_on(&self, host: &Host, devices: usize) -> Server {
+        let pocl = vec!["pthread"; devices].join(" ");
+        let listen = format!("tls://{}:7590", host.address());
+        self.lending(&listen, devices, |args| Server::serve_on(host, args, &[("POCL_DEVICES", &pocl)]))
+    }
+
+    fn lending(&self, listen: &str, devices: usize, start: impl FnOnce(&[&str]) -> Server) -> Server {
         let before = self.device_count();
-        let args = ["--listen", "tls://127.0.0.1:0", "--warm", "2", "--broker", &ticket];
+        let ticket = self.ticket(&format!("server {before}"), &["--registers"]);
         let state = folder();
         let state_text = state.path().to_str().expect("its name is text").to_owned();
-        let mut server =
-            Server::start_with(&[&args[..], &["--state", &state_text]].concat(), &[("POCL_DEVICES", &pocl)]);
+        let mut server = start(&["--listen", listen, "--warm", "2", "--broker", &ticket, "--state", &state_text]);
         server.keeps(state);
         wait_for("devices at the broker", SOON, || (self.device_count() == before + devices).then_some(()));
         server
@@ -97,7 +149,7 @@ impl Broker {
     /// A command for the user `admin` of the broker.
     pub fn command(&self, args: &[&str]) -> Output {
         let ticket = self.own_ticket();
-        let mut command = Command::new(ropeway());
+        let mut command = self.ropeway();
         command.args(args).env("ROPEWAY_BROKER", ticket);
         command.output().expect("ropeway starts")
     }

@@ -1,49 +1,13 @@
 //! A state folder on a disk that is full: what was there stays, and what is new is refused with the reason.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 
-use ropeway_tests::notes::skipped;
 use ropeway_tests::places::{c_program, ropeway};
 use ropeway_tests::program::Program;
 use ropeway_tests::server::Server;
-use tempfile::TempDir;
-
-/// A disk of 64 KiB; taken away when dropped.
-struct SmallDisk(TempDir);
-
-impl SmallDisk {
-    /// One that is empty; skips the test where nobody may mount one.
-    fn or_skip() -> Option<Self> {
-        let folder = tempfile::tempdir().unwrap();
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", "size=64k,mode=0700", "ropeway-small-disk"]).arg(folder.path());
-        if mount.output().is_ok_and(|mounted| mounted.status.success()) {
-            return Some(Self(folder));
-        }
-        skipped("a small disk cannot be mounted: that takes root");
-        None
-    }
-
-    fn path(&self) -> &Path {
-        self.0.path()
-    }
-
-    /// Fills it; what was written can be removed again.
-    fn fill(&self) -> PathBuf {
-        let all = self.path().join("all");
-        assert!(fs::write(&all, vec![7; 128 << 10]).is_err(), "the disk is larger than it was asked to be");
-        all
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        // It goes away once nobody uses it.
-        let _ = Command::new("umount").arg("--lazy").arg(self.path()).status();
-    }
-}
+use ropeway_tests::small_disk::SmallDisk;
 
 fn ticket(state: &Path, args: &[&str]) -> Output {
     Command::new(ropeway()).args(["ticket", "--state"]).arg(state).args(args).output().expect("ropeway starts")
@@ -58,7 +22,7 @@ fn files(folder: &Path) -> Vec<String> {
 
 #[test]
 fn a_ticket_for_which_there_is_no_room_is_refused_and_the_others_stay() {
-    let Some(disk) = SmallDisk::or_skip() else { return };
+    let Some(disk) = SmallDisk::or_skip(64 << 10) else { return };
     let state = disk.path().join("state");
     let server = Server::start_with(&["--listen", "tls://127.0.0.1:0", "--state", state.to_str().unwrap()], &[]);
     let host = server.url().strip_prefix("tls://").unwrap().to_owned();

@@ -20,7 +20,7 @@ use crate::access::{Guests, LocalUsers, Shares, State};
 use crate::audit::{Audit, Event, Who};
 use crate::folders::Folders;
 use crate::handshake::Step;
-use crate::lending::{Lending, LendingOptions};
+use crate::lending::{BrokerTime, Lending, LendingOptions};
 use crate::line::{self, Line};
 use crate::openings::{Opened, Openings};
 use crate::pool::{Client, Guest, Pool};
@@ -55,7 +55,10 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
     let listeners = listen::open(options)?;
     let may_be_plain: Vec<bool> =
         listeners.iter().map(|listener| listen::may_be_plain(listener.endpoint(), options)).collect();
-    let authority = options.lending.as_ref().and_then(LendingOptions::authority);
+    let time = Arc::new(BrokerTime::default());
+    let clock = time.clone();
+    let clock: tls::Clock = Arc::new(move || clock.now());
+    let authority = options.lending.as_ref().and_then(LendingOptions::authority).map(|key| (key, clock));
     let guests = options
         .state
         .as_deref()
@@ -63,7 +66,8 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
         .transpose();
     let guests = guests.map_err(ServeError::State)?;
     let lending = options.lending.clone().zip(guests.as_ref());
-    let lending = lending.map(|(lending, guests)| Lending::start(lending, &guests.key(), &listeners)).transpose();
+    let lending =
+        lending.map(|(lending, guests)| Lending::start(lending, &guests.key(), &listeners, time.clone())).transpose();
     let lending = lending.map_err(|error| ServeError::System("begin to look for the broker", error))?;
     let session_memory = options.session_memory.unwrap_or_else(memory::default_limit);
     let audit = Audit::to(options.audit.clone())

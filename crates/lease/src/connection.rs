@@ -41,6 +41,8 @@ pub struct Connection {
     heard: Instant,
     /// When it last heard something from here.
     said: Instant,
+    /// The broker's time, in milliseconds since 1970, and when it was heard.
+    time: Option<(Instant, u64)>,
     /// The name of this client's ticket.
     user: String,
 }
@@ -70,7 +72,8 @@ impl Connection {
         })?;
         let now = Instant::now();
         let broker = broker.clone();
-        let mut connection = Self { link, broker, begun: Vec::new(), heard: now, said: now, user: String::new() };
+        let mut connection =
+            Self { link, broker, begun: Vec::new(), heard: now, said: now, time: None, user: String::new() };
         let release = env!("CARGO_PKG_VERSION").to_owned();
         connection.say(&Ask::Hello { version: VERSION, release, program: program.to_owned() })?;
         loop {
@@ -102,6 +105,11 @@ impl Connection {
     /// The broker's key, as the ticket says; none over a Unix socket.
     pub fn key(&self) -> Option<ropeway_transport::tls::PublicKey> {
         self.broker.pass().and_then(Pass::server)
+    }
+
+    /// The broker's time, in milliseconds since 1970, and when it was heard.
+    pub fn time(&self) -> Option<(Instant, u64)> {
+        self.time
     }
 
     /// The connection's socket, to wait for several things at once; a message may have come already.
@@ -145,7 +153,10 @@ impl Connection {
         let (beat, silence) = (Duration::from_millis(BEAT_MS), Duration::from_millis(SILENCE_MS));
         loop {
             match self.read() {
-                Ok(Some(Tell::Beat)) => continue,
+                Ok(Some(Tell::Beat { at_ms })) => {
+                    self.time = Some((Instant::now(), at_ms));
+                    continue;
+                }
                 Ok(Some(tell)) => return Ok(Some(tell)),
                 Ok(None) => {}
                 Err(error) => return Err(self.lost(&error.to_string())),

@@ -147,7 +147,11 @@ pub enum Tell {
         user: String,
     },
     /// Still there.
-    Beat,
+    Beat {
+        /// The broker's time, in milliseconds since 1970: it goes on evenly, whatever is done to its machine's clock.
+        #[serde(default)]
+        at_ms: u64,
+    },
     /// What was asked cannot be done: one sentence.
     Refused {
         /// Why.

@@ -193,6 +193,11 @@ impl Broker {
         }
     }
 
+    /// Nobody has been told of a lease that was granted.
+    pub fn undelivered(&mut self, lease: LeaseId, now: Duration) {
+        self.end(lease, "its client was gone before it was granted", now);
+    }
+
     /// Takes in a message.
     pub fn ask(&mut self, peer: Peer, ask: Ask, now: Duration) {
         let Some(connection) = self.connections.get_mut(&peer) else { return };

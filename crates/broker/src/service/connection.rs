@@ -13,6 +13,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout, timeout_at};
 use tracing::debug;
 
+use super::clock::Clock;
 use super::inbox::Input;
 use super::waited::{Waited, wait_for};
 use crate::core::Peer;
@@ -58,17 +59,13 @@ impl Mouth {
         (Self { words, end: end.clone() }, Words { words: heard, end })
     }
 
-    /// Says something; who does not take it loses the connection.
-    pub(super) fn say(&self, tell: &Tell) {
-        match encode(tell) {
-            Ok(bytes) => self.word(Word::Say(bytes)),
-            Err(why) => {
-                debug!(%why, "an answer is too long");
-                if let Ok(bytes) = encode(&Tell::Refused { why }) {
-                    self.word(Word::Say(bytes));
-                }
-            }
-        }
+    /// Says something; who does not take it loses the connection. Returns whether there is one.
+    pub(super) fn say(&self, tell: &Tell) -> bool {
+        let bytes = encode(tell).or_else(|why| {
+            debug!(%why, "an answer is too long");
+            encode(&Tell::Refused { why })
+        });
+        bytes.is_ok_and(|bytes| self.word(Word::Say(bytes)))
     }
 
     /// Ends the connection after what was said before.
@@ -76,10 +73,12 @@ impl Mouth {
         self.word(Word::Close);
     }
 
-    fn word(&self, word: Word) {
-        if self.words.try_send(word).is_err() {
+    fn word(&self, word: Word) -> bool {
+        let sent = self.words.try_send(word).is_ok();
+        if !sent {
             self.end.notify_one();
         }
+        sent
     }
 }
 
@@ -115,10 +114,10 @@ pub(super) async fn greet(link: Link, accepting: Accepting) -> io::Result<Proved
 
 impl Proved {
     /// Passes on what comes, and says what is to be said, until the connection ends.
-    pub(super) async fn serve(self, peer: Peer, mut words: Words, heart: mpsc::Sender<Input>) {
+    pub(super) async fn serve(self, peer: Peer, mut words: Words, (heart, clock): (mpsc::Sender<Input>, Clock)) {
         let outcome = tokio::select! {
             read = read_all(&self.link, peer, &heart) => read,
-            said = say_all(&self.link, &mut words.words) => said,
+            said = say_all(&self.link, &mut words.words, clock) => said,
             () = words.end.notified() => Err(io::Error::other("it does not take what it is told")),
         };
         let why = outcome.err().map_or_else(|| "it was closed".to_owned(), |error| error.to_string());
@@ -176,14 +175,13 @@ async fn read_exact(link: &AsyncFd<Waited<Link>>, mut into: &mut [u8]) -> io::Re
 }
 
 /// Says what is to be said, and now and then that this end is there.
-async fn say_all(link: &AsyncFd<Waited<Link>>, words: &mut mpsc::Receiver<Word>) -> io::Result<()> {
-    let beat = encode(&Tell::Beat).map_err(io::Error::other)?;
+async fn say_all(link: &AsyncFd<Waited<Link>>, words: &mut mpsc::Receiver<Word>, clock: Clock) -> io::Result<()> {
     let mut beats = interval(Duration::from_millis(BEAT_MS));
     beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let word = tokio::select! {
             word = words.recv() => word,
-            _ = beats.tick() => Some(Word::Say(beat.clone())),
+            _ = beats.tick() => Some(Word::Say(encode(&Tell::Beat { at_ms: clock.now_ms() }).map_err(io::Error::other)?)),
         };
         match word {
             Some(Word::Say(bytes)) => send_all(link, &bytes).await?,

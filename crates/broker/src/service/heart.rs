@@ -17,6 +17,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{debug, info, warn};
 
+use super::clock::Clock;
 use super::connection::{Mouth, Proved, greet};
 use super::inbox::Input;
 use super::scribe::{Batch, Said, Scribe};
@@ -47,6 +48,7 @@ struct Served {
 
 struct Heart {
     broker: Broker,
+    clock: Clock,
     guests: Guests,
     scribe: Scribe,
     inbox: mpsc::Sender<Input>,
@@ -62,7 +64,7 @@ struct Heart {
 /// # Errors
 /// The system's, when a socket cannot be waited for.
 pub(super) async fn run(
-    broker: Broker,
+    (broker, clock): (Broker, Clock),
     guests: Guests,
     listeners: Vec<Listener>,
     (inbox, mut heard): (mpsc::Sender<Input>, mpsc::Receiver<Input>),
@@ -76,6 +78,7 @@ pub(super) async fn run(
     let watch = wait_for(guests.as_fd().try_clone_to_owned()?)?;
     let mut heart = Heart {
         broker,
+        clock,
         guests,
         scribe,
         inbox,
@@ -130,6 +133,7 @@ impl Heart {
                     self.broker.disconnected(peer, self.now());
                 }
             }
+            Input::Undelivered(lease) => self.broker.undelivered(lease, self.now()),
             Input::CannotWrite(why) => self.cannot_write = Some(why),
             Input::CanWrite => self.cannot_write = None,
         }
@@ -155,7 +159,7 @@ impl Heart {
                 mouth.close();
             }
         }
-        tokio::spawn(proved.serve(peer, words, self.inbox.clone()));
+        tokio::spawn(proved.serve(peer, words, (self.inbox.clone(), self.clock)));
     }
 
     /// Closes the connections of clients that may not come any more.
@@ -197,6 +201,10 @@ impl Heart {
                 }
                 Effect::Close(peer) => batch.said.extend(mouth(&peer).map(Said::Close)),
             }
+        }
+        if self.cannot_write.is_some() && batch.changes.is_empty() {
+            // Whoever asks hears at least why nothing is lent.
+            batch.said.retain(|said| !said.at_once());
         }
         self.scribe.give(batch);
     }

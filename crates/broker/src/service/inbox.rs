@@ -1,5 +1,6 @@
 //! What comes to the heart.
 
+use ropeway_lease::grant::LeaseId;
 use ropeway_lease::messages::Ask;
 
 use super::connection::Proved;
@@ -13,6 +14,8 @@ pub(super) enum Input {
     Said(Peer, Ask),
     /// A connection is gone.
     Gone(Peer),
+    /// A lease was granted to a connection that is gone.
+    Undelivered(LeaseId),
     /// Nothing can be written down: why.
     CannotWrite(String),
     /// What could not be written down is.

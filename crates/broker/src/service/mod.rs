@@ -10,6 +10,7 @@
 //!
 //! The heart alone decides, in one thread with all connections; the scribe, a thread of its own, waits for the disk.
 
+mod clock;
 mod connection;
 mod heart;
 mod inbox;
@@ -93,17 +94,20 @@ pub fn serve(options: &BrokerOptions) -> Result<(), ServiceError> {
         listen().map_err(|error| ServiceError::Listen(endpoint.clone(), error))
     });
     let listeners: Vec<Listener> = listeners.collect::<Result<_, _>>()?;
+    let clock = clock::Clock::start();
     let system = |what| move |error| ServiceError::System(what, error);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(system("begin to wait for connections"))?;
     let (inbox, heard) = mpsc::channel(INBOX);
-    let scribe = scribe::start(store, identity, inbox.clone()).map_err(system("start a thread"))?;
+    let scribe = scribe::start(store, (identity, clock), inbox.clone()).map_err(system("start a thread"))?;
     runtime.block_on(async {
         for listener in &listeners {
             // Whoever reads this may have ended, which concerns nobody here.
             let _ =
                 io::Write::write_all(&mut io::stdout(), format!("listening on {}\n", listener.endpoint()).as_bytes());
         }
-        heart::run(broker, guests, listeners, (inbox, heard), scribe).await.map_err(system("wait for its sockets"))
+        heart::run((broker, clock), guests, listeners, (inbox, heard), scribe)
+            .await
+            .map_err(system("wait for its sockets"))
     })
 }

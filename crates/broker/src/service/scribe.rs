@@ -3,14 +3,16 @@
 
 use std::io;
 use std::sync::mpsc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ropeway_lease::grant::LeaseId;
 use ropeway_lease::messages::{Lease, Tell};
 use ropeway_transport::tls::{self, Identity, PublicKey};
 use tracing::{error, info};
 
+use super::clock::Clock;
 use super::connection::Mouth;
 use super::inbox::Input;
 use crate::core::Granted;
@@ -29,6 +31,18 @@ pub(super) enum Said {
     Granted(Mouth, Box<Granted>),
     Renewed(Mouth, Box<Granted>),
     Close(Mouth),
+}
+
+impl Said {
+    /// Says it now, if it needs no signature; whether it did.
+    pub(super) fn at_once(&self) -> bool {
+        match self {
+            Self::Plainly(mouth, tell) => drop(mouth.say(tell)),
+            Self::Close(mouth) => mouth.close(),
+            Self::Granted(..) | Self::Renewed(..) => return false,
+        }
+        true
+    }
 }
 
 /// What has been decided at one time.
@@ -60,17 +74,19 @@ impl Scribe {
 /// The system has no thread.
 pub(super) fn start(
     store: Box<dyn Store>,
-    identity: Identity,
+    (identity, clock): (Identity, Clock),
     heart: tokio::sync::mpsc::Sender<Input>,
 ) -> io::Result<Scribe> {
     let (given, batches) = mpsc::channel();
-    std::thread::Builder::new().name("scribe".to_owned()).spawn(move || run(store, &identity, &heart, &batches))?;
+    std::thread::Builder::new()
+        .name("scribe".to_owned())
+        .spawn(move || run(store, (&identity, clock), &heart, &batches))?;
     Ok(Scribe(given))
 }
 
 fn run(
     mut store: Box<dyn Store>,
-    identity: &Identity,
+    signer: (&Identity, Clock),
     heart: &tokio::sync::mpsc::Sender<Input>,
     batches: &mpsc::Receiver<Batch>,
 ) {
@@ -84,7 +100,11 @@ fn run(
             write(&mut *store, &batch, heart);
         }
         for said in batch.said {
-            say(said, identity);
+            if let Some(lease) = say(said, signer)
+                && heart.blocking_send(Input::Undelivered(lease)).is_err()
+            {
+                return;
+            }
         }
     }
 }
@@ -95,6 +115,11 @@ fn write(store: &mut dyn Store, batch: &Batch, heart: &tokio::sync::mpsc::Sender
     while let Err(why) = store.write(&batch.changes, batch.has_to_last) {
         if !has_failed {
             error!(%why, "nothing is lent before this can be written");
+            for said in &batch.said {
+                if let Said::Granted(mouth, _) = said {
+                    mouth.say(&Tell::Waiting { before: 0, why: format!("until the broker can write it down ({why})") });
+                }
+            }
         }
         has_failed = true;
         if heart.blocking_send(Input::CannotWrite(why.to_string())).is_err() {
@@ -109,19 +134,27 @@ fn write(store: &mut dyn Store, batch: &Batch, heart: &tokio::sync::mpsc::Sender
     }
 }
 
-fn say(said: Said, identity: &Identity) {
+/// Says something; returns the lease of which nobody has heard.
+fn say(said: Said, signer: (&Identity, Clock)) -> Option<LeaseId> {
     match said {
-        Said::Plainly(mouth, tell) => mouth.say(&tell),
-        Said::Close(mouth) => mouth.close(),
-        Said::Granted(mouth, granted) => match certificate(&granted, identity) {
-            Ok(certificate) => {
-                let (lease, lasts_ms) = (granted.grant.lease, granted.lasts.as_millis() as u64);
-                mouth.say(&Tell::Granted(Box::new(Lease { lease, certificate, lasts_ms, servers: granted.servers })));
-            }
-            // Its holder's connection goes, and the lease with it.
-            Err(why) => refuse(&mouth, why),
-        },
-        Said::Renewed(mouth, granted) => match certificate(&granted, identity) {
+        Said::Plainly(..) | Said::Close(_) => drop(said.at_once()),
+        Said::Granted(mouth, granted) => {
+            let (lease, lasts_ms) = (granted.grant.lease, granted.lasts.as_millis() as u64);
+            let was_heard = match certificate(&granted, signer) {
+                Ok(certificate) => mouth.say(&Tell::Granted(Box::new(Lease {
+                    lease,
+                    certificate,
+                    lasts_ms,
+                    servers: granted.servers,
+                }))),
+                Err(why) => {
+                    refuse(&mouth, why);
+                    false
+                }
+            };
+            return (!was_heard).then_some(lease);
+        }
+        Said::Renewed(mouth, granted) => match certificate(&granted, signer) {
             Ok(certificate) => {
                 let (lease, lasts_ms) = (granted.grant.lease, granted.lasts.as_millis() as u64);
                 mouth.say(&Tell::Renewed { lease, certificate, lasts_ms });
@@ -129,6 +162,7 @@ fn say(said: Said, identity: &Identity) {
             Err(why) => refuse(&mouth, why),
         },
     }
+    None
 }
 
 fn refuse(mouth: &Mouth, why: String) {
@@ -137,9 +171,9 @@ fn refuse(mouth: &Mouth, why: String) {
 }
 
 /// The proof of a lease.
-fn certificate(granted: &Granted, identity: &Identity) -> Result<String, String> {
+fn certificate(granted: &Granted, (identity, clock): (&Identity, Clock)) -> Result<String, String> {
     let holder = PublicKey::from_text(&granted.key).ok_or("the key of the lease's holder is none")?;
-    let now = SystemTime::now();
+    let now = clock.now();
     let contents = granted.grant.to_text();
     let issued = tls::issue_lease(identity, holder, &contents, now - BACKDATED, now + granted.lasts);
     let issued = issued.map_err(|error| format!("the broker cannot sign the lease: {error}"))?;

@@ -87,9 +87,12 @@ pub(super) fn wanted(args: &WantArgs, lasts: Option<Duration>, identity: &Identi
 
 /// Asks for devices, and waits for them; says on standard error that it waits.
 pub(super) fn obtain(connection: &mut Connection, ask: LeaseAsk) -> Result<Lease, Failure> {
+    // The broker itself gives the request up; this is for one that cannot.
+    let deadline = ask.wait_ms.map(|ms| Instant::now() + Duration::from_millis(ms) + ANSWER);
     connection.say(&Ask::Lease(ask))?;
     loop {
-        match connection.next_by(Instant::now() + ANSWER)? {
+        let soon = Instant::now() + ANSWER;
+        match connection.next_by(deadline.map_or(soon, |deadline| deadline.min(soon)))? {
             Some(Tell::Granted(lease)) => return Ok(*lease),
             Some(Tell::Refused { why }) => return Err(BrokerError::Refused(why).into()),
             Some(Tell::Waiting { before, why }) => {
@@ -99,6 +102,9 @@ pub(super) fn obtain(connection: &mut Connection, ask: LeaseAsk) -> Result<Lease
                     n => format!("{n} others are before it"),
                 };
                 eprintln!("ropeway: the request waits {why}; {others}");
+            }
+            None if deadline.is_some_and(|deadline| deadline <= Instant::now()) => {
+                return Err(Failure::new("the broker has not answered in the time that there was"));
             }
             _ => {}
         }

@@ -61,14 +61,14 @@ pub struct Guests {
 
 impl Guests {
     /// Takes the state folder for this server, which lets in clients with certificates, too, where it has its own, and
-    /// holders of leases that `lease_authority` has signed.
+    /// holders of leases that `lease_authority` has signed, while they are valid by its clock.
     ///
     /// # Errors
     /// The folder or a certificate cannot be used, or another server uses the folder.
     pub fn open(
         state: State,
         certificates: Option<&CertificateFiles>,
-        lease_authority: Option<PublicKey>,
+        lease_authority: Option<(PublicKey, tls::Clock)>,
     ) -> Result<Self, StateError> {
         let held = state.hold()?;
         let system = |error: std::io::Error| StateError::new(format!("cannot watch the state folder: {error}"));
@@ -85,8 +85,8 @@ impl Guests {
             let with = door.with_certificates(&credentials);
             door = with.map_err(|error| StateError::new(format!("cannot use the certificates: {error}")))?;
         }
-        if let Some(authority) = lease_authority {
-            let with = door.with_lease_authority(authority);
+        if let Some((authority, clock)) = lease_authority {
+            let with = door.with_lease_authority_and_clock(authority, clock);
             door = with.map_err(|error| StateError::new(format!("cannot use the broker's key: {error}")))?;
         }
         let is_half_written = Cell::new(false);

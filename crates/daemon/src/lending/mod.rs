@@ -8,12 +8,13 @@
 
 mod book;
 mod registrar;
+mod time;
 
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 use ropeway_lease::grant::{Grant, LeaseId};
 use ropeway_lease::property::Properties;
@@ -25,6 +26,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use crate::access::Rules;
 use crate::worker::host_name;
 use book::Book;
+pub(crate) use time::BrokerTime;
 
 /// Which broker lends the devices, and how.
 #[derive(Clone, Debug)]
@@ -64,6 +66,7 @@ struct Shared {
     news: OwnedFd,
     /// Told when the registrar has.
     work: OwnedFd,
+    time: Arc<BrokerTime>,
 }
 
 impl Shared {
@@ -97,11 +100,16 @@ impl Lending {
     ///
     /// # Errors
     /// The system has no thread or no descriptor; no listener is for encrypted connections.
-    pub(crate) fn start(options: LendingOptions, key: &PublicKey, listeners: &[Listener]) -> io::Result<Self> {
+    pub(crate) fn start(
+        options: LendingOptions,
+        key: &PublicKey,
+        listeners: &[Listener],
+        time: Arc<BrokerTime>,
+    ) -> io::Result<Self> {
         let missing = "holders of leases come encrypted, and no socket is for that; give --listen tls://HOST:PORT";
         let address = options.address(listeners).ok_or_else(|| io::Error::other(missing))?;
         let descriptor = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
-        let shared = Arc::new(Shared { book: Mutex::default(), news: descriptor()?, work: descriptor()? });
+        let shared = Arc::new(Shared { book: Mutex::default(), news: descriptor()?, work: descriptor()?, time });
         let key = key.text();
         registrar::start(options, (key.clone(), address), shared.clone())?;
         Ok(Self { shared, key })
@@ -123,7 +131,7 @@ impl Lending {
         let Some(here) = grant.on(&self.key) else {
             return Err(format!("lease {} has no devices of this server", grant.lease));
         };
-        let left = shown.not_after.duration_since(SystemTime::now()).unwrap_or_default();
+        let left = shown.not_after.duration_since(self.shared.time.now()).unwrap_or_default();
         let mut book = self.shared.book();
         book.check(grant.lease, Instant::now(), left)?;
         book.check_devices(grant.lease, &here.devices)?;

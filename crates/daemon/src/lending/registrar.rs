@@ -85,6 +85,9 @@ impl Registrar<'_> {
         while let Some(tell) = self.connection.next_by(Instant::now())? {
             self.take(tell)?;
         }
+        if let Some(said) = self.connection.time() {
+            self.shared.time.hear(said);
+        }
         if !self.registered {
             return self.register();
         }

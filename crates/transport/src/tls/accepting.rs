@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 use std::io::{self, ErrorKind, Read, Write};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{
@@ -16,7 +17,7 @@ use super::handshake::{
     Caught, ClientAuth, MAX_RECORD, SERVER, VERSIONS, Verifier, cipher, feed, meaning, provider, tell,
 };
 use super::lease::{Lease, LeaseCertificate};
-use super::leases::Leases;
+use super::leases::{Clock, Leases};
 use super::secret::Secrets;
 use super::{Identity, PublicKey};
 
@@ -111,8 +112,16 @@ impl Door {
     /// # Errors
     /// rustls's.
     pub fn with_lease_authority(self, authority: PublicKey) -> io::Result<Self> {
+        self.with_lease_authority_and_clock(authority, Arc::new(SystemTime::now))
+    }
+
+    /// The same, where this clock says whether a lease is valid.
+    ///
+    /// # Errors
+    /// rustls's.
+    pub fn with_lease_authority_and_clock(self, authority: PublicKey, clock: Clock) -> io::Result<Self> {
         let own = self.config.cert_resolver.clone();
-        Ok(Self { leasing: Some(config(Arc::new(Leases::of(authority)), own)?), ..self })
+        Ok(Self { leasing: Some(config(Arc::new(Leases::of(authority, clock)), own)?), ..self })
     }
 
     /// Begins a handshake with a client.

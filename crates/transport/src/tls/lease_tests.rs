@@ -33,7 +33,7 @@ fn at(seconds: u64) -> SystemTime {
 
 fn check(authority: &Identity, shown: &[u8], seconds: u64) -> Result<(), CertificateError> {
     let now = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
-    Leases::of(authority.public()).check(&CertificateDer::from(shown), now)
+    Leases::of(authority.public(), Arc::new(SystemTime::now)).check(&CertificateDer::from(shown), now)
 }
 
 /// What is read of times here is what they are checked by.

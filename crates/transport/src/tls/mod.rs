@@ -30,6 +30,7 @@ pub use identity::{Identity, PublicKey};
 #[cfg(feature = "lease-authority")]
 pub use lease::issue as issue_lease;
 pub use lease::{Lease, LeaseCertificate, MAX_LEASE};
+pub use leases::Clock;
 pub(crate) use open_bulk::Fill;
 pub(crate) use opener::Opener;
 pub(crate) use sealer::Sealer;
