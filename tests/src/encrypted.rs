@@ -6,6 +6,7 @@ use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
+use crate::groups::Groups;
 use crate::places::ropeway;
 use crate::server::Server;
 
@@ -31,10 +32,19 @@ impl Encrypted {
 
     /// Starts one with these further arguments and these variables.
     pub fn start_in(args: &[&str], env: &[(&str, &str)]) -> Self {
+        Self::start_by(args, |args| Server::start_with(args, env))
+    }
+
+    /// As [`Self::start_in`], with control groups for its workers, by a server that is itself in these.
+    pub fn start_in_groups(groups: &Groups, args: &[&str], env: &[(&str, &str)]) -> Self {
+        Self::start_by(args, |args| Server::start_in_groups(groups, args, env))
+    }
+
+    fn start_by(args: &[&str], start: impl FnOnce(&[&str]) -> Server) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let state = folder.path().join("state");
         let common = ["--listen", "tls://127.0.0.1:0", "--state", state.to_str().expect("its name is text")];
-        let server = Server::start_with(&[&common[..], args].concat(), env);
+        let server = start(&[&common[..], args].concat());
         Self { server, state, _folder: folder }
     }
 

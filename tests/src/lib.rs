@@ -12,6 +12,7 @@ pub mod compare;
 pub mod daemon;
 pub mod encrypted;
 pub mod fake;
+pub mod groups;
 pub mod keyless;
 pub mod natives;
 pub mod net;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use crate::daemon::Daemon;
+use crate::groups::Groups;
 use crate::natives::Native;
 use crate::net::Host;
 use crate::program::{copy_settings, copy_variables};
@@ -67,11 +68,21 @@ impl Server {
         Self::start_command(Command::new(places::ropeway()), folder(), args, env)
     }
 
+    /// As [`Self::start_with`], with control groups for its workers, by a server that is itself in these.
+    pub fn start_in_groups(groups: &Groups, args: &[&str], env: &[(&str, &str)]) -> Self {
+        Self::start_by(groups.command(places::ropeway()), folder(), args, env).until_ready()
+    }
+
     fn start_in(home: TempDir, args: &[&str], env: &[(&str, &str)]) -> Self {
         Self::start_command(Command::new(places::ropeway()), home, args, env).until_ready()
     }
 
-    fn start_command(mut command: Command, home: TempDir, args: &[&str], env: &[(&str, &str)]) -> Self {
+    fn start_command(command: Command, home: TempDir, args: &[&str], env: &[(&str, &str)]) -> Self {
+        // Servers here are killed, and would leave their control groups where the test was started.
+        Self::start_by(command, home, &[args, &["--no-sandbox=groups"]].concat(), env)
+    }
+
+    fn start_by(mut command: Command, home: TempDir, args: &[&str], env: &[(&str, &str)]) -> Self {
         command.arg("serve").args(args);
         let own = ["CACHE_DIRECTORY", "STATE_DIRECTORY", "XDG_STATE_HOME"];
         for name in ["ROPEWAY_SERVERS", "ROPEWAY_HOSTFILE", "ROPEWAY_LOG"].into_iter().chain(own) {

@@ -155,6 +155,10 @@ pub struct ServeArgs {
     #[arg(long, value_name = "HOST", requires = "broker")]
     pub address: Option<String>,
 
+    /// Most processes and threads of one session, where the server can give it a control group
+    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u64).range(64..))]
+    pub session_tasks: u64,
+
     #[command(flatten)]
     pub worker: WorkerArgs,
 }
@@ -175,7 +179,11 @@ pub struct WorkerArgs {
     #[arg(long, hide = true)]
     pub folder: Option<PathBuf>,
 
-    /// Most bytes in that folder; K, M and G are understood
+    /// A worker's own control group in a hierarchy of these
+    #[arg(long, hide = true)]
+    pub group: Vec<PathBuf>,
+
+    /// Most bytes in the program cache; K, M and G are understood
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_size)]
     pub program_cache_size: u64,
 
@@ -187,8 +195,9 @@ pub struct WorkerArgs {
     #[arg(long, value_name = "URL")]
     pub peer_address: Option<Endpoint>,
 
-    /// Let kernels and drivers do all that this user can, or leave off parts of their sandbox: files, calls, rights
-    #[arg(long, value_name = "PART", num_args = 0..=1, require_equals = true, value_delimiter = ',', default_missing_value = "files,calls,rights")]
+    /// Let kernels and drivers do all that this user can, or leave off parts of their sandbox: files, calls, rights and
+    /// groups
+    #[arg(long, value_name = "PART", num_args = 0..=1, require_equals = true, value_delimiter = ',', default_missing_value = "files,calls,rights,groups")]
     pub no_sandbox: Vec<Wall>,
 
     /// Tell the server what the devices say of themselves

@@ -53,6 +53,9 @@ pub fn serve(args: ServeArgs) -> Result<(), Failure> {
         session_memory: args.session_host_memory,
         ends_with_input: args.stdio,
         folders: folders(&args.worker),
+        // A private server is for its own user, with what that user may take.
+        control_groups: !args.stdio && !args.worker.no_sandbox.contains(&Wall::Groups),
+        session_tasks: args.session_tasks,
         worker_user: worker_user(&args.worker)?,
         lending,
         worker: WorkerCommand { program, args: worker },
@@ -107,7 +110,7 @@ pub fn worker(args: WorkerArgs) -> Result<ExitCode, Failure> {
         ..WorkerOptions::default()
     };
     let walls: Vec<_> = Wall::ALL.into_iter().filter(|wall| !args.no_sandbox.contains(wall)).collect();
-    Ok(ropeway_daemon::worker::run(options, &walls, args.folder.as_deref(), user.as_ref())?.into())
+    Ok(ropeway_daemon::worker::run(options, &walls, args.folder.as_deref(), &args.group, user.as_ref())?.into())
 }
 
 /// Returns the command line of a worker without any options.

@@ -13,6 +13,8 @@
 //! | `line` | clients that wait for a worker |
 //! | `pool`, `process` | worker processes: warm ones kept ready, sessions watched |
 //! | `folders` | each worker's own temporary files, each client's own compiler caches |
+//! | `groups` | control groups: what all processes of a session together may take |
+//! | `rooms` | the folder and the control group of each worker |
 //! | `probe` | finds out facts about drivers by trying them, in a process of its own |
 //! | `memory` | how much main memory a session takes |
 //! | `dial` | connections to other servers, made for workers, which have no network of their own |
@@ -26,6 +28,7 @@ pub mod access;
 mod audit;
 mod dial;
 mod folders;
+mod groups;
 mod handshake;
 mod lending;
 mod line;
@@ -37,6 +40,7 @@ pub mod options;
 mod pool;
 mod probe;
 mod process;
+mod rooms;
 mod sandbox;
 mod server;
 mod stop;

@@ -1,12 +1,15 @@
 //! How much of the machine's main memory a session takes, and how much it may.
 //!
-//! No system limit fits: address and data limits count the addresses that drivers reserve, far more than they use, and
-//! making a control group for a session needs rights. So the daemon checks for itself: rarely if there is much room,
-//! often if there is little.
+//! No limit of each process's fits: address and data limits count the addresses that drivers reserve, far more than they
+//! use. A control group fits, but making one needs rights, and it says nothing to the client. So the daemon checks for
+//! itself: rarely if there is much room, often if there is little. Where there are groups, they count, too, and stop what
+//! is faster.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
+
+use crate::groups::hierarchy::{Controller, Own, Version};
 
 /// Processes hardly ever take memory faster than this, in bytes a second.
 const PACE: u64 = 8 << 30;
@@ -16,6 +19,35 @@ const SOONEST: Duration = Duration::from_millis(20);
 
 /// ... and the longest.
 const LATEST: Duration = Duration::from_secs(2);
+
+/// How much main memory a session may take.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct MemoryLimit {
+    /// In bytes.
+    pub(crate) bytes: u64,
+    /// The name of the client whose limit it is; `None`: the server's own.
+    pub(crate) of: Option<String>,
+}
+
+impl MemoryLimit {
+    /// Says that a session which has taken these bytes has taken too many; or, if they are fewer than it may, that the
+    /// system has ended a process of the session's for that.
+    pub(crate) fn sentence(&self, taken: u64) -> String {
+        let whose = self.of.as_ref().map_or_else(
+            || "--session-host-memory of `ropeway serve`".to_owned(),
+            |name| format!("the limit of '{name}' there"),
+        );
+        let mib = |bytes: u64| bytes >> 20;
+        let limit = mib(self.bytes);
+        if taken > self.bytes {
+            return format!(
+                "the session took {} MiB of the server's main memory and may take {limit} ({whose})",
+                mib(taken)
+            );
+        }
+        format!("the session took more of the server's main memory than the {limit} MiB that it may take ({whose})")
+    }
+}
 
 /// Returns the time until the next check of a session that has taken `taken` of its `limit` bytes.
 pub(crate) fn look_again(taken: u64, limit: u64) -> Duration {
@@ -55,32 +87,23 @@ fn limit_of(meminfo: &str, group: Option<u64>) -> u64 {
 
 /// The lowest limit of the control groups that this process is in.
 fn control_group() -> Option<u64> {
-    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
-    limits_in(Path::new("/sys/fs/cgroup"), &groups)
-        .filter_map(|file| fs::read_to_string(file).ok()?.trim().parse().ok())
-        .min()
+    let own = Own::of(Controller::Memory)?;
+    limits_of(&own).filter_map(|file| fs::read_to_string(file).ok()?.trim().parse().ok()).min()
 }
 
-/// Lists the files with the limits of each group and of those above it, which in a container may be all that is
-/// visible.
-fn limits_in(root: &Path, groups: &str) -> impl Iterator<Item = PathBuf> {
-    let of_line = |line: &str| {
-        let mut fields = line.splitn(3, ':');
-        let (_, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
-        let (base, file) = match controllers {
-            "" => (root.to_owned(), "memory.max"),
-            "memory" => (root.join("memory"), "memory.limit_in_bytes"),
-            _ => return None,
-        };
-        let own = base.join(path.trim_start_matches('/'));
-        let above = own.ancestors().filter(|folder| folder.starts_with(&base));
-        Some(above.map(|folder| folder.join(file)).collect::<Vec<_>>())
+/// Lists the files with the limits of a group and of those above it, which in a container may be all that is visible.
+fn limits_of(own: &Own) -> impl Iterator<Item = PathBuf> {
+    let file = match own.version {
+        Version::One => "memory.limit_in_bytes",
+        Version::Two => "memory.max",
     };
-    groups.lines().filter_map(of_line).flatten().collect::<Vec<_>>().into_iter()
+    own.and_above().map(move |folder| folder.join(file))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]
@@ -105,11 +128,9 @@ mod tests {
         assert_eq!(limit_of("MemTotal:       1024 kB\n", Some(4096)), 4096);
         assert_eq!(limit_of("", Some(7)), 7);
         assert!(default_limit() > 1 << 20);
-        let files: Vec<_> = limits_in(Path::new("/g"), "3:cpu:/x\n4:memory:/a/b\n0::/c\n").collect();
-        let named =
-            ["memory/a/b/memory.limit_in_bytes", "memory/a/memory.limit_in_bytes", "memory/memory.limit_in_bytes"];
-        let expected: Vec<_> =
-            named.into_iter().chain(["c/memory.max", "memory.max"]).map(|name| Path::new("/g").join(name)).collect();
+        let own = Own { version: Version::Two, top: "/g".into(), folder: "/g/a/b".into() };
+        let files: Vec<_> = limits_of(&own).collect();
+        let expected = ["/g/a/b", "/g/a", "/g"].map(|folder| Path::new(folder).join("memory.max"));
         assert_eq!(files, expected);
     }
 }

@@ -40,6 +40,10 @@ pub struct ServeOptions {
     /// Where workers get folders of their own for temporary files, and clients for their compilers' caches; `None`:
     /// workers use those of this server's user.
     pub folders: Option<PathBuf>,
+    /// Give each worker a control group of its own, where this server can make one.
+    pub control_groups: bool,
+    /// Most processes and threads of one session, where it has a control group.
+    pub session_tasks: u64,
     /// The user that workers run as; `None`: the server's. The worker's own arguments say so, too.
     pub worker_user: Option<WorkerUser>,
     /// The broker that lends this server's devices: nobody else sees them then; takes a state folder.
@@ -73,6 +77,8 @@ impl ServeOptions {
             announce: None,
             ends_with_input: false,
             folders: None,
+            control_groups: false,
+            session_tasks: 4096,
             worker_user: None,
             lending: None,
             worker,

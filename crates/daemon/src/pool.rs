@@ -11,10 +11,11 @@ use ropeway_worker::handoff::DriverFact;
 use tracing::{debug, error, info, warn};
 
 use crate::audit::{Audit, Event};
-use crate::folders::Folders;
+use crate::groups::Group;
 use crate::memory;
 use crate::options::WorkerCommand;
 use crate::process::{State, Word, Worker};
+use crate::rooms::Rooms;
 
 mod clients;
 mod ends;
@@ -79,8 +80,8 @@ pub(crate) struct Pool {
     session_memory: u64,
     /// Where sessions are written down.
     audit: Audit,
-    /// The folders of its workers.
-    folders: Option<Folders>,
+    /// The folders and control groups of its workers.
+    rooms: Rooms,
     /// Whether a worker ever became ready.
     can_serve: bool,
     /// What a worker has said of the devices, as far as it has come.
@@ -110,16 +111,16 @@ impl Pool {
             drivers: Vec::new(),
             session_memory,
             audit,
-            folders: None,
+            rooms: Rooms::default(),
             can_serve: false,
             devices: Vec::new(),
             all_devices: None,
         }
     }
 
-    /// Gives each worker a folder of these.
-    pub(crate) fn with_folders(self, folders: Option<Folders>) -> Self {
-        Self { folders, ..self }
+    /// Gives each worker a folder and a control group of these.
+    pub(crate) fn with_rooms(self, rooms: Rooms) -> Self {
+        Self { rooms, ..self }
     }
 
     /// All workers.
@@ -184,28 +185,18 @@ impl Pool {
     pub(crate) fn watch_memory(&mut self, now: Instant) {
         for (&pid, worker) in &mut self.workers {
             let State::Session(session) = &mut worker.state else { continue };
-            let own = session.guest.as_ref().and_then(|guest| Some((guest.rules.host_memory?, &guest.name)));
-            let own = own.filter(|(limit, _)| *limit < self.session_memory);
-            let limit = own.map_or(self.session_memory, |(limit, _)| limit);
             if session.look_at.is_none_or(|at| now < at) {
                 continue;
             }
-            // A worker that no longer exists takes no memory.
-            let taken = memory::taken(pid).unwrap_or(0);
-            if taken <= limit {
-                session.look_at = Some(now + memory::look_again(taken, limit));
+            let limit = session.memory_limit(self.session_memory);
+            let group = worker.group.as_ref();
+            // A worker that no longer exists takes no memory. The group counts what it has started, too.
+            let taken = memory::taken(pid).max(group.and_then(Group::taken)).unwrap_or(0);
+            if taken <= limit.bytes && !group.is_some_and(Group::was_over) {
+                session.look_at = Some(now + memory::look_again(taken, limit.bytes));
                 continue;
             }
-            let mib = |bytes: u64| bytes >> 20;
-            let whose = own.map_or_else(
-                || "--session-host-memory of `ropeway serve`".to_owned(),
-                |(_, name)| format!("the limit of '{name}' there"),
-            );
-            let reason = format!(
-                "the session took {} MiB of the server's main memory and may take {} ({whose})",
-                mib(taken),
-                mib(limit)
-            );
+            let reason = limit.sentence(taken);
             session.look_at = None;
             error!(session = session.about.session, worker = pid, program = %session.about.program, "{reason}; other sessions go on");
             worker.end_session(&reason);
@@ -262,6 +253,8 @@ impl Pool {
                 Ok(()) => {
                     self.sessions_begun += 1;
                     let Client { who, hello, number, .. } = &*client;
+                    // The session has begun, and this is not on its way.
+                    worker.bound_memory(self.session_memory);
                     let (name, peer) = (client.guest.as_ref().map_or("", |guest| &guest.name), &who.address);
                     info!(
                         session = self.sessions_begun, client = number, name, worker = pid, %peer, program = %hello.program, pid = hello.pid,
@@ -305,7 +298,7 @@ impl Pool {
         if !self.wants_more(waiting) || now < self.next_start(waiting) {
             return false;
         }
-        match Worker::spawn(&self.command, self.folders.as_ref(), now) {
+        match Worker::spawn(&self.command, &self.rooms, now) {
             Ok(worker) => {
                 debug!(worker = worker.pid(), "worker starts");
                 self.workers.insert(worker.pid(), worker);

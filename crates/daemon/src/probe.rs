@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use ropeway_worker::handoff::{self, DriverFact, ToWorker};
 use tracing::{debug, warn};
 
-use crate::folders::Folders;
 use crate::options::WorkerCommand;
 use crate::process::{Word, Worker};
+use crate::rooms::Rooms;
 
 /// How long the trial of a driver may take. A driver that takes longer is assumed to lack the property under test,
 /// which is always safe.
@@ -22,8 +22,8 @@ const ARGUMENT: &str = "--probe";
 /// The prober, which tries drivers one after the other.
 pub(crate) struct Prober {
     command: WorkerCommand,
-    /// The folders of worker processes.
-    folders: Option<Folders>,
+    /// What worker processes have for themselves.
+    rooms: Rooms,
     process: Option<Worker>,
     state: State,
     /// The results so far.
@@ -43,11 +43,11 @@ enum State {
 }
 
 impl Prober {
-    /// Creates a prober that is not started; `command` starts workers, each with one of these folders.
-    pub(crate) fn new(command: &WorkerCommand, folders: Option<Folders>) -> Self {
+    /// Creates a prober that is not started; `command` starts workers, each with one of these folders and groups.
+    pub(crate) fn new(command: &WorkerCommand, rooms: Rooms) -> Self {
         let mut command = command.clone();
         command.args.push(ARGUMENT.into());
-        Self { command, folders, process: None, state: State::New, facts: Vec::new(), trying: None }
+        Self { command, rooms, process: None, state: State::New, facts: Vec::new(), trying: None }
     }
 
     /// Starts the prober, unless it was started before.
@@ -69,7 +69,7 @@ impl Prober {
 
     fn start_process(&mut self, now: Instant) {
         self.state = State::Running;
-        let started = Worker::spawn(&self.command, self.folders.as_ref(), now).and_then(|process| {
+        let started = Worker::spawn(&self.command, &self.rooms, now).and_then(|process| {
             handoff::say(process.control(), &ToWorker::Drivers(self.facts.clone()), None, false)?;
             Ok(process)
         });
@@ -171,7 +171,7 @@ mod tests {
         // Like a worker, the script first takes the message that it is sent.
         let script = format!("dd bs=4096 count=1 > /dev/null 2>&1; {script}");
         let command = WorkerCommand { program: "/bin/sh".into(), args: vec!["-c".into(), script.into()] };
-        let mut prober = Prober::new(&command, None);
+        let mut prober = Prober::new(&command, Rooms::default());
         let begin = Instant::now();
         prober.start(begin);
         // The test does not wait for a driver that hangs; it moves the clock on instead.

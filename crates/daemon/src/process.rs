@@ -25,9 +25,12 @@ use tracing::{debug, warn};
 use crate::access::Share;
 use crate::audit::About;
 use crate::dial::Dial;
-use crate::folders::{Folder, Folders};
+use crate::folders::Folder;
+use crate::groups::Group;
+use crate::memory::MemoryLimit;
 use crate::options::WorkerCommand;
 use crate::pool::{Client, Guest};
+use crate::rooms::Rooms;
 
 /// How long a worker may take to become ready. A worker that takes longer hangs in a driver, and is killed.
 pub(crate) const START_LIMIT: Duration = Duration::from_secs(60);
@@ -75,6 +78,15 @@ pub(crate) struct Session {
 }
 
 impl Session {
+    /// How much main memory it may take, where all may take `most` bytes.
+    pub(crate) fn memory_limit(&self, most: u64) -> MemoryLimit {
+        let own = self.guest.as_ref().and_then(|guest| Some((guest.rules.host_memory?, &guest.name)));
+        match own.filter(|(bytes, _)| *bytes < most) {
+            Some((bytes, name)) => MemoryLimit { bytes, of: Some(name.clone()) },
+            None => MemoryLimit { bytes: most, of: None },
+        }
+    }
+
     /// Whether it is that of the client with this key.
     pub(crate) fn is_of(&self, key: &PublicKey) -> bool {
         self.guest.as_ref().is_some_and(|guest| guest.key == *key)
@@ -113,6 +125,8 @@ pub(crate) struct Worker {
     pub(crate) kill_at: Option<Instant>,
     /// The folder that it alone uses. Dropped after the process has ended.
     folder: Option<Folder>,
+    /// The control group that it alone is in, with what it starts. Dropped after the process has ended.
+    pub(crate) group: Option<Group>,
     /// Its session's share of the client's limits. Dropped after the process has ended.
     share: Option<Arc<Share>>,
 }
@@ -143,9 +157,9 @@ pub(crate) enum Word {
 }
 
 impl Worker {
-    /// Starts one, with a folder of its own if there are such.
-    pub(crate) fn spawn(command: &WorkerCommand, folders: Option<&Folders>, now: Instant) -> io::Result<Self> {
-        let folder = folders.map(Folders::for_worker).transpose()?;
+    /// Starts one, with a folder and a control group of its own if there are such.
+    pub(crate) fn spawn(command: &WorkerCommand, rooms: &Rooms, now: Instant) -> io::Result<Self> {
+        let (folder, group) = rooms.for_worker()?;
         let (control, theirs) = handoff::pair()?;
         // A driver's output from before the worker captures it belongs in the log, not between the lines that say where
         // the server listens.
@@ -164,6 +178,9 @@ impl Worker {
         if let Some(folder) = &folder {
             folder.prepare(&mut child);
         }
+        if let Some(group) = &group {
+            group.prepare(&mut child);
+        }
         let mut child = child.spawn()?;
         let opened = Pid::from_raw(child.id().cast_signed())
             .ok_or_else(|| io::Error::other("a process without a number"))
@@ -181,6 +198,7 @@ impl Worker {
                 step: None,
                 kill_at: Some(now + START_LIMIT),
                 folder,
+                group,
                 share: None,
             }),
             Err(error) => {
@@ -335,6 +353,15 @@ impl Worker {
         let session = Session { about, lease, guest, peers, since: now, look_at, ended_for: None, account: None };
         self.state = State::Session(Box::new(session));
         Ok(())
+    }
+
+    /// Bounds the memory of its control group for its session, where all may take `most` bytes.
+    pub(crate) fn bound_memory(&self, most: u64) {
+        if let (State::Session(session), Some(group)) = (&self.state, &self.group)
+            && let MemoryLimit { bytes, of: Some(_) } = session.memory_limit(most)
+        {
+            group.bound_memory(bytes);
+        }
     }
 
     /// Asks it to end.

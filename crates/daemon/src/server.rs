@@ -18,13 +18,13 @@ use tracing::{debug, info, warn};
 
 use crate::access::{Guests, LocalUsers, Shares, State};
 use crate::audit::{Audit, Event, Who};
-use crate::folders::Folders;
 use crate::handshake::Step;
 use crate::lending::{BrokerTime, Lending, LendingOptions};
 use crate::line::{self, Line};
 use crate::openings::{Opened, Openings};
 use crate::pool::{Client, Guest, Pool};
 use crate::probe::Prober;
+use crate::rooms::Rooms;
 use crate::stop::StopSignal;
 use crate::worker::host_name;
 use crate::{ServeError, ServeOptions, listen, memory, notify};
@@ -73,7 +73,7 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
     let audit = Audit::to(options.audit.clone())
         .map_err(|error| ServeError::System("write to the audit log (--audit-log)", error))?;
     let openings = Openings::new(audit.clone());
-    let folders = folders(options);
+    let rooms = Rooms::open(options, session_memory)?;
     if rustix::process::geteuid().is_root() && options.worker_user.is_none() {
         info!(
             "workers are root's, as this server is, but without its capabilities; give them a user of their own (--worker-user)"
@@ -84,8 +84,8 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
         listeners,
         stop,
         pool: Pool::new(options.worker.clone(), options.warm, session_memory, audit.clone(), now)
-            .with_folders(folders.clone()),
-        prober: Prober::new(&options.worker, folders),
+            .with_rooms(rooms.clone()),
+        prober: Prober::new(&options.worker, rooms),
         max_sessions: options.max_sessions,
         guests,
         lending,
@@ -108,17 +108,6 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
     // It goes, with a good-bye, before anything else when this returns.
     let _announcer = options.announce.as_deref().and_then(|name| announce(name, &server.listeners));
     server.run()
-}
-
-/// The folders of the workers. On a server that tells its clients apart, each client has caches of its own.
-fn folders(options: &ServeOptions) -> Option<Folders> {
-    let root = options.folders.as_deref()?;
-    let user = options.worker_user.clone();
-    // Another user cannot use the caches of this server's.
-    let own_caches = options.state.is_some() || options.local_users.is_some() || user.is_some();
-    let folders = Folders::open(root, own_caches, user);
-    let why = "workers share temporary files and compiler caches: no folders can be made for each";
-    folders.inspect_err(|error| warn!(%error, folder = %root.display(), "{why}")).ok()
 }
 
 /// The source of a poll event.

@@ -4,16 +4,16 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, IsTerminal};
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub use ropeway_worker::WorkerOptions;
 pub use ropeway_worker::handoff::{Allowance, DeviceSelector};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use rustix::stdio::dup2_stdin;
 
-use crate::WorkerUser;
 pub use crate::sandbox::Wall;
 use crate::sandbox::{self, Writable};
+use crate::{WorkerUser, groups};
 
 /// The reason why a worker cannot begin.
 #[derive(Debug)]
@@ -35,8 +35,9 @@ impl fmt::Display for WorkerError {
 
 impl std::error::Error for WorkerError {}
 
-/// Runs a worker: takes the control socket from standard input, enters the sandbox with these walls, and with `folder` for its temporary files, as `user` if there is one, and serves one
-/// session. The process ends with its session; an exit code is returned only when there was no session.
+/// Runs a worker: takes the control socket from standard input, enters these control groups and the sandbox with these
+/// walls, and with `folder` for its temporary files, as `user` if there is one, and serves one session. The process ends
+/// with its session; an exit code is returned only when there was no session.
 ///
 /// # Errors
 /// A [`WorkerError`] when it cannot begin.
@@ -44,11 +45,18 @@ pub fn run(
     options: WorkerOptions,
     walls: &[Wall],
     folder: Option<&Path>,
+    groups: &[PathBuf],
     user: Option<&WorkerUser>,
 ) -> Result<u8, WorkerError> {
     let control = control_socket()?;
     // The process was started as /proc/self/exe, so it sets its own name; it works without one too.
     let _ = rustix::thread::set_name(c"ropeway-worker");
+    // First of all: what was taken before would not count.
+    for group in groups {
+        let failed =
+            |error| WorkerError::System("enter its control group (--no-sandbox=groups leaves that off)", error);
+        groups::enter(group).map_err(failed)?;
+    }
     if let Some(user) = user {
         user.take_over().map_err(|error| WorkerError::System("become another user", error))?;
     }

@@ -3,7 +3,8 @@
  *
  * The environment says what there is to reach: INSIDE_SECRET, a file; INSIDE_PORT, a TCP port of the loopback address;
  * INSIDE_SOCKET, a Unix socket's path; INSIDE_ABSTRACT, one's abstract name; INSIDE_CACHE and INSIDE_TEMPORARY,
- * files of other sessions; INSIDE_STAYS, that it leaves a process behind; INSIDE_FOLDER, an empty folder. An attempt
+ * files of other sessions; INSIDE_STAYS, that it leaves a process behind; INSIDE_TASKS, how many
+ * threads it starts; INSIDE_HOARDS, how many MiB a process takes that it starts; INSIDE_FOLDER, an empty folder. An attempt
  * came through if what it asks for was done, or failed for the sake of arguments that are wrong on purpose where
  * success would harm the machine. */
 #define _GNU_SOURCE
@@ -12,6 +13,7 @@
 #include <linux/bpf.h>
 #include <linux/capability.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stddef.h>
@@ -263,8 +265,63 @@ static void leave_behind(void)
         pause();
 }
 
+static void *waits(void *lock)
+{
+    pthread_mutex_lock(lock);
+    pthread_mutex_unlock(lock);
+    return NULL;
+}
+
+/* Threads at the same time, up to that many. */
+static void start_threads(long most)
+{
+    pthread_t *threads = calloc(most, sizeof *threads);
+    pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    if (!threads)
+        abort();
+    pthread_mutex_lock(&lock);
+    int error = 0;
+    long started = 0;
+    while (started < most && !(error = pthread_create(&threads[started], NULL, waits, &lock)))
+        started++;
+    dprintf(2, "inside: tasks %ld: %s\n", started, error ? strerrorname_np(error) : "came through");
+    pthread_mutex_unlock(&lock);
+    for (long i = 0; i < started; i++)
+        pthread_join(threads[i], NULL);
+    free(threads);
+}
+
+/* A process that holds memory, and is there when this returns. */
+static void hoard(long megabytes)
+{
+    int ready[2];
+    char byte;
+    if (pipe(ready) != 0)
+        abort();
+    if (fork() == 0) {
+        size_t size = (size_t)megabytes << 20;
+        int kind = MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE;
+        if (mmap(NULL, size, PROT_READ | PROT_WRITE, kind, -1, 0) == MAP_FAILED)
+            _exit(1);
+        /* No test takes as long. */
+        alarm(60);
+        close(ready[1]);
+        for (;;)
+            pause();
+    }
+    close(ready[1]);
+    if (read(ready[0], &byte, 1) < 0)
+        abort();
+    close(ready[0]);
+}
+
 __attribute__((constructor)) static void attempt(void)
 {
+    const char *number;
+    if ((number = getenv("INSIDE_TASKS")) && getenv("ROPEWAY_WORKER"))
+        start_threads(atol(number));
+    if ((number = getenv("INSIDE_HOARDS")) && getenv("ROPEWAY_WORKER"))
+        hoard(atol(number));
     if (getenv("INSIDE_STAYS") && getenv("ROPEWAY_WORKER"))
         leave_behind();
     if (!getenv("INSIDE_SECRET") || !getenv("ROPEWAY_WORKER"))

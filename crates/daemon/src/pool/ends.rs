@@ -6,6 +6,7 @@ use tracing::{debug, error, info, warn};
 
 use super::{FIRST_PAUSE, Pool};
 use crate::audit::Event;
+use crate::groups::Group;
 use crate::process::{End, Session, State, Word, Worker};
 
 /// Why a session has ended that did not end before its server.
@@ -54,7 +55,13 @@ impl Pool {
         while let word @ (Word::Account(_) | Word::Limit(_)) = worker.listen() {
             last_words(worker, word);
         }
-        let State::Session(session) = &worker.state else { return };
+        let was_over = worker.group.as_ref().is_some_and(Group::was_over);
+        let State::Session(session) = &mut worker.state else { return };
+        if was_over && session.ended_for.is_none() {
+            let reason = session.memory_limit(self.session_memory).sentence(0);
+            error!(session = session.about.session, worker = pid, program = %session.about.program, "{reason}; the system ended it");
+            session.ended_for = Some(reason);
+        }
         let Session { about, since, ended_for, account, .. } = &**session;
         let failed = end.filter(|end| !end.is_clean());
         let by_itself = || failed.map_or_else(|| "ended".to_owned(), |end| format!("its worker failed: {end}"));
