@@ -128,7 +128,8 @@ fn a_server_s_own_files() {
     finds(here(), &format!("cannot use the server's key {}: others can read", key.display()), "all tickets are void");
     set_mode(&key, 0o600);
     set_mode(&access, 0o666);
-    finds(here(), &format!("others can write to {}", access.display()), &format!("chmod go-w {}", access.display()));
+    let told = format!("{0}: others can write to it; chmod go-w {0}", access.display());
+    finds(here(), &told, "that all clients are yours");
     set_mode(&access, 0o600);
     set_mode(&state, 0o777);
     finds(here(), "others can write to it", "let themselves in");

@@ -82,15 +82,6 @@ pub fn server(findings: &mut Findings, asked: Option<&Path>) {
         let advice = "who has read the key can pretend to be this server: then remove it, and all tickets are void";
         return findings.failed(what, &error.to_string(), advice);
     }
-    let access = folder.join(State::ACCESS);
-    if others_may(&access, WRITE) {
-        let access = access.display();
-        findings.failed(
-            what,
-            &format!("others can write to {access}"),
-            &format!("chmod go-w {access}; then see with `ropeway ticket list` that all clients are yours"),
-        );
-    }
     match state.clients() {
         Ok(clients) => {
             let now = SystemTime::now();
@@ -99,10 +90,14 @@ pub fn server(findings: &mut Findings, asked: Option<&Path>) {
             let over = if over > 0 { format!(", of whom {over} had tickets that are over now") } else { String::new() };
             findings.ok(&format!("{what} {}", folder.display()), &format!("{} {plural}{over}", all.len()));
         }
-        Err(error) => findings.failed(
-            what,
-            &error.to_string(),
-            "correct it; a running server keeps the old rules until then, and none starts",
-        ),
+        Err(error) => {
+            let keeps = "a running server keeps the old rules until then, and none starts";
+            let advice = if others_may(&folder.join(State::ACCESS), WRITE) {
+                format!("then see with `ropeway ticket list` that all clients are yours; {keeps}")
+            } else {
+                format!("correct it; {keeps}")
+            };
+            findings.failed(what, &error.to_string(), &advice);
+        }
     }
 }

@@ -70,12 +70,14 @@ impl Guests {
         certificates: Option<&CertificateFiles>,
         lease_authority: Option<(PublicKey, tls::Clock)>,
     ) -> Result<Self, StateError> {
+        state.check_owners()?;
         let held = state.hold()?;
         let system = |error: std::io::Error| StateError::new(format!("cannot watch the state folder: {error}"));
         let watch = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).map_err(|e| system(e.into()))?;
         // Before the file is read, so that no change is missed.
-        let changes = WatchFlags::MODIFY | WatchFlags::CLOSE_WRITE | WatchFlags::MOVED_TO | WatchFlags::DELETE;
-        inotify::add_watch(&watch, state.folder(), changes).map_err(|e| system(e.into()))?;
+        let contents = WatchFlags::MODIFY | WatchFlags::CLOSE_WRITE | WatchFlags::MOVED_TO | WatchFlags::DELETE;
+        // Who may write to a file decides whether it is read.
+        inotify::add_watch(&watch, state.folder(), contents | WatchFlags::ATTRIB).map_err(|e| system(e.into()))?;
         let known = Arc::new(Known { clients: RwLock::new(by_key(&state.clients()?)), ..Known::default() });
         let identity = state.identity()?;
         let key = identity.public();
@@ -111,7 +113,9 @@ impl Guests {
         while let Ok(event) = reader.next() {
             // A queue that has overflowed names no file.
             if event.file_name().is_none_or(|name| name.to_bytes() == State::ACCESS.as_bytes()) {
-                self.is_half_written.set(event.events().contains(ReadFlags::MODIFY));
+                if !event.events().contains(ReadFlags::ATTRIB) {
+                    self.is_half_written.set(event.events().contains(ReadFlags::MODIFY));
+                }
                 is_touched = true;
             }
         }
@@ -125,7 +129,7 @@ impl Guests {
             return false;
         }
         let clients = loop {
-            let clients = self.state.clients();
+            let clients = self.state.check_owners().and_then(|()| self.state.clients());
             if !self.look() {
                 break clients;
             }

@@ -9,7 +9,7 @@
 //! A file is replaced as a whole or not at all: a full disk or a crash leaves the old one.
 
 use std::fmt;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Read as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
@@ -78,12 +78,7 @@ impl State {
         let wrong = |error: io::Error| StateError(format!("cannot use the state folder {}: {error}", folder.display()));
         DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(wrong)?;
         let about = fs::metadata(folder).map_err(wrong)?;
-        if about.mode() & 0o022 != 0 {
-            let path = folder.display();
-            return Err(StateError(format!(
-                "will not use the state folder {path}: others can write to it; chmod go-w {path}"
-            )));
-        }
+        keeps_others_out("the state folder ", folder, &about)?;
         Ok(Self { folder: folder.to_owned() })
     }
 
@@ -105,6 +100,34 @@ impl State {
             ))
         })?;
         Ok(Held { _lock: lock })
+    }
+
+    /// Checks, for the server, that nobody else can change the folder and its files: they are its user's, or root's.
+    ///
+    /// Not so for who only looks or adds clients: root does that for servers of other users.
+    ///
+    /// # Errors
+    /// Something is somebody else's, or others may write to the folder.
+    pub fn check_owners(&self) -> Result<(), StateError> {
+        if let Ok(about) = fs::metadata(&self.folder) {
+            keeps_others_out("the state folder ", &self.folder, &about)?;
+        }
+        let ours = rustix::process::geteuid().as_raw();
+        let files = [Self::KEY, Self::ACCESS].map(|name| self.folder.join(name));
+        for path in [&self.folder].into_iter().chain(&files) {
+            match fs::metadata(path) {
+                Ok(about) if ![0, ours].contains(&about.uid()) => {
+                    let (path, owner) = (path.display(), about.uid());
+                    return Err(StateError(format!(
+                        "will not use {path}: it is user {owner}'s, who could let anybody in; if all clients there are \
+                         this server's, chown it to user {ours}"
+                    )));
+                }
+                // What is not there or cannot be read is said by who reads it.
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// The server's key, made when there is none.
@@ -137,13 +160,19 @@ impl State {
     /// The clients; none when there is no file.
     ///
     /// # Errors
-    /// The file cannot be read, or what is in it is wrong; which line, and why.
+    /// The file cannot be read, others may write to it, or what is in it is wrong; which line, and why.
     pub fn clients(&self) -> Result<Clients, StateError> {
         let path = self.folder.join(Self::ACCESS);
-        let text = match read(&path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
-            read => read.map_err(|error| StateError(format!("cannot read {}: {error}", path.display())))?,
-        };
+        let wrong = |error| StateError(format!("cannot read {}: {error}", path.display()));
+        let mut text = String::new();
+        match File::open(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            file => {
+                let file = file.map_err(wrong)?;
+                keeps_others_out("", &path, &file.metadata().map_err(wrong)?)?;
+                file.take(MAX_FILE).read_to_string(&mut text).map_err(wrong)?;
+            }
+        }
         Clients::parse(&text).map_err(|why| StateError(format!("{}: {why}", path.display())))
     }
 
@@ -181,9 +210,11 @@ impl State {
     }
 }
 
-/// Reads a text file.
-fn read(path: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    File::open(path)?.take(MAX_FILE).read_to_string(&mut text)?;
-    Ok(text)
+/// Whether only its owner can write to a file or folder, which `what` names.
+fn keeps_others_out(what: &str, path: &Path, about: &Metadata) -> Result<(), StateError> {
+    if about.mode() & 0o022 == 0 {
+        return Ok(());
+    }
+    let path = path.display();
+    Err(StateError(format!("will not use {what}{path}: others can write to it; chmod go-w {path}")))
 }
