@@ -268,6 +268,10 @@ pub enum TicketCommand {
         /// The client is a server that lends its devices through the broker whose state folder this is
         #[arg(long)]
         registers: bool,
+        /// Most bytes of its compilers' caches that are kept on disk between sessions; K, M and G are understood; what
+        /// was not used for longest goes first [default: 1G]
+        #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+        compiler_cache: Option<u64>,
         #[command(flatten)]
         allowed: AllowanceArgs,
     },

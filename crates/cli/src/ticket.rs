@@ -27,17 +27,18 @@ pub fn ticket(args: &TicketArgs) -> Result<(), Failure> {
         .ok_or_else(|| Failure::new("this user has no home folder; name the server's state folder with --state"))?;
     let state = State::open(&folder)?;
     match &args.command {
-        TicketCommand::New { name, host, expires, sessions, host_memory, registers, allowed } => {
+        TicketCommand::New { name, host, expires, sessions, host_memory, compiler_cache, registers, allowed } => {
             let now = SystemTime::now();
             let identity = Identity::generate()?;
             let expires = expires.as_deref().map(|text| from_now(text, now)).transpose().map_err(Failure::new)?;
             let AllowanceArgs { devices, memory, objects, kernel_time, build_time } = allowed.clone();
             let devices = (!devices.is_empty()).then_some(devices);
             let allowance = Allowance { devices, memory, objects, kernel_time, build_time, client: None };
-            let (sessions, host_memory) = (*sessions, *host_memory);
+            let (sessions, host_memory, compiler_cache) = (*sessions, *host_memory, *compiler_cache);
             let key = identity.public();
             let registers = *registers;
-            let rules = Rules { key, created: Some(now), expires, sessions, host_memory, allowance, registers };
+            let created = Some(now);
+            let rules = Rules { key, created, expires, sessions, host_memory, compiler_cache, allowance, registers };
             let server = state.identity()?.public();
             let address = host.clone().unwrap_or_else(|| format!("{}:{DEFAULT_PORT}", host_name()));
             let endpoint: Endpoint = format!("tls://{address}").parse()?;
@@ -60,7 +61,7 @@ pub fn ticket(args: &TicketArgs) -> Result<(), Failure> {
             let clients = state.clients()?;
             let rules = clients.all().get(name).ok_or_else(|| no_client(name))?;
             let row = row(name, rules, SystemTime::now());
-            COLUMNS.iter().zip(row).for_each(|(column, value)| println!("{:12} {value}", column.to_lowercase()));
+            COLUMNS.iter().zip(row).for_each(|(column, value)| println!("{:14} {value}", column.to_lowercase()));
             Ok(())
         }
         TicketCommand::Revoke { name } => {
@@ -78,7 +79,7 @@ fn no_client(name: &str) -> Failure {
 }
 
 /// The columns of the list of tickets.
-const COLUMNS: [&str; 11] = [
+const COLUMNS: [&str; 12] = [
     "NAME",
     "KEY",
     "CREATED",
@@ -86,6 +87,7 @@ const COLUMNS: [&str; 11] = [
     "SESSIONS",
     "MEMORY",
     "HOST-MEMORY",
+    "COMPILER-CACHE",
     "OBJECTS",
     "KERNEL-TIME",
     "BUILD-TIME",
@@ -104,6 +106,7 @@ fn row(name: &str, rules: &Rules, now: SystemTime) -> Vec<String> {
         or_none(rules.sessions.map(|most| most.to_string())),
         or_none(rules.allowance.memory.map(size_text)),
         or_none(rules.host_memory.map(size_text)),
+        or_none(rules.compiler_cache.map(size_text)),
         or_none(rules.allowance.objects.map(|most| most.to_string())),
         or_none(rules.allowance.kernel_time.map(time_text)),
         or_none(rules.allowance.build_time.map(time_text)),

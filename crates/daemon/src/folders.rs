@@ -10,9 +10,11 @@
 //! <root>/servers/<server>/<n>/tmp      a worker's temporary files
 //! <root>/servers/<server>/<n>/cache    its compilers' caches and programs
 //! <root>/clients/<client>/<k>          caches that no session uses
+//! <root>/clients/<client>/of           the state folder that says who the client is, where one does
 //! ```
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
@@ -24,13 +26,25 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use ropeway_transport::tls::PublicKey;
 use rustix::fs::{FlockOperation, flock};
 use tracing::{debug, warn};
 
 use crate::WorkerUser;
 
+mod trim;
+
 /// The most caches that are kept of one client's sessions at the same time.
 const KEPT: u32 = 8;
+
+/// The most bytes of one client's caches together, where its rules do not say.
+pub(crate) const CACHES: u64 = 1 << 30;
+
+/// The names of folders of clients with keys begin like this.
+const KEY: &str = "key-";
+
+/// The file in a client's folder that says which state folder knows it.
+const OF: &str = "of";
 
 /// How deep the folders lie that drivers make when they start, and expect later.
 const DEPTH: u32 = 3;
@@ -49,21 +63,40 @@ struct Inner {
     /// The user whose workers are, if not this server's.
     user: Option<WorkerUser>,
     next: Cell<u64>,
-    /// Folders to remove, in a thread of its own: a session may have left any number of files.
-    doomed: Option<Sender<PathBuf>>,
+    /// What is to be done in a thread of its own: a session may have left any number of files.
+    doomed: Option<Sender<Job>>,
+    /// The state folder that says which clients there are.
+    state: Option<PathBuf>,
+    /// The folders of the clients that the rules name, once they have been read.
+    known: RefCell<Option<BTreeSet<String>>>,
+    /// The folders of clients that were removed: their sessions may still be ending.
+    forgotten: RefCell<BTreeSet<String>>,
     swept: Receiver<()>,
     _lock: File,
+}
+
+/// What the sweeper does.
+enum Job {
+    /// Removes a folder.
+    Remove(PathBuf),
+    /// Brings a client's caches below their bound.
+    Trim { home: PathBuf, aside: PathBuf, most: u64 },
 }
 
 impl Folders {
     /// Makes this server's, below `root`, and removes those of servers that are gone. With `own_caches`, each client
     /// has compiler caches of its own; without, all use those of the server's user.
     ///
-    /// They are `user`'s, if that is not the server's.
+    /// They are `user`'s, if that is not the server's. `state` is the state folder that says who clients are.
     ///
     /// # Errors
     /// The file system's.
-    pub(crate) fn open(root: &Path, own_caches: bool, user: Option<WorkerUser>) -> io::Result<Self> {
+    pub(crate) fn open(
+        root: &Path,
+        own_caches: bool,
+        user: Option<WorkerUser>,
+        state: Option<&Path>,
+    ) -> io::Result<Self> {
         let (clients, servers) = (root.join("clients"), root.join("servers"));
         make(&clients)?;
         make(&servers)?;
@@ -76,7 +109,7 @@ impl Folders {
             if lock.is_ok_and(|lock| flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err()) {
                 continue;
             }
-            let _ = doomed.send(entry.path());
+            let _ = doomed.send(Job::Remove(entry.path()));
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         let server = servers.join(format!("{}-{now}", std::process::id()));
@@ -91,13 +124,17 @@ impl Folders {
         flock(&lock, FlockOperation::LockExclusive)?;
         let (done, swept) = channel();
         thread::Builder::new().name("sweeper".to_owned()).spawn(move || {
-            for folder in to_remove {
-                remove(&folder);
+            for job in to_remove {
+                job.run();
             }
             let _ = done.send(());
         })?;
         let next = Cell::new(0);
-        Ok(Self(Rc::new(Inner { clients, server, own_caches, user, next, doomed: Some(doomed), swept, _lock: lock })))
+        let state = state.map(Path::to_owned);
+        let (known, forgotten, doomed) = (RefCell::default(), RefCell::default(), Some(doomed));
+        let inner =
+            Inner { clients, server, own_caches, user, next, doomed, state, known, forgotten, swept, _lock: lock };
+        Ok(Self(Rc::new(inner)))
     }
 
     /// Makes a folder for one worker.
@@ -117,13 +154,64 @@ impl Folders {
         }
         Ok(Folder { path, of: self.clone(), client: None })
     }
+
+    /// Removes the caches of clients that the rules named before, and do not name now. At the first call, with `all`,
+    /// those of all clients that this server's state folder has ever named: others may come with certificates.
+    pub(crate) fn rules_name(&self, keys: &BTreeSet<PublicKey>, all: bool) {
+        let names: BTreeSet<_> = keys.iter().map(folder_of).collect();
+        let before = self.0.known.borrow_mut().replace(names.clone());
+        let before = before.unwrap_or_else(|| if all { self.kept_of_state() } else { BTreeSet::new() });
+        let mut forgotten = self.0.forgotten.borrow_mut();
+        for name in before.difference(&names) {
+            self.0.sweep(Job::Remove(self.0.clients.join(name)));
+            forgotten.insert(name.clone());
+        }
+        forgotten.retain(|name| !names.contains(name));
+    }
+
+    /// The folders of clients that this server's state folder has named.
+    fn kept_of_state(&self) -> BTreeSet<String> {
+        let Some(state) = &self.0.state else { return BTreeSet::new() };
+        let names = fs::read_dir(&self.0.clients).into_iter().flatten().flatten();
+        let names = names.filter_map(|entry| entry.file_name().into_string().ok());
+        let is_of_state = |name: &String| {
+            let of = fs::read(self.0.clients.join(name).join(OF));
+            name.starts_with(KEY) && of.is_ok_and(|of| of == state.as_os_str().as_encoded_bytes())
+        };
+        names.filter(is_of_state).collect()
+    }
+}
+
+/// The name of the folder of the client with this key.
+pub(crate) fn folder_of(key: &PublicKey) -> String {
+    key.bytes().iter().fold(KEY.to_owned(), |name, byte| name + &format!("{byte:02x}"))
+}
+
+impl Inner {
+    fn sweep(&self, job: Job) {
+        if let Some(doomed) = &self.doomed {
+            let _ = doomed.send(job);
+        }
+    }
+}
+
+impl Job {
+    fn run(self) {
+        match self {
+            Self::Remove(folder) => remove(&folder),
+            Self::Trim { home, aside, most } => {
+                if let Err(error) = trim::trim(&home, &aside, most) {
+                    debug!(%error, home = %home.display(), "a client's caches are not all bounded");
+                }
+            }
+        }
+    }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if let Some(doomed) = self.doomed.take() {
-            let _ = doomed.send(self.server.clone());
-        }
+        self.sweep(Job::Remove(self.server.clone()));
+        self.doomed = None;
         let _ = self.swept.recv_timeout(FAREWELL);
     }
 }
@@ -133,8 +221,8 @@ impl Drop for Inner {
 pub(crate) struct Folder {
     path: PathBuf,
     of: Folders,
-    /// Where its client's caches are kept between sessions, if it has some.
-    client: Option<PathBuf>,
+    /// The name of its client's folder, and how many bytes may be kept there; if the client has some.
+    client: Option<(String, u64)>,
 }
 
 impl Folder {
@@ -154,15 +242,16 @@ impl Folder {
         }
     }
 
-    /// Moves the caches of this client into the worker's folder, whose session is about to begin.
-    pub(crate) fn lend_to(&mut self, client: &str) {
+    /// Moves the caches of this client into the worker's folder, whose session is about to begin. No more than `most`
+    /// bytes are kept of them when it has ended.
+    pub(crate) fn lend_to(&mut self, client: &str, most: u64) {
         if !self.of.0.own_caches {
             return;
         }
         let home = self.of.0.clients.join(client);
         let lent = self.path.join("lent");
         let found = (0..KEPT).any(|number| fs::rename(home.join(number.to_string()), &lent).is_ok());
-        self.client = Some(home);
+        self.client = Some((client.to_owned(), most));
         if !found {
             return;
         }
@@ -175,18 +264,25 @@ impl Folder {
 
     /// Puts the caches back to where the client's next session finds them.
     fn take_back(&self) -> io::Result<()> {
-        let Some(home) = &self.client else { return Ok(()) };
+        let Some((client, most)) = &self.client else { return Ok(()) };
+        let of = &self.of.0;
+        if of.forgotten.borrow().contains(client) {
+            return Ok(());
+        }
+        let home = of.clients.join(client);
         let cache = self.path.join("cache");
         // The worker may have put anything there.
         if !fs::symlink_metadata(&cache)?.is_dir() {
             return Err(io::ErrorKind::NotADirectory.into());
         }
-        make(home)?;
-        // A folder that is there already is not replaced: it holds something.
-        match (0..KEPT).find(|number| fs::rename(&cache, home.join(number.to_string())).is_ok()) {
-            Some(_) => Ok(()),
-            None => Err(io::ErrorKind::AlreadyExists.into()),
+        make(&home)?;
+        if let Some(state) = of.state.as_ref().filter(|_| client.starts_with(KEY)) {
+            fs::write(home.join(OF), state.as_os_str().as_encoded_bytes())?;
         }
+        // A folder that is there already is not replaced: it holds something.
+        let is_kept = (0..KEPT).any(|number| fs::rename(&cache, home.join(number.to_string())).is_ok());
+        of.sweep(Job::Trim { home, aside: of.server.join("aside"), most: *most });
+        if is_kept { Ok(()) } else { Err(io::ErrorKind::AlreadyExists.into()) }
     }
 }
 
@@ -195,9 +291,7 @@ impl Drop for Folder {
         if let Err(error) = self.take_back() {
             debug!(%error, "compiler caches of a session are not kept");
         }
-        if let Some(doomed) = &self.of.0.doomed {
-            let _ = doomed.send(self.path.clone());
-        }
+        self.of.0.sweep(Job::Remove(self.path.clone()));
     }
 }
 
@@ -236,86 +330,4 @@ fn remove(folder: &Path) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn cache(folder: &Folder) -> PathBuf {
-        folder.path.join("cache")
-    }
-
-    #[test]
-    fn a_client_finds_its_caches_again_and_no_others() {
-        let root = tempfile::tempdir().unwrap();
-        let folders = Folders::open(root.path(), true, None).unwrap();
-        let session = |client: &str| {
-            let mut folder = folders.for_worker().unwrap();
-            make(&cache(&folder).join("compiler/objects")).unwrap();
-            folder.lend_to(client);
-            folder
-        };
-        let first = session("a");
-        fs::write(cache(&first).join("compiler/of a"), "x").unwrap();
-        // Of two sessions at one time, each has its own.
-        let second = session("a");
-        assert!(!cache(&second).join("compiler/of a").exists());
-        drop(first);
-        let other = session("b");
-        assert!(!cache(&other).join("compiler/of a").exists());
-        let again = session("a");
-        assert!(cache(&again).join("compiler/of a").exists());
-        drop((second, again));
-        let kept = fs::read_dir(root.path().join("clients/a")).unwrap().count();
-        assert_eq!(kept, 2);
-    }
-
-    #[test]
-    fn what_a_driver_has_made_at_its_start_is_there_in_caches_from_before() {
-        let root = tempfile::tempdir().unwrap();
-        let folders = Folders::open(root.path(), true, None).unwrap();
-        let mut folder = folders.for_worker().unwrap();
-        folder.lend_to("a");
-        drop(folder);
-        let mut folder = folders.for_worker().unwrap();
-        make(&cache(&folder).join("new/driver")).unwrap();
-        folder.lend_to("a");
-        assert!(cache(&folder).join("new/driver").is_dir() && folder.path.join("warm").is_dir());
-    }
-
-    #[test]
-    fn a_link_in_place_of_caches_is_neither_kept_nor_followed() {
-        let root = tempfile::tempdir().unwrap();
-        let outside = tempfile::tempdir().unwrap();
-        let folders = Folders::open(root.path(), true, None).unwrap();
-        let mut folder = folders.for_worker().unwrap();
-        folder.lend_to("a");
-        fs::remove_dir_all(cache(&folder)).unwrap();
-        std::os::unix::fs::symlink(outside.path(), cache(&folder)).unwrap();
-        drop(folder);
-        assert!(!root.path().join("clients/a").exists());
-        // A link further down, where a driver has a folder at its start.
-        let mut folder = folders.for_worker().unwrap();
-        folder.lend_to("a");
-        std::os::unix::fs::symlink(outside.path(), cache(&folder).join("driver")).unwrap();
-        drop(folder);
-        let mut folder = folders.for_worker().unwrap();
-        make(&cache(&folder).join("driver/objects")).unwrap();
-        folder.lend_to("a");
-        drop(folder);
-        assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
-    }
-
-    #[test]
-    fn folders_of_servers_that_are_gone_are_removed_and_of_others_not() {
-        let root = tempfile::tempdir().unwrap();
-        let gone = root.path().join("servers/1-1");
-        make(&gone.join("0/tmp")).unwrap();
-        fs::write(gone.join("lock"), "").unwrap();
-        let first = Folders::open(root.path(), false, None).unwrap();
-        let folder = first.for_worker().unwrap();
-        let second = Folders::open(root.path(), false, None).unwrap();
-        drop(second);
-        assert!(!gone.exists() && folder.path.join("tmp").is_dir());
-        drop((folder, first));
-        assert_eq!(fs::read_dir(root.path().join("servers")).unwrap().count(), 0);
-    }
-}
+mod tests;

@@ -333,7 +333,7 @@ impl Worker {
     /// Hands a client over to it.
     pub(crate) fn hand_over(&mut self, client: &Client, number: u64) -> io::Result<()> {
         if let Some(folder) = &mut self.folder {
-            folder.lend_to(&client.folder_name());
+            folder.lend_to(&client.folder_name(), client.cache_bytes());
         }
         let allowance = client.guest.as_ref().map(|guest| {
             let client = Some(guest.name.clone());

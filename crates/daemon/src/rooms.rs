@@ -45,7 +45,7 @@ fn folders(options: &ServeOptions) -> Option<Folders> {
     let user = options.worker_user.clone();
     // Another user cannot use the caches of this server's.
     let own_caches = options.state.is_some() || options.local_users.is_some() || user.is_some();
-    let folders = Folders::open(root, own_caches, user);
+    let folders = Folders::open(root, own_caches, user, options.state.as_deref());
     let why = "workers share temporary files and compiler caches: no folders can be made for each";
     folders.inspect_err(|error| warn!(%error, folder = %root.display(), "{why}")).ok()
 }

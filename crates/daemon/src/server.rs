@@ -18,6 +18,7 @@ use tracing::{debug, info, warn};
 
 use crate::access::{Guests, LocalUsers, Shares, State};
 use crate::audit::{Audit, Event, Who};
+use crate::folders::Folders;
 use crate::handshake::Step;
 use crate::lending::{BrokerTime, Lending, LendingOptions};
 use crate::line::{self, Line};
@@ -85,11 +86,13 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
         stop,
         pool: Pool::new(options.worker.clone(), options.warm, session_memory, audit.clone(), now)
             .with_rooms(rooms.clone()),
-        prober: Prober::new(&options.worker, rooms),
+        prober: Prober::new(&options.worker, rooms.clone()),
         max_sessions: options.max_sessions,
         guests,
         lending,
         counts_are_old: false,
+        takes_others: options.certificates.is_some() || options.lending.is_some(),
+        folders: rooms.folders,
         shares: Shares::default(),
         audit,
         local_users: options.local_users.clone(),
@@ -101,6 +104,7 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
         accept_after: now,
         announced: false,
     };
+    server.name_clients();
     for listener in &server.listeners {
         say(&format!("listening on {}", listener.endpoint()));
     }
@@ -138,6 +142,10 @@ struct Server {
     lending: Option<Lending>,
     /// Whether the broker may have to hear of sessions that have begun or ended.
     counts_are_old: bool,
+    /// Whether clients come that the rules do not name: with certificates, or with leases of a broker.
+    takes_others: bool,
+    /// Where clients' caches are.
+    folders: Option<Folders>,
     /// What all sessions of a client have together.
     shares: Shares,
     /// Where refusals are written down.
@@ -204,6 +212,7 @@ impl Server {
                     }
                     Source::Guests => {
                         if self.guests.as_ref().is_some_and(Guests::reread) {
+                            self.name_clients();
                             self.show_out();
                         }
                     }
@@ -398,6 +407,13 @@ impl Server {
     fn expect_peers(&self) {
         if let Some(guests) = &self.guests {
             guests.expect_peers(self.pool.peers_keys());
+        }
+    }
+
+    /// Tells the folders whom the rules name: what is kept of others goes.
+    fn name_clients(&self) {
+        if let (Some(guests), Some(folders)) = (&self.guests, &self.folders) {
+            folders.rules_name(&guests.keys(), !self.takes_others);
         }
     }
 

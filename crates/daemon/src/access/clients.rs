@@ -8,6 +8,7 @@
 //! devices = ["gpu", "0"]            # by type, number or a part of the name; what is not named she does not see
 //! memory = "8G"                     # of buffers, for all sessions together
 //! host_memory = "16G"               # of the server's main memory, for each session
+//! compiler_cache = "1G"             # of compilers' caches and programs on disk, between sessions
 //! objects = 100000                  # for all sessions together
 //! kernel_time = "10s"               # of each kernel, on the device
 //! build_time = "60s"                # of each build, compilation or link
@@ -51,6 +52,8 @@ pub struct Rules {
     pub sessions: Option<u32>,
     /// Most bytes of the server's main memory for each session.
     pub host_memory: Option<u64>,
+    /// Most bytes of its compilers' caches that are kept between sessions.
+    pub compiler_cache: Option<u64>,
     /// What its sessions may use.
     pub allowance: Allowance,
     /// Whether it may register a server's devices with a broker.
@@ -66,6 +69,7 @@ impl Rules {
             expires: None,
             sessions: None,
             host_memory: None,
+            compiler_cache: None,
             allowance: Allowance::default(),
             registers: false,
         }
@@ -137,7 +141,9 @@ impl Clients {
             table["devices"] = value(devices.iter().map(ToString::to_string).collect::<Array>());
         }
         let Allowance { memory, objects, kernel_time, build_time, .. } = rules.allowance;
-        for (field, bytes) in [("memory", memory), ("host_memory", rules.host_memory)] {
+        let Rules { host_memory, compiler_cache, .. } = *rules;
+        let sizes = [("memory", memory), ("host_memory", host_memory), ("compiler_cache", compiler_cache)];
+        for (field, bytes) in sizes {
             if let Some(bytes) = bytes {
                 table[field] = value(size_text(bytes));
             }
@@ -202,6 +208,7 @@ fn read_rules(table: &dyn toml_edit::TableLike, name: &str) -> Result<Rules, Str
             }
             "memory" => rules.allowance.memory = Some(parse_size(text()?)?),
             "host_memory" => rules.host_memory = Some(parse_size(text()?)?),
+            "compiler_cache" => rules.compiler_cache = Some(parse_size(text()?)?),
             "objects" => {
                 let objects = item.as_integer().and_then(|objects| u64::try_from(objects).ok());
                 rules.allowance.objects = Some(objects.ok_or("'objects' is not a number of objects")?);
@@ -306,7 +313,9 @@ mod tests {
         let (kernel_time, build_time) = (Some(Duration::from_millis(1500)), Some(Duration::from_secs(60)));
         let (memory, objects) = (Some(3 << 29), Some(1000));
         let allowance = Allowance { devices, memory, objects, kernel_time, build_time, client: None };
-        Rules { sessions: Some(4), host_memory: Some(5 << 30), allowance, ..Rules::new(PublicKey::new([byte; 32])) }
+        let (host_memory, compiler_cache) = (Some(5 << 30), Some(200 << 20));
+        let rules = Rules::new(PublicKey::new([byte; 32]));
+        Rules { sessions: Some(4), host_memory, compiler_cache, allowance, ..rules }
     }
 
     #[test]

@@ -156,6 +156,11 @@ impl Guests {
         }
     }
 
+    /// The keys of all clients that the rules name; those of certificates that they do not name are not among them.
+    pub(crate) fn keys(&self) -> BTreeSet<PublicKey> {
+        self.known.clients().keys().copied().collect()
+    }
+
     /// Lets in, from now on, whoever shows one of these keys as a peer of a session.
     pub fn expect_peers(&self, keys: BTreeSet<PublicKey>) {
         *write(&self.known.peers) = keys;

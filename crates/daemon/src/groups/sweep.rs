@@ -11,7 +11,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tracing::debug;
 
 /// How long the server waits at its end for groups to be removed. Its successor removes the others.
-pub(super) const FAREWELL: Duration = Duration::from_millis(500);
+pub(super) const FAREWELL: Duration = Duration::from_secs(1);
 
 /// How long processes that were killed have to go.
 const PATIENCE: Duration = Duration::from_secs(10);

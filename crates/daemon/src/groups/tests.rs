@@ -78,7 +78,7 @@ fn a_group_goes_with_all_that_is_in_it() {
     assert!(!left.wait().unwrap().success());
     let own: Vec<_> = groups.0.places.iter().map(|place| place.folder.clone()).collect();
     drop(groups);
-    assert!(!own.iter().any(|path| path.exists()));
+    until("removal of all", || !own.iter().any(|path| path.exists()));
 }
 
 #[test]

@@ -9,6 +9,7 @@ use ropeway_transport::tls::PublicKey;
 
 use crate::access::{Rules, Share};
 use crate::audit::Who;
+use crate::folders::{CACHES, folder_of};
 
 /// A client with its hello.
 pub(crate) struct Client {
@@ -47,11 +48,14 @@ impl Client {
     /// The name of the folder with its compilers' caches: those who cannot be told apart share one.
     pub(crate) fn folder_name(&self) -> String {
         match (&self.guest, self.who.user) {
-            (Some(guest), _) => {
-                guest.key.bytes().iter().fold("key-".to_owned(), |name, byte| name + &format!("{byte:02x}"))
-            }
+            (Some(guest), _) => folder_of(&guest.key),
             (None, Some(user)) => format!("user-{user}"),
             (None, None) => "anybody".to_owned(),
         }
+    }
+
+    /// The most bytes of these caches that are kept.
+    pub(crate) fn cache_bytes(&self) -> u64 {
+        self.guest.as_ref().and_then(|guest| guest.rules.compiler_cache).unwrap_or(CACHES)
     }
 }
