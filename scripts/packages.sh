@@ -21,6 +21,15 @@ if [ "$(id -u)" -ne 0 ]; then
     as_root=(sudo)
 fi
 echo "Installing ${missing[*]}"
+for package in "${missing[@]}"; do
+    # Tests start an sshd of their own. The package would enable the system's, which then listens on all addresses, now
+    # and after each start of the machine: that is not for a test to decide. A masked unit stays so when it is installed;
+    # a policy-rc.d would only keep it from being started now.
+    if [ "$package" = openssh-server ] && command -v systemctl >/dev/null; then
+        "${as_root[@]}" systemctl mask ssh.service ssh.socket
+        echo "The system's sshd is not started; for that, \`systemctl unmask ssh.service ssh.socket\`"
+    fi
+done
 # The package lists of a fresh machine may be empty or old.
 "${as_root[@]}" apt-get update -q
 "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}"
