@@ -5,10 +5,11 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 
+use ropeway_transport::private_file;
+
 /// Makes a new folder that only this user can enter. Its name begins with `name`.
 pub fn make(name: &str) -> io::Result<PathBuf> {
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|folder| folder.is_dir());
-    let base = runtime.unwrap_or_else(std::env::temp_dir);
+    let base = private_file::runtime_folder().unwrap_or_else(std::env::temp_dir);
     let mut number = 0;
     loop {
         let folder = base.join(format!("{name}-{}-{number}", std::process::id()));

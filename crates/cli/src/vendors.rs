@@ -6,6 +6,8 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::{Path, PathBuf};
 
+use ropeway_transport::private_file;
+
 use crate::places::{ICD_FILE, VENDORS, filled, icd_files, is_ours};
 
 /// The value of `OCL_ICD_VENDORS` before `ropeway run` put its folder there, for the server behind `local:`.
@@ -55,9 +57,7 @@ fn machines_own() -> io::Result<Vec<PathBuf>> {
 
 /// Returns where the folders are: in a place that is removed when the user logs out, else in the user's cache.
 fn base() -> io::Result<PathBuf> {
-    let folder = filled("XDG_RUNTIME_DIR")
-        .map(PathBuf::from)
-        .filter(|folder| folder.is_dir())
+    let folder = private_file::runtime_folder()
         .or_else(|| filled("XDG_CACHE_HOME").map(PathBuf::from))
         .or_else(|| Some(PathBuf::from(filled("HOME")?).join(".cache")));
     match folder {

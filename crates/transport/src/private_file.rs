@@ -1,12 +1,17 @@
-//! Files that only their owner may read, written as a whole or not at all.
+//! Files that only their owner may read, written as a whole or not at all; and where a user's own sockets are.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Longest file that is read.
 const MAX_FILE: u64 = 1 << 16;
+
+/// The folder that is this user's alone until the last logout, where the system makes such.
+pub fn runtime_folder() -> Option<PathBuf> {
+    std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|folder| folder.is_dir())
+}
 
 /// Reads a file that nobody but its owner may read.
 ///

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use ropeway_transport::{Endpoint, Link, SshHost};
+use ropeway_transport::{Endpoint, Link, SshHost, private_file};
 
 use crate::servers::binary;
 
@@ -106,11 +106,11 @@ pub fn ssh_command() -> Vec<String> {
 
 /// The folder of this user's tunnel to `host`: one for each release of Ropeway and each ssh command.
 pub fn folder(host: &SshHost) -> PathBuf {
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|folder| folder.is_dir());
+    let base = private_file::runtime_folder().unwrap_or_else(std::env::temp_dir);
     let mut hasher = DefaultHasher::new();
     (host, ssh_command(), env!("CARGO_PKG_VERSION")).hash(&mut hasher);
     let user = rustix::process::getuid().as_raw();
-    runtime.unwrap_or_else(std::env::temp_dir).join(format!("ropeway-ssh-{user}-{:016x}", hasher.finish()))
+    base.join(format!("ropeway-ssh-{user}-{:016x}", hasher.finish()))
 }
 
 /// Checks that nobody else can enter the folder.

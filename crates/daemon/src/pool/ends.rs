@@ -15,10 +15,7 @@ const STOPPED: &str = "the server was stopped";
 impl Pool {
     /// Handles a worker that has ended.
     pub(crate) fn reap(&mut self, pid: u32, now: Instant) {
-        let Some(worker) = self.workers.get_mut(&pid) else { return };
-        let Some(end) = worker.ended() else { return };
-        self.audit_end(pid, Some(&end));
-        let Some(worker) = self.workers.get_mut(&pid) else { return };
+        let Some((worker, end)) = self.take_ended(pid) else { return };
         match &worker.state {
             State::Session(session) => {
                 let (session, seconds) = (session, session.since.elapsed().as_secs_f64());
@@ -45,7 +42,13 @@ impl Pool {
                 self.failed(now);
             }
         }
-        self.workers.remove(&pid);
+    }
+
+    /// Takes a worker out if it has ended, and says how; how its session ended is written down.
+    fn take_ended(&mut self, pid: u32) -> Option<(Worker, End)> {
+        let end = self.workers.get_mut(&pid)?.ended()?;
+        self.audit_end(pid, Some(&end));
+        Some((self.workers.remove(&pid)?, end))
     }
 
     /// Writes down how a worker's session ended, if it had one; `end` is the worker's end, unless it is only about to.
@@ -100,14 +103,11 @@ impl Pool {
 
     /// Takes a worker out once it has ended, as was asked of it.
     fn end_quietly(&mut self, pid: u32) {
-        let Some(worker) = self.workers.get_mut(&pid) else { return };
-        let Some(end) = worker.ended() else { return };
-        self.audit_end(pid, Some(&end));
-        let Some(worker) = self.workers.get_mut(&pid) else { return };
-        if let State::Session(session) = &worker.state {
+        if let Some((worker, end)) = self.take_ended(pid)
+            && let State::Session(session) = &worker.state
+        {
             info!(session = session.about.session, worker = pid, %end, "session ends with the server");
         }
-        self.workers.remove(&pid);
     }
 }
 

@@ -13,9 +13,7 @@ use rustls::sign::SingleCertAndKey;
 use rustls::{ServerConfig, ServerConnection};
 
 use super::certificates::{Credentials, name_of};
-use super::handshake::{
-    Caught, ClientAuth, MAX_RECORD, SERVER, VERSIONS, Verifier, cipher, feed, meaning, provider, tell,
-};
+use super::handshake::{Caught, ClientAuth, SERVER, VERSIONS, Verifier, cipher, feed, fill, meaning, provider, tell};
 use super::lease::{Lease, LeaseCertificate};
 use super::leases::{Clock, Leases};
 use super::secret::Secrets;
@@ -185,7 +183,8 @@ impl Accepting {
             if matches!(&self.side, Side::Begun(connection) if !connection.is_handshaking()) {
                 return Ok(());
             }
-            self.fill(stream)?;
+            // rustls tells the client what is wrong with the rest of the header.
+            fill(&mut self.record, stream, |_| true)?;
             let record = std::mem::take(&mut self.record);
             match &mut self.side {
                 Side::Asked(acceptor, door) => {
@@ -201,30 +200,6 @@ impl Accepting {
                         return Err(meaning(error, SERVER));
                     }
                 }
-            }
-        }
-    }
-
-    /// Reads the rest of a record.
-    fn fill(&mut self, stream: &mut impl Read) -> io::Result<()> {
-        loop {
-            let wanted = match self.record.first_chunk::<{ super::HEADER }>() {
-                None => super::HEADER,
-                Some([_, _, _, high, low]) => super::HEADER + usize::from(u16::from_be_bytes([*high, *low])),
-            };
-            let is_known = self.record.len() >= super::HEADER;
-            if wanted > super::HEADER + MAX_RECORD || is_known && wanted == super::HEADER {
-                return Err(io::Error::new(ErrorKind::InvalidData, "it does not speak TLS"));
-            }
-            let have = self.record.len();
-            if have == wanted && have > super::HEADER {
-                return Ok(());
-            }
-            self.record.resize(wanted, 0);
-            let read = stream.read(&mut self.record[have..]);
-            self.record.truncate(have + *read.as_ref().unwrap_or(&0));
-            if read? == 0 {
-                return Err(ErrorKind::UnexpectedEof.into());
             }
         }
     }

@@ -20,7 +20,7 @@ use rustls::{
 use super::certificates::Credentials;
 use super::lease::LeaseCertificate;
 use super::secret::{Cipher, Secret, Secrets};
-use super::{Identity, PublicKey, TlsError};
+use super::{HEADER, Identity, PublicKey, TlsError};
 
 /// The longest record before encryption begins, after its header: it may not be longer than an encrypted one.
 pub(super) const MAX_RECORD: usize = (1 << 14) + 256;
@@ -312,7 +312,9 @@ fn run(
             connection.write_tls(stream)?;
         }
         if connection.is_handshaking() {
-            let record = read_record(stream)?;
+            let mut record = Vec::new();
+            // Types of records and versions (RFC 8446, section 5.1): who greets with something else would be waited for.
+            fill(&mut record, stream, |header| (20..=23).contains(&header[0]) && header[1] == 3)?;
             feed(&record, |bytes| connection.read_tls(bytes))?;
             if let Err(error) = connection.process_new_packets() {
                 tell(&mut connection, stream);
@@ -333,18 +335,37 @@ pub(super) fn tell<D>(connection: &mut ConnectionCommon<D>, stream: &mut impl Wr
     while connection.wants_write() && connection.write_tls(stream).is_ok_and(|sent| sent > 0) {}
 }
 
-/// Reads one record and no byte more: what comes after the handshake is not rustls's.
-fn read_record(stream: &mut impl Read) -> io::Result<Vec<u8>> {
-    let mut record = vec![0; super::HEADER];
-    stream.read_exact(&mut record)?;
-    let len = usize::from(u16::from_be_bytes([record[3], record[4]]));
-    // Types of records and versions (RFC 8446, section 5.1): who greets with something else would be waited for.
-    if len > MAX_RECORD || !(20..=23).contains(&record[0]) || record[1] != 3 {
-        return Err(io::Error::new(ErrorKind::InvalidData, "it does not speak TLS"));
+/// Reads the rest of a record, and no byte more: what comes after the handshake is not rustls's. Its header has to be as
+/// `may_begin` says.
+pub(super) fn fill(
+    record: &mut Vec<u8>,
+    stream: &mut impl Read,
+    may_begin: impl Fn(&[u8; HEADER]) -> bool,
+) -> io::Result<()> {
+    loop {
+        let wanted = match record.first_chunk::<HEADER>() {
+            None => HEADER,
+            Some(header) => {
+                let len = usize::from(u16::from_be_bytes([header[3], header[4]]));
+                if len == 0 || len > MAX_RECORD || !may_begin(header) {
+                    return Err(io::Error::new(ErrorKind::InvalidData, "it does not speak TLS"));
+                }
+                HEADER + len
+            }
+        };
+        let have = record.len();
+        if have == wanted {
+            return Ok(());
+        }
+        record.resize(wanted, 0);
+        let read = stream.read(&mut record[have..]);
+        record.truncate(have + *read.as_ref().unwrap_or(&0));
+        match read {
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
+            _ => {}
+        }
     }
-    record.resize(super::HEADER + len, 0);
-    stream.read_exact(&mut record[super::HEADER..])?;
-    Ok(record)
 }
 
 pub(super) fn feed(mut record: &[u8], mut read_tls: impl FnMut(&mut dyn Read) -> io::Result<usize>) -> io::Result<()> {

@@ -91,24 +91,55 @@ impl Opener {
             *got += opened + self.take(&mut into[opened..]);
             return Ok(true);
         }
+        let wanted = self.wanted(&mut run, into.len());
+        let (good, received) = self.open_run(crew, &run.records, into, wanted, &mut receive);
+        let opened = self.pass(&run.records[..good]);
+        *got += opened;
+        if good < run.records.len()
+            && let Next::Whole(header, at) = self.next()?
+        {
+            // It has padding, ends the connection, brings a new key, or was not sealed by the other end.
+            let into = &mut into[opened..];
+            let opened = self.open(&header, at, into)?;
+            *got += opened + self.take(&mut into[opened..]);
+        }
+        // A record without contents counts for nothing, but hides no others.
+        Ok(received? != Some(0) || matches!(self.next()?, Next::Whole(..)))
+    }
+
+    /// How many bytes to receive while `run` is opened into `room` bytes. Makes space for them in the buffer, where there
+    /// is none behind what has come.
+    fn wanted(&mut self, run: &mut Run, room: usize) -> usize {
         // At least so many bytes have still to come, so that waiting for all of them is no waiting for more than is
         // needed.
-        let rest = into.len() - run.contents;
+        let rest = room - run.contents;
         let rest = rest + rest.div_ceil(MAX_CONTENTS) * (HEADER + OVERHEAD);
         let there = self.sealed.end - run.records.last().map_or(self.sealed.start, |last| last.end);
         let wanted = rest.saturating_sub(there).max(usize::from(run.records.is_empty())).min(BATCH);
         if self.buffer.len() - self.sealed.end < wanted {
             self.buffer.copy_within(self.sealed.clone(), 0);
             (self.plain, self.sealed) = (0..0, 0..self.sealed.len());
-            run = self.run(into.len());
+            *run = self.run(room);
         }
         // Less room than that is left only where there is something to open, too.
-        let wanted = wanted.min(self.buffer.len() - self.sealed.end);
+        wanted.min(self.buffer.len() - self.sealed.end)
+    }
+
+    /// Opens these records into `into` and receives `wanted` bytes meanwhile, if any. How many of the records were
+    /// contents alone, up to the first that was not; and what was received.
+    fn open_run(
+        &mut self,
+        crew: &Crew,
+        records: &[Range<usize>],
+        into: &mut [u8],
+        wanted: usize,
+        mut receive: impl FnMut(&mut [u8]) -> io::Result<usize>,
+    ) -> (usize, io::Result<Option<usize>>) {
         let (came, room) = self.buffer.split_at_mut(self.sealed.end);
         let (came, key, opened) = (&*came, &self.key, std::iter::repeat_with(|| AtomicUsize::new(0)));
-        let opened: Vec<_> = opened.take(run.records.len().div_ceil(PIECE)).collect();
-        let mut rest = &mut *into;
-        let pieces = run.records.chunks(PIECE).zip((key.number()..).step_by(PIECE)).zip(&opened);
+        let opened: Vec<_> = opened.take(records.len().div_ceil(PIECE)).collect();
+        let mut rest = into;
+        let pieces = records.chunks(PIECE).zip((key.number()..).step_by(PIECE)).zip(&opened);
         let pieces = Pieces::new(pieces.map(|((records, number), opened)| {
             let (into, later) = std::mem::take(&mut rest).split_at_mut(records.iter().map(contents).sum());
             rest = later;
@@ -120,31 +151,23 @@ impl Opener {
         let received =
             crew.share(&pieces, open, || if wanted == 0 { Ok(None) } else { receive(&mut room[..wanted]).map(Some) });
         self.sealed.end += received.as_ref().map_or(0, |received| received.unwrap_or(0));
-        // Up to the first that was none of contents alone.
         let mut good = 0;
-        for (opened, records) in opened.iter().zip(run.records.chunks(PIECE)) {
+        for (opened, records) in opened.iter().zip(records.chunks(PIECE)) {
             let opened = opened.load(Ordering::Relaxed);
             good += opened;
             if opened < records.len() {
                 break;
             }
         }
-        let good = &run.records[..good];
+        (good, received)
+    }
+
+    /// Leaves behind these records, which are open; the bytes of their contents.
+    fn pass(&mut self, good: &[Range<usize>]) -> usize {
         self.key.passed(good.len() as u64);
-        let opened = good.iter().map(contents).sum();
-        *got += opened;
         self.sealed.start = good.last().map_or(self.sealed.start, |last| last.end);
         self.plain = self.sealed.start..self.sealed.start;
-        if good.len() < run.records.len()
-            && let Next::Whole(header, at) = self.next()?
-        {
-            // It has padding, ends the connection, brings a new key, or was not sealed by the other end.
-            let into = &mut into[opened..];
-            let opened = self.open(&header, at, into)?;
-            *got += opened + self.take(&mut into[opened..]);
-        }
-        // A record without contents counts for nothing, but hides no others.
-        Ok(received? != Some(0) || matches!(self.next()?, Next::Whole(..)))
+        good.iter().map(contents).sum()
     }
 
     /// The whole records that have come, as far as they have room in so many bytes.
