@@ -9,7 +9,7 @@ DEMO_PACKAGES := gcc libc6-dev ocl-icd-libopencl1 pocl-opencl-icd clinfo python3
 # Headers for the C test programs; programs of others that must run unmodified.
 TEST_PACKAGES := $(DEMO_PACKAGES) iproute2 openssl openssh-server openssh-client ocl-icd-opencl-dev opencl-c-headers clpeak hashcat ffmpeg clblast-tests clfft-client openmpi-bin libopenmpi-dev
 
-.PHONY: help demo rack test build check unit model miri e2e natives random fuzz bench golden deb packages conformance
+.PHONY: help demo rack test build check unit model miri e2e integration natives random fuzz bench golden deb packages conformance
 
 help:
 	@echo 'make demo     install what is missing, build, and run OpenCL programs through a server on this machine'
@@ -21,6 +21,7 @@ help:
 	@echo 'make model    locks and atomics in many interleavings of threads, RUNS=300 for each test (part of test)'
 	@echo 'make miri     what Miri can run of the unit tests; needs a nightly compiler'
 	@echo 'make e2e      end-to-end tests with real servers and programs (part of test)'
+	@echo 'make integration   tests with a real Slurm, which takes packages of its own'
 	@echo 'make natives  the tests that run on each native OpenCL, on PoCL, Intel'\''s runtime and rusticl (e2e: the first two)'
 	@echo 'make random SEEDS=1000   commands at random over several servers, for so many seeds (a few are part of e2e)'
 	@echo 'make fuzz     a brief run of the fuzz targets (part of test)'
@@ -74,6 +75,11 @@ miri:
 
 e2e: packages build
 	scripts/e2e.sh
+
+# What takes too long, or too much of a machine, for each run of the tests.
+integration: packages build
+	scripts/packages.sh slurm-wlm munge
+	$(CARGO) test -p ropeway-tests --locked --test slurm -- --ignored --nocapture
 
 # The tests that run on each native implementation, on all that can be installed.
 natives: packages build

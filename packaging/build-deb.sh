@@ -29,6 +29,8 @@ install -d "$root/etc/OpenCL/vendors"
 sed "s|@LIBRARY@|$library|" packaging/ropeway.icd.in > "$root/etc/OpenCL/vendors/ropeway.icd"
 install -D -m 644 -t "$root/usr/lib/systemd/system" packaging/ropeway.service packaging/ropeway.socket
 
+install -D -m 755 -t "$root/usr/lib/ropeway/slurm" packaging/slurm/*
+
 "$release/ropeway" man "$root/usr/share/man/man1"
 gzip -9n "$root"/usr/share/man/man1/*.1
 completions() { install -D -m 644 /dev/stdin "$root/usr/share/$2" < <("$release/ropeway" completions "$1"); }
