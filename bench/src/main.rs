@@ -8,6 +8,7 @@ mod child;
 mod encrypted;
 mod floor;
 mod handed;
+mod lending;
 mod median;
 mod memory;
 mod opencl;

@@ -2,6 +2,7 @@
 
 use crate::encrypted;
 use crate::floor::Floor;
+use crate::lending;
 use crate::median::median;
 use crate::memory::{Memory, only_worker_of};
 use crate::process::{Probe, Side};
@@ -67,6 +68,7 @@ impl Bench {
         rows.extend(self.many_and_each(say)?);
         rows.extend(encrypted::rows(self, say));
         rows.extend(ssh::rows(self, say));
+        rows.extend(lending::rows(self, say));
         rows.extend(servers::rows(self, say));
         Ok((device, rows))
     }

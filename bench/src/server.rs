@@ -43,6 +43,16 @@ impl Server {
         Self::run(ropeway, command)
     }
 
+    /// Starts one with just these arguments.
+    ///
+    /// # Errors
+    /// A sentence that says why there is none.
+    pub fn start_just(ropeway: &Path, side: &Side, args: &[&str]) -> Result<Self, String> {
+        let mut command = side.command(ropeway);
+        command.arg("serve").args(args);
+        Self::run(ropeway, command)
+    }
+
     /// Starts one that takes encrypted connections only, with its key and its clients in `state`.
     ///
     /// # Errors

@@ -33,12 +33,27 @@ pub fn read(path: &Path) -> io::Result<String> {
 /// # Errors
 /// The file system's; the old file is still there.
 pub fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
+    put(path, contents, true)
+}
+
+/// The same for what is of no use after a power cut: nobody waits for the disk.
+///
+/// # Errors
+/// As [`replace`].
+pub fn replace_for_now(path: &Path, contents: &[u8]) -> io::Result<()> {
+    put(path, contents, false)
+}
+
+fn put(path: &Path, contents: &[u8], is_kept: bool) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let partial = folder.join(format!(".{name}.{}", std::process::id()));
     let written = || {
         let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&partial)?;
         file.write_all(contents)?;
+        if !is_kept {
+            return fs::rename(&partial, path);
+        }
         // A file that has its name before its contents are on the disk can be found empty after a power cut.
         file.sync_all()?;
         fs::rename(&partial, path)?;

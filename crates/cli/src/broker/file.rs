@@ -34,8 +34,16 @@ pub(super) fn endpoints(
 
 /// Writes a host file that only this user can read, as a whole.
 pub(super) fn write(path: &Path, endpoints: &[Endpoint]) -> io::Result<()> {
-    let lines: Vec<_> = endpoints.iter().map(Endpoint::with_secret).collect();
-    private_file::replace(path, format!("{}\n", lines.join("\n")).as_bytes())
+    private_file::replace(path, text(endpoints).as_bytes())
+}
+
+/// The same for one that is of no use without this process.
+pub(super) fn write_for_now(path: &Path, endpoints: &[Endpoint]) -> io::Result<()> {
+    private_file::replace_for_now(path, text(endpoints).as_bytes())
+}
+
+fn text(endpoints: &[Endpoint]) -> String {
+    endpoints.iter().map(|endpoint| endpoint.with_secret() + "\n").collect()
 }
 
 /// The new proof of a lease, put into the host file of the old one.

@@ -47,7 +47,7 @@ pub fn run_with_lease(mut command: Command, args: (&AskArgs, &WantArgs)) -> Resu
     let folder = private_folder::make("ropeway-lease")?;
     let path = folder.join("servers");
     let outcome = (|| {
-        file::write(&path, &file::endpoints(&lease.servers, &lease.certificate, &identity)?)?;
+        file::write_for_now(&path, &file::endpoints(&lease.servers, &lease.certificate, &identity)?)?;
         // Signals that the program is to have must not end this process before the lease is given back.
         let signals = Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP])?;
         let child = command.env(HOST_FILE, &path).env_remove("ROPEWAY_SERVERS").spawn();
@@ -171,6 +171,6 @@ impl Holder {
     }
 
     fn renew(&self, certificate: &str, path: &Path) -> Result<(), Failure> {
-        Ok(file::write(path, &file::endpoints(&self.lease.servers, certificate, &self.identity)?)?)
+        Ok(file::write_for_now(path, &file::endpoints(&self.lease.servers, certificate, &self.identity)?)?)
     }
 }
