@@ -3,7 +3,7 @@
 #
 #   fuzz/brief.sh [SECONDS [SEED]]
 #   fuzz/brief.sh only TARGET SECONDS [SEED]    one, optimized, on all processors
-#   fuzz/brief.sh again TARGET FILE             an input that was kept
+#   fuzz/brief.sh again TARGET FILE...          inputs that were kept, one after the other
 #
 # With ROPEWAY_LIBFUZZER=1, libFuzzer finds the inputs instead; that takes cargo-fuzz and a nightly compiler:
 # `cargo install cargo-fuzz && rustup toolchain install nightly`.

@@ -10,6 +10,7 @@ static cl_command_queue CL_API_CALL create_queue(cl_context context, cl_device_i
     queue->context = context;
     queue->properties = properties;
     queue->last = &queue->first;
+    pthread_cond_init(&queue->wake, NULL);
     GIVE(queue, CL_SUCCESS);
 }
 
@@ -23,13 +24,7 @@ static cl_int CL_API_CALL release_queue(cl_command_queue queue)
 {
     if (!stub_drop(&queue->references))
         return CL_SUCCESS;
-    pthread_mutex_lock(&stub_lock);
-    int started = queue->started;
-    queue->ending = 1;
-    pthread_cond_broadcast(&stub_changed);
-    pthread_mutex_unlock(&stub_lock);
-    if (!started)
-        free(queue);
+    stub_release_queue(queue);
     return CL_SUCCESS;
 }
 
@@ -79,6 +74,11 @@ static cl_int go(cl_command_queue queue, struct command *command, cl_bool blocki
 {
     cl_event own = command->event;
     cl_int result = CL_SUCCESS;
+    for (cl_uint i = 0; i < command->waits; i++)
+        if (command->wait_for[i]->context != queue->context) {
+            stub_drop_command(command);
+            return CL_INVALID_CONTEXT;
+        }
     __atomic_add_fetch(&own->references, 1, __ATOMIC_RELAXED);
     stub_queue_command(queue, command);
     if (blocking)

@@ -1,8 +1,35 @@
-/* Events, and queues: a thread each, which runs what is ready. */
+/* Events, and queues: a thread each, which runs what is ready. With STUB_INLINE there are none: whoever enqueues a command
+ * runs it, or who ends the last event that it waits for. */
 #include "stub.h"
 
+static int is_inline(void)
+{
+    static int known;
+    if (known == 0)
+        known = getenv("STUB_INLINE") != NULL ? 1 : -1;
+    return known > 0;
+}
+
+static void run_runnable(cl_context context);
+
 pthread_mutex_t stub_lock = PTHREAD_MUTEX_INITIALIZER;
-pthread_cond_t stub_changed = PTHREAD_COND_INITIALIZER;
+
+/* An event has ended: who waits for it looks again. */
+static void look_again(cl_context context)
+{
+    pthread_cond_broadcast(&context->changed);
+    while (context->blocked != NULL) {
+        cl_command_queue queue = context->blocked;
+        context->blocked = queue->next_blocked;
+        if (is_inline()) {
+            queue->next_blocked = context->runnable;
+            context->runnable = queue;
+            continue;
+        }
+        queue->blocked = 0;
+        pthread_cond_signal(&queue->wake);
+    }
+}
 
 cl_event stub_event(cl_context context, cl_command_queue queue, cl_command_type type)
 {
@@ -32,6 +59,7 @@ cl_int CL_API_CALL stub_release_event(cl_event event)
 void stub_set_status(cl_event event, cl_int status)
 {
     struct callback *due = NULL;
+    cl_context context = event->context;
     pthread_mutex_lock(&stub_lock);
     event->status = status;
     if (status == CL_RUNNING)
@@ -48,7 +76,8 @@ void stub_set_status(cl_event event, cl_int status)
         callback->next = due;
         due = callback;
     }
-    pthread_cond_broadcast(&stub_changed);
+    if (status <= CL_COMPLETE)
+        look_again(context);
     pthread_mutex_unlock(&stub_lock);
     while (due != NULL) {
         struct callback *next = due->next;
@@ -56,6 +85,8 @@ void stub_set_status(cl_event event, cl_int status)
         free(due);
         due = next;
     }
+    if (status <= CL_COMPLETE)
+        run_runnable(context);
 }
 
 static cl_int CL_API_CALL set_callback(cl_event event, cl_int at, void(CL_CALLBACK *function)(cl_event, cl_int, void *), void *data)
@@ -80,7 +111,7 @@ static cl_int CL_API_CALL wait_for(cl_uint count, const cl_event *list)
     for (cl_uint i = 0; i < count; i++) {
         list[i]->awaited = 1;
         while (list[i]->status > CL_COMPLETE)
-            pthread_cond_wait(&stub_changed, &stub_lock);
+            pthread_cond_wait(&list[i]->context->changed, &stub_lock);
         if (list[i]->status < 0)
             failed = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
     }
@@ -175,7 +206,7 @@ static void move(const struct command *command)
         }
 }
 
-static void drop(struct command *command)
+void stub_drop_command(struct command *command)
 {
     for (cl_uint i = 0; i < command->waits; i++)
         stub_release_event(command->wait_for[i]);
@@ -196,45 +227,105 @@ static void drop(struct command *command)
     free(command);
 }
 
+/* Runs a command that is ready. The lock is held, but not while the command runs. */
+static void run_one(cl_command_queue queue, struct command *command)
+{
+    cl_int failed = CL_COMPLETE;
+    for (cl_uint i = 0; i < command->waits; i++)
+        if (command->wait_for[i]->status < 0)
+            failed = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
+    queue->running++;
+    pthread_mutex_unlock(&stub_lock);
+    if (failed == CL_COMPLETE) {
+        stub_set_status(command->event, CL_RUNNING);
+        if (command->kernel != NULL)
+            stub_run_kernel(command);
+        else
+            move(command);
+    }
+    stub_set_status(command->event, failed);
+    stub_drop_command(command);
+    pthread_mutex_lock(&stub_lock);
+    queue->running--;
+    /* Who finishes it; others wait for events. */
+    if (queue->running == 0 && queue->first == NULL)
+        pthread_cond_broadcast(&queue->context->changed);
+}
+
+/* Has somebody look again when an event ends. */
+static void block(cl_command_queue queue)
+{
+    if (queue->first != NULL && !queue->blocked) {
+        queue->blocked = 1;
+        queue->next_blocked = queue->context->blocked;
+        queue->context->blocked = queue;
+    }
+}
+
 static void *run(void *data)
 {
     cl_command_queue queue = data;
     pthread_mutex_lock(&stub_lock);
-    for (;;) {
+    while (!queue->ending || queue->first != NULL) {
         struct command *command = next_ready(queue);
-        if (command == NULL) {
-            if (queue->ending && queue->first == NULL)
-                break;
-            pthread_cond_wait(&stub_changed, &stub_lock);
-            continue;
+        if (command != NULL) {
+            run_one(queue, command);
+        } else {
+            block(queue);
+            pthread_cond_wait(&queue->wake, &stub_lock);
         }
-        cl_int failed = CL_COMPLETE;
-        for (cl_uint i = 0; i < command->waits; i++)
-            if (command->wait_for[i]->status < 0)
-                failed = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
-        queue->running++;
-        pthread_mutex_unlock(&stub_lock);
-        if (failed == CL_COMPLETE) {
-            stub_set_status(command->event, CL_RUNNING);
-            if (command->kernel != NULL)
-                stub_run_kernel(command);
-            else
-                move(command);
-        }
-        stub_set_status(command->event, failed);
-        drop(command);
-        pthread_mutex_lock(&stub_lock);
-        queue->running--;
-        pthread_cond_broadcast(&stub_changed);
     }
+    for (cl_command_queue *at = &queue->context->blocked; queue->blocked; at = &(*at)->next_blocked)
+        if (*at == queue) {
+            *at = queue->next_blocked;
+            break;
+        }
     pthread_mutex_unlock(&stub_lock);
     free(queue);
     return NULL;
 }
 
+/* Runs what is ready of a queue, unless somebody does: that one goes on until nothing is. The lock is held. */
+static void run_all(cl_command_queue queue)
+{
+    struct command *command;
+    if (queue->busy)
+        return;
+    queue->busy = 1;
+    while ((command = next_ready(queue)) != NULL)
+        run_one(queue, command);
+    queue->busy = 0;
+    block(queue);
+    if (queue->ending && !queue->blocked)
+        free(queue);
+}
+
+static void run_runnable(cl_context context)
+{
+    pthread_mutex_lock(&stub_lock);
+    while (context->runnable != NULL) {
+        cl_command_queue queue = context->runnable;
+        context->runnable = queue->next_blocked;
+        queue->blocked = 0;
+        run_all(queue);
+    }
+    pthread_mutex_unlock(&stub_lock);
+}
+
+void stub_release_queue(cl_command_queue queue)
+{
+    pthread_mutex_lock(&stub_lock);
+    queue->ending = 1;
+    pthread_cond_signal(&queue->wake);
+    if (!queue->started && !queue->busy && !queue->blocked)
+        free(queue);
+    pthread_mutex_unlock(&stub_lock);
+}
+
 /* Whether a thread waits for a queue, and the queue that is given to it. */
 static int spare;
 static cl_command_queue given;
+static pthread_cond_t is_given = PTHREAD_COND_INITIALIZER;
 
 static void *await_queue(void *data)
 {
@@ -244,7 +335,7 @@ static void *await_queue(void *data)
     free(first);
     pthread_mutex_lock(&stub_lock);
     while (given == NULL)
-        pthread_cond_wait(&stub_changed, &stub_lock);
+        pthread_cond_wait(&is_given, &stub_lock);
     cl_command_queue queue = given;
     given = NULL;
     pthread_mutex_unlock(&stub_lock);
@@ -260,7 +351,7 @@ static int start(void *(*work)(void *), void *data)
 void stub_prepare_thread(void)
 {
     pthread_mutex_lock(&stub_lock);
-    if (!spare)
+    if (!spare && !is_inline())
         spare = start(await_queue, NULL);
     pthread_mutex_unlock(&stub_lock);
 }
@@ -268,18 +359,22 @@ void stub_prepare_thread(void)
 void stub_queue_command(cl_command_queue queue, struct command *command)
 {
     pthread_mutex_lock(&stub_lock);
-    if (!queue->started) {
+    if (!queue->started && !is_inline()) {
         queue->started = 1;
         if (spare && given == NULL) {
             given = queue;
             spare = 0;
+            pthread_cond_signal(&is_given);
         } else {
             queue->started = start(run, queue);
         }
     }
     *queue->last = command;
     queue->last = &command->next;
-    pthread_cond_broadcast(&stub_changed);
+    if (is_inline())
+        run_all(queue);
+    else
+        pthread_cond_signal(&queue->wake);
     pthread_mutex_unlock(&stub_lock);
 }
 
@@ -287,7 +382,7 @@ void stub_finish(cl_command_queue queue)
 {
     pthread_mutex_lock(&stub_lock);
     while (queue->first != NULL || queue->running > 0)
-        pthread_cond_wait(&stub_changed, &stub_lock);
+        pthread_cond_wait(&queue->context->changed, &stub_lock);
     pthread_mutex_unlock(&stub_lock);
 }
 

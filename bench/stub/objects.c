@@ -134,7 +134,10 @@ static cl_context CL_API_CALL create_context(const cl_context_properties *proper
     if (seconds != NULL)
         sleep((unsigned)atoi(seconds));
     stub_prepare_thread();
-    GIVE(stub_new(sizeof(struct _cl_context)), CL_SUCCESS);
+    cl_context context = stub_new(sizeof *context);
+    if (context != NULL)
+        pthread_cond_init(&context->changed, NULL);
+    GIVE(context, context != NULL ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY);
 }
 
 static cl_int CL_API_CALL retain_context(cl_context context)
@@ -145,8 +148,8 @@ static cl_int CL_API_CALL retain_context(cl_context context)
 
 static cl_int CL_API_CALL release_context(cl_context context)
 {
-    if (stub_drop(&context->references))
-        free(context);
+    /* It stays: events and queues know it for as long as they are there. */
+    stub_drop(&context->references);
     return CL_SUCCESS;
 }
 

@@ -32,7 +32,12 @@ extern struct _cl_icd_dispatch stub_dispatch;
 
 struct _cl_platform_id { OBJECT; };
 struct _cl_device_id { OBJECT; };
-struct _cl_context { OBJECT; };
+struct _cl_context {
+    OBJECT;
+    pthread_cond_t changed; /* an event has ended, or a queue */
+    /* The queues that have commands, none of which was ready when somebody looked; those to look at again. */
+    cl_command_queue blocked, runnable;
+};
 
 extern struct _cl_platform_id stub_platform;
 extern struct _cl_device_id stub_device;
@@ -135,11 +140,14 @@ struct _cl_command_queue {
     cl_command_queue_properties properties;
     struct command *first, **last;
     int running, ending, started;
+    pthread_cond_t wake; /* what its thread waits for */
+    int blocked; /* whether it is among its context's blocked or runnable ones */
+    cl_command_queue next_blocked;
+    int busy; /* without threads: whether somebody runs its commands */
 };
 
-/* One lock for all that changes, and one condition for all who wait: there is little of either. */
+/* One lock for all that changes: there is little of it. */
 extern pthread_mutex_t stub_lock;
-extern pthread_cond_t stub_changed;
 
 /* Has a thread ready for the next queue: a driver has its own before the first command comes. */
 void stub_prepare_thread(void);
@@ -196,5 +204,7 @@ cl_int CL_API_CALL stub_retain_memory(cl_mem memory);
 cl_int CL_API_CALL stub_release_memory(cl_mem memory);
 cl_int CL_API_CALL stub_release_kernel(cl_kernel kernel);
 void stub_queue_command(cl_command_queue queue, struct command *command);
+void stub_drop_command(struct command *command);
+void stub_release_queue(cl_command_queue queue);
 void stub_finish(cl_command_queue queue);
 #endif

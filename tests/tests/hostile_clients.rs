@@ -6,9 +6,11 @@ use std::time::{Duration, Instant};
 
 use ropeway_protocol::frame::FrameHeader;
 use ropeway_protocol::handshake::{Hello, MAGIC, Opening, PREAMBLE_LEN, Preamble, Purpose, encode_opening};
-use ropeway_protocol::ids::{ContextId, MemoryId, QueueId};
-use ropeway_protocol::messages::{CreateBuffer, Finish};
-use ropeway_protocol::types::InitialContents;
+use ropeway_protocol::ids::{ContextId, EventId, MemoryId, QueueId};
+use ropeway_protocol::messages::{
+    CreateBuffer, CreateContext, CreateQueue, CreateUserEvent, Finish, Marker, Ping, ReleaseMemory,
+};
+use ropeway_protocol::types::{Command, InitialContents};
 use ropeway_protocol::{VERSION, encode_call, encode_post};
 use ropeway_tests::places::c_program;
 use ropeway_tests::program::{Program, Running};
@@ -205,6 +207,35 @@ fn frames_that_are_wrong() {
         expect_end(&mut stream);
         victim.is_unharmed();
     }
+}
+
+/// While a call waits, other threads of the worker would take in the frame again that ends the session, and end it again.
+#[test]
+fn a_frame_that_is_wrong_ends_the_session_once() {
+    let mut victim = Victim::new();
+    let mut stream = session(&victim);
+    let (context, queue, event) = (ContextId(1), QueueId(1), EventId(1));
+    let mut bytes = Vec::new();
+    encode_post(&mut bytes, &CreateContext { context, platform: 0, devices: vec![0] }, 0);
+    encode_post(&mut bytes, &CreateQueue { queue, context, device: 0, properties: 0, priority: 0, throttle: 0 }, 0);
+    encode_post(&mut bytes, &CreateUserEvent { event, context }, 0);
+    let waits = [event].into_iter().collect();
+    encode_post(&mut bytes, &Marker { command: Command { queue, event: None, waits } }, 0);
+    // It is told the reason for its end behind this, for which it has to read.
+    for call in 1..=16 {
+        encode_call(&mut bytes, call, &Ping { answer: 1 << 20 }, 0);
+    }
+    encode_call(&mut bytes, 100, &Finish { queue }, 0);
+    for unknown in 1000..1030 {
+        encode_post(&mut bytes, &ReleaseMemory { memory: MemoryId(unknown) }, 0);
+    }
+    send(&mut stream, &bytes);
+    victim.server.expect_log("MemoryId(1000) does not exist");
+    expect_end(&mut stream);
+    let log = victim.server.log();
+    let ends: Vec<_> = log.lines().filter(|line| line.contains("of hostile") && line.contains(" ends: ")).collect();
+    assert_eq!(ends.len(), 1, "{ends:#?}");
+    victim.is_unharmed();
 }
 
 #[test]

@@ -29,4 +29,6 @@ mod session;
 mod warmup;
 
 pub use options::WorkerOptions;
+#[cfg(feature = "fuzz")]
+pub use run::{Prepared, run_in_turn};
 pub use run::{load, run};

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
 use ropeway_protocol::content::ContentHash;
@@ -23,7 +23,8 @@ use crate::link::client::Client;
 use crate::link::input::Input;
 use crate::link::outgoing::Outgoing;
 use crate::link::printed::Printed;
-use crate::native::{Arenas, platforms, process};
+use crate::native::process::Exit;
+use crate::native::{Arenas, platforms};
 use crate::notify::notifier::Notifier;
 use crate::notify::report::Reporter;
 use crate::options::WorkerOptions;
@@ -58,7 +59,39 @@ pub fn run(control: OwnedFd, options: WorkerOptions) -> u8 {
     if options.probe {
         return probe::run(&control, &options);
     }
-    match prepare(&control, &options) {
+    run_until(Exit::default(), control, options, None)
+}
+
+/// What a worker has done before its client comes.
+#[cfg(feature = "fuzz")]
+pub struct Prepared(Warm);
+
+#[cfg(feature = "fuzz")]
+impl Prepared {
+    /// Does it, ahead of [`run_in_turn`].
+    ///
+    /// # Errors
+    /// One sentence: OpenCL cannot be used.
+    pub fn new(options: &WorkerOptions) -> Result<Self, String> {
+        Warm::up(options, &|_| {}).map(Self)
+    }
+}
+
+/// As [`run`], in a process that is to have further sessions: when this one is over, `told` gets the code that the
+/// process would have ended with, more than once perhaps, and the session's threads stay where they are.
+#[cfg(feature = "fuzz")]
+pub fn run_in_turn(
+    control: OwnedFd,
+    (options, prepared): (WorkerOptions, Option<Prepared>),
+    told: impl Fn(i32) + Send + Sync + 'static,
+) {
+    let exit = Exit::telling(told);
+    let code = run_until(exit.clone(), control, options, prepared.map(|Prepared(warm)| warm));
+    exit.exit(code.into());
+}
+
+fn run_until(exit: Exit, control: OwnedFd, options: WorkerOptions, warm: Option<Warm>) -> u8 {
+    match prepare(&control, &options, warm) {
         Ok(None) => 0,
         Ok(Some((mut warm, link, Served { hello, allowance, share }))) => {
             if let Some(selectors) = &allowance.devices {
@@ -79,7 +112,7 @@ pub fn run(control: OwnedFd, options: WorkerOptions) -> u8 {
                 Ok(fd) => Log::new(fd),
                 Err(_) => return 1,
             };
-            serve(warm, (link, control), (&hello, &allowance, share), options, &log)
+            serve(warm, (link, control), (&hello, &allowance, share), options, (&log, &exit))
         }
         Err(why) => {
             let _ = writeln!(std::io::stderr(), "ropeway worker[{}]: {why}", std::process::id());
@@ -88,12 +121,17 @@ pub fn run(control: OwnedFd, options: WorkerOptions) -> u8 {
     }
 }
 
-fn prepare(control: &OwnedFd, options: &WorkerOptions) -> Result<Option<(Warm, Link, Served)>, String> {
+/// Warms up, unless that is done, and waits for the client.
+fn prepare(
+    control: &OwnedFd,
+    options: &WorkerOptions,
+    warm: Option<Warm>,
+) -> Result<Option<(Warm, Link, Served)>, String> {
     // If the daemon is gone, a later message fails and ends this process.
     let step = |what: &str| {
         let _ = handoff::say(control.as_fd(), &ToDaemon::Step(what.to_owned()), None, true);
     };
-    let warm = Warm::up(options, &step)?;
+    let warm = warm.map_or_else(|| Warm::up(options, &step), Ok)?;
     if options.describe {
         for (number, properties) in (0..).zip(warm.device_properties()) {
             let device = ToDaemon::Device(number, properties);
@@ -112,11 +150,11 @@ fn serve(
     (link, control): (Link, OwnedFd),
     (hello, allowance, share): (&Hello, &Allowance, Option<Share>),
     options: WorkerOptions,
-    log: &Log,
+    (log, exit): (&Log, &Exit),
 ) -> ! {
     let give_up = |why: String| -> ! {
         log.line(&why);
-        process::exit(1)
+        exit.exit(1)
     };
     let link = Arc::new(link);
     // The client waits for this; everything else can be made while it reads.
@@ -147,12 +185,16 @@ fn serve(
         limits: Arc::new(Limits::new(client.clone(), allowance, options.memory_quota, share)),
         clock: Arc::new(Clock::new(allowance)),
         left: Budget::new(MAX_LEFT),
+        is_over: AtomicBool::new(false),
     });
     log.line(&format!("{name} begins"));
     let over = {
-        let (log, common) = (log.clone(), common.clone());
+        let (log, exit, common) = (log.clone(), exit.clone(), common.clone());
         let devices = warm.device_names();
         move |end: End| {
+            if !common.ends() {
+                common.stay_if_over();
+            }
             let (sent, received) = common.client.outgoing.traffic();
             let peak_memory = common.peak_memory.load(Ordering::Relaxed);
             if let End::Limit(why) = &end {
@@ -161,35 +203,35 @@ fn serve(
             }
             let account = Account { devices: devices.clone(), sent, received, peak_memory };
             common.peers.tell_daemon(&ToDaemon::Account(account));
-            over(&log, &common.client, &name, &end)
+            over((&log, &exit), &common.client, &name, &end)
         }
     };
     let over = Arc::new(over);
-    end_on_panic(log.clone());
+    end_on_panic(log.clone(), exit.clone());
 
     let on_end = over.clone();
-    spawn("news", log, move || {
+    spawn("news", (log, exit), move || {
         if let Err(end) = notifier.pass_on_forever(&letterbox) {
             on_end(end);
         }
     });
     let on_end = over.clone();
-    spawn("output", log, move || {
+    spawn("output", (log, exit), move || {
         if let Err(error) = client.printed.forward_forever(&client.outgoing) {
             on_end(error.into());
         }
     });
 
     if common.clock.has_limits() {
-        let (clock, on_end, for_looks) = (common.clock.clone(), over.clone(), log.clone());
-        spawn("clock", log, move || {
-            clock.watch(|end| on_end(end), |look| spawn("look", &for_looks, look));
+        let (clock, on_end, for_looks) = (common.clock.clone(), over.clone(), (log.clone(), exit.clone()));
+        spawn("clock", (log, exit), move || {
+            clock.watch(|end| on_end(end), |look| spawn("look", (&for_looks.0, &for_looks.1), look));
         });
     }
 
     let listening = common.peers.clone();
     let on_end = over.clone();
-    spawn("control", log, move || {
+    spawn("control", (log, exit), move || {
         if let Some(end) = peers::listen(&listening) {
             on_end(end);
         }
@@ -200,26 +242,26 @@ fn serve(
     let team = Team::new(reader, move |end| over(end));
     team.unwrap_or_else(|error| give_up(format!("cannot make a timer: {error}"))).serve();
     // `over` ends the process.
-    process::exit(0)
+    exit.exit(0)
 }
 
-fn spawn(name: &str, log: &Log, work: impl FnOnce() + Send + 'static) {
+fn spawn(name: &str, (log, exit): (&Log, &Exit), work: impl FnOnce() + Send + 'static) {
     if let Err(error) = thread::Builder::new().name(name.to_owned()).spawn(work) {
         log.line(&format!("cannot start a thread: {error}"));
-        process::exit(1);
+        exit.exit(1);
     }
 }
 
 /// Ends the process on a panic, so that a defect of the worker's leaves no client waiting.
-fn end_on_panic(log: Log) {
+fn end_on_panic(log: Log, exit: Exit) {
     std::panic::set_hook(Box::new(move |panic| {
         log.line(&format!("ends over a defect: {panic}"));
-        process::exit(70);
+        exit.exit(70);
     }));
 }
 
 /// Ends the session, and with it the process.
-fn over(log: &Log, client: &Arc<Client>, name: &str, end: &End) -> ! {
+fn over((log, exit): (&Log, &Exit), client: &Arc<Client>, name: &str, end: &End) -> ! {
     log.line(&format!("{name} ends: {end}"));
     if let End::Refused(_) | End::Ended(_) | End::Limit(_) | End::Peer(..) = end {
         // The client is told why, unless it does not even read.
@@ -237,5 +279,5 @@ fn over(log: &Log, client: &Arc<Client>, name: &str, end: &End) -> ! {
             let _ = told.recv_timeout(FAREWELL);
         }
     }
-    process::exit(0)
+    exit.exit(0)
 }

@@ -213,7 +213,8 @@ impl<'a, 'de> Client<'a, 'de> {
             // Shared virtual memory is one, too, but for kernels: they do not look where it ends.
             3 => {
                 let (alignment, attempt) = (1 << self.below(9), self.below(3) as u32);
-                let taken = vec![(self.below(1 << 16) << 32, self.below(1 << 16) << 12)];
+                // Where programs have something, which is below 2^47.
+                let taken = vec![(self.below(1 << 15) << 32, self.below(1 << 16) << 12)];
                 self.call(&SvmAlloc { memory: buffer, context, flags, size, alignment, page: 4096, attempt, taken });
             }
             0 => {

@@ -4,6 +4,7 @@
 //! `fuzz-brief`. A defect shows as a panic of the target.
 #![deny(unsafe_code)]
 
+mod client;
 mod frames;
 mod handshake;
 #[allow(unsafe_code)]
@@ -27,6 +28,8 @@ pub struct Target {
     pub run: fn(&[u8]),
     /// Most bytes of an input that is made at random.
     pub longest: usize,
+    /// The power to which a random part of 1 is raised, which is then that part of the longest.
+    pub shortness: i32,
     /// Its share of the time of a brief run of all.
     pub share: f64,
     /// How many of its inputs are tried at the same time by one processor, because they wait for others.
@@ -35,12 +38,12 @@ pub struct Target {
 
 /// All that is fuzzed.
 pub const TARGETS: [Target; 6] = [
-    Target { name: "frames", run: frames::frames, longest: 600, share: 0.2, at_once: 1 },
-    Target { name: "tls", run: tls, longest: 600, share: 0.2, at_once: 1 },
-    Target { name: "ticket", run: text::ticket, longest: 200, share: 0.05, at_once: 1 },
-    Target { name: "access", run: text::access, longest: 600, share: 0.05, at_once: 1 },
-    Target { name: "session", run: session::session, longest: 3000, share: 0.25, at_once: 1 },
-    Target { name: "stub", run: session::stub, longest: 3000, share: 0.25, at_once: 8 },
+    Target { name: "frames", run: frames::frames, longest: 600, shortness: 1, share: 0.2, at_once: 1 },
+    Target { name: "tls", run: tls, longest: 600, shortness: 1, share: 0.2, at_once: 1 },
+    Target { name: "ticket", run: text::ticket, longest: 200, shortness: 1, share: 0.05, at_once: 1 },
+    Target { name: "access", run: text::access, longest: 600, shortness: 1, share: 0.05, at_once: 1 },
+    Target { name: "session", run: session::session, longest: 3000, shortness: 1, share: 0.25, at_once: 1 },
+    Target { name: "stub", run: session::stub, longest: 3000, shortness: 3, share: 0.25, at_once: 12 },
 ];
 
 /// The target of this name.

@@ -1,8 +1,7 @@
-//! Workers: each a process that was started, or forked by one that has loaded OpenCL already.
+//! Workers: each a process that was started, or a session of one that has loaded OpenCL already and has several.
 
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
@@ -10,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use ropeway_worker::{WorkerOptions, handoff};
 
-use crate::nursery::{Forked, Nursery, be_nursery};
+use crate::nursery::{Forked, be_nursery};
 
 /// Set in the processes that are workers, or fork them.
 const WORKER: &str = "ROPEWAY_FUZZ_WORKER";
@@ -21,9 +20,6 @@ const QUOTA: u64 = 64 << 20;
 /// A worker's time to end when its client has gone.
 const END: Duration = Duration::from_secs(2);
 
-/// A worker's time to become warm: a driver may compile something for the first time.
-const WARM: Duration = Duration::from_secs(60);
-
 /// Workers that were started ahead of their sessions.
 static READY: Mutex<Vec<Worker>> = Mutex::new(Vec::new());
 
@@ -32,16 +28,15 @@ pub fn become_worker_if_asked() {
     let Some(what) = std::env::var_os(WORKER) else { return };
     let code = match std::io::stdin().as_fd().try_clone_to_owned() {
         Ok(socket) if what == "nursery" => be_nursery(&socket),
-        Ok(control) => be_worker(control),
+        Ok(control) => ropeway_worker::run(control, options()),
         Err(_) => 1,
     };
     std::process::exit(code.into());
 }
 
-/// Serves one session.
-pub fn be_worker(control: OwnedFd) -> u8 {
-    let options = WorkerOptions { memory_quota: Some(QUOTA), ..WorkerOptions::default() };
-    ropeway_worker::run(control, options)
+/// A worker's.
+pub fn options() -> WorkerOptions {
+    WorkerOptions { memory_quota: Some(QUOTA), ..WorkerOptions::default() }
 }
 
 /// This program, to be a worker or a nursery.
@@ -73,15 +68,23 @@ impl Worker {
     }
 
     fn start() -> Self {
-        let (control, theirs) = control();
+        let (control, theirs) = handoff::pair().expect("a socket pair");
         let process = itself("1", theirs).stderr(Stdio::piped()).spawn().expect("a worker process");
         Self { process: Process::Started(process), control }
     }
 
-    /// A worker on the stub of OpenCL, forked for this thread.
-    pub fn forked() -> Self {
-        let (control, theirs) = control();
-        Self { process: Process::Forked(Nursery::fork(theirs)), control }
+    /// A worker on the stub of OpenCL, for this thread; one that is `alone` has a process of its own.
+    pub fn forked(alone: bool) -> Self {
+        let (control, theirs) = handoff::pair().expect("a socket pair");
+        Self { process: Process::Forked(Forked::begin(theirs, alone)), control }
+    }
+
+    /// How many sessions its process has had before.
+    pub fn before(&self) -> i32 {
+        match &self.process {
+            Process::Started(_) => 0,
+            Process::Forked(forked) => forked.before(),
+        }
     }
 
     /// Waits for its end: its exit code, or the signal that ended it as a negative number; and what it wrote on
@@ -99,15 +102,6 @@ impl Worker {
         drop(control);
         end
     }
-}
-
-/// Both ends of a control socket, this process's with a time after which a worker counts as stuck.
-fn control() -> (OwnedFd, OwnedFd) {
-    let (control, theirs) = handoff::pair().expect("a socket pair");
-    // Only for the timeout, which all sockets have.
-    let control = UnixStream::from(control);
-    control.set_read_timeout(Some(WARM)).expect("a timeout");
-    (OwnedFd::from(control), theirs)
 }
 
 fn end_of(mut process: Child) -> (i32, String) {

@@ -15,6 +15,7 @@ use ropeway_protocol::types::OutputStream;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
+use smallvec::SmallVec;
 
 use crate::base::lock::lock;
 use crate::link::outgoing::{Outgoing, Sending};
@@ -92,17 +93,26 @@ impl Printed {
         Ok(())
     }
 
-    /// Forwards as long as the session lasts.
+    /// Forwards as long as the session lasts and anything can be printed.
     ///
     /// # Errors
     /// The error of the socket or of the pipes.
     pub fn forward_forever(&self, outgoing: &Outgoing) -> io::Result<()> {
+        // Where native code has closed one, nothing more comes.
+        let mut open = self.pipes.each_ref().map(|(_, pipe)| Some(pipe));
         loop {
-            let mut polled = self.pipes.each_ref().map(|(_, pipe)| PollFd::new(pipe, PollFlags::IN));
+            let polled = open.iter().flatten().map(|pipe| PollFd::new(*pipe, PollFlags::IN));
+            let mut polled: SmallVec<[PollFd<'_>; 2]> = polled.collect();
+            if polled.is_empty() {
+                return Ok(());
+            }
             match poll(&mut polled, None) {
                 Ok(_) => {}
                 Err(Errno::INTR) => continue,
                 Err(error) => return Err(error.into()),
+            }
+            for (pipe, polled) in open.iter_mut().filter(|pipe| pipe.is_some()).zip(&polled) {
+                pipe.take_if(|_| polled.revents() == PollFlags::HUP);
             }
             let mut sending = outgoing.lock();
             self.forward(&mut sending)?;
@@ -188,5 +198,34 @@ mod tests {
         }
         reading.join().unwrap();
         exit(0);
+    }
+
+    #[test]
+    fn nothing_is_awaited_of_outputs_that_native_code_has_closed() {
+        const MARK: &str = "ROPEWAY_CLOSED_TEST";
+        if std::env::var_os(MARK).is_none() {
+            let test = "link::printed::tests::nothing_is_awaited_of_outputs_that_native_code_has_closed";
+            let mut this = Command::new(std::env::current_exe().unwrap());
+            let this = this.args(["--exact", test, "--nocapture"]).env(MARK, "1").stdout(Stdio::null());
+            // 2: it was not forwarded; 3: it goes on for ever.
+            assert_eq!(this.status().unwrap().code(), Some(0));
+            return;
+        }
+        thread::spawn(|| {
+            thread::sleep(Duration::from_secs(30));
+            exit(3);
+        });
+        let (mut client, server) = UnixStream::pair().unwrap();
+        let outgoing = Outgoing::new(Arc::new(Link::from_fd(server.into()).unwrap()));
+        let printed = Printed::capture().unwrap();
+        process::print(b"the last words\n");
+        process::flush_stdout();
+        let nothing = std::fs::File::open("/dev/null").unwrap().into();
+        process::replace_outputs(&nothing, &nothing).unwrap();
+        printed.forward_forever(&outgoing).unwrap();
+        drop((printed, outgoing));
+        let mut sent = Vec::new();
+        client.read_to_end(&mut sent).unwrap();
+        exit(if sent.windows(14).any(|part| part == b"the last words") { 0 } else { 2 });
     }
 }

@@ -56,3 +56,31 @@ pub fn exit(code: i32) -> ! {
     // SAFETY: _exit has no preconditions.
     unsafe { libc::_exit(code) }
 }
+
+/// How a session ends: with its process.
+#[derive(Clone, Default)]
+pub struct Exit {
+    /// Who is told instead.
+    #[cfg(feature = "fuzz")]
+    told: Option<std::sync::Arc<dyn Fn(i32) + Send + Sync>>,
+}
+
+impl Exit {
+    /// The end of a session whose process goes on: `told` gets the exit code.
+    #[cfg(feature = "fuzz")]
+    pub fn telling(told: impl Fn(i32) + Send + Sync + 'static) -> Self {
+        Self { told: Some(std::sync::Arc::new(told)) }
+    }
+
+    /// Ends the process at once, whatever its threads are doing, or keeps this thread for ever.
+    pub fn exit(&self, code: i32) -> ! {
+        #[cfg(feature = "fuzz")]
+        if let Some(told) = &self.told {
+            told(code);
+            loop {
+                std::thread::park();
+            }
+        }
+        exit(code)
+    }
+}

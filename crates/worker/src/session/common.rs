@@ -1,7 +1,8 @@
 //! State that the threads of a session share, beside the reader of commands.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::thread;
 
 use crate::base::budget::Budget;
 use crate::limits::Limits;
@@ -40,4 +41,20 @@ pub struct Common {
     pub clock: Arc<Clock>,
     /// Calls that wait without a thread.
     pub left: Budget,
+    /// Whether a thread has found that the session is over, and ends the process.
+    pub is_over: AtomicBool,
+}
+
+impl Common {
+    /// Whether the session is over from now on, and the calling thread is the first to find that.
+    pub fn ends(&self) -> bool {
+        !self.is_over.swap(true, Ordering::AcqRel)
+    }
+
+    /// Keeps the calling thread for ever if the session is over: another one ends the process.
+    pub fn stay_if_over(&self) {
+        while self.is_over.load(Ordering::Acquire) {
+            thread::park();
+        }
+    }
 }

@@ -183,6 +183,7 @@ impl Team {
             let outcome = job.run(&self.common);
             self.in_jobs.fetch_sub(1, Ordering::SeqCst);
             outcome?;
+            self.common.stay_if_over();
             reader = match self.reader.try_lock() {
                 Ok(reader) => reader,
                 Err(TryLockError::Poisoned(error)) => error.into_inner(),
@@ -214,6 +215,7 @@ impl Team {
         }
         loop {
             let any_bytes = self.alarm.wait(is_away.then_some(&*self.link), HEARTBEAT);
+            self.common.stay_if_over();
             // A broken link is the leader's to find.
             let _ = watchdog.look(&self.common.leading, &self.common.client.outgoing);
             // In this order: a leader that goes into a job either sets the alarm anew or is seen here.

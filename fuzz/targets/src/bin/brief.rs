@@ -3,7 +3,7 @@
 //! ```text
 //! fuzz-brief [SECONDS [SEED]]              all targets, one after the other; 20 s if not said otherwise
 //! fuzz-brief only TARGET SECONDS [SEED]    one target, on as many threads as there are processors
-//! fuzz-brief again TARGET FILE             an input that was kept, once more
+//! fuzz-brief again TARGET FILE...          inputs that were kept, once more, one after the other
 //! ```
 //!
 //! An input that fails is kept in the folder for temporary files.
@@ -24,25 +24,27 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments[..] {
-        ["again", name, file] => again(name, file),
+        ["again", name, ref files @ ..] if !files.is_empty() => again(name, files),
         ["only", name, seconds] => only(name, seconds, SEED),
         ["only", name, seconds, seed] => only(name, seconds, seed),
         [] => all("20", SEED),
         [seconds] => all(seconds, SEED),
         [seconds, seed] => all(seconds, seed),
         _ => {
-            eprintln!("fuzz-brief: [SECONDS [SEED]], only TARGET SECONDS [SEED], or again TARGET FILE");
+            eprintln!("fuzz-brief: [SECONDS [SEED]], only TARGET SECONDS [SEED], or again TARGET FILE...");
             ExitCode::FAILURE
         }
     }
 }
 
-fn again(name: &str, file: &str) -> ExitCode {
-    let (Some(target), Ok(data)) = (target(name), std::fs::read(file)) else {
-        eprintln!("fuzz-brief: there is no target '{name}', or {file} cannot be read");
-        return ExitCode::FAILURE;
-    };
-    (target.run)(&data);
+fn again(name: &str, files: &[&str]) -> ExitCode {
+    for file in files {
+        let (Some(target), Ok(data)) = (target(name), std::fs::read(file)) else {
+            eprintln!("fuzz-brief: there is no target '{name}', or {file} cannot be read");
+            return ExitCode::FAILURE;
+        };
+        (target.run)(&data);
+    }
     ExitCode::SUCCESS
 }
 
@@ -97,7 +99,9 @@ fn run_one(target: Target, seed: &str, number: u64) -> bool {
     let name = target.name;
     let bytes = seeded(&format!("{seed} {name} {number}"), 2 + target.longest);
     let (length, data) = bytes.split_at(2);
-    let len = usize::from(u16::from_le_bytes([length[0], length[1]])) % target.longest;
+    // Most are short: what they find is found sooner.
+    let part = f64::from(u16::from_le_bytes([length[0], length[1]])) / 65536.0;
+    let len = (part.powi(target.shortness) * target.longest as f64) as usize;
     let data = &data[..len];
     if catch_unwind(AssertUnwindSafe(|| (target.run)(data))).is_ok() {
         return true;
