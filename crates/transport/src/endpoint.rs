@@ -236,7 +236,7 @@ impl FromStr for Endpoint {
             None => DEFAULT_PORT,
             Some(p) => p.parse().map_err(|_| wrong("its port is not a number from 0 to 65535"))?,
         };
-        if host.is_empty() || host.contains(|c: char| c.is_whitespace() || "/@#".contains(c)) {
+        if host.is_empty() || host.contains(|c: char| c.is_whitespace() || c.is_control() || "/@#[]".contains(c)) {
             return Err(wrong("its host name is not one"));
         }
         let host = host.to_owned();
@@ -366,7 +366,9 @@ mod tests {
 
     #[test]
     fn refuses_the_rest_with_a_sentence() {
-        for text in ["", "http://x", "tcp://", "host:99999", "host:", "unix:relative", "[::1", "[::1]x", "a b", ":80"] {
+        let hosts = ["a b", "a]b", "tls://[[a]", "tcp://a[:1", "a\u{1b}[1m"];
+        let others = ["", "http://x", "tcp://", "host:99999", "host:", "unix:relative", "[::1", "[::1]x", ":80"];
+        for text in hosts.into_iter().chain(others) {
             let error = text.parse::<Endpoint>().unwrap_err();
             assert!(error.to_string().contains("is not a server address"), "{text}: {error}");
         }

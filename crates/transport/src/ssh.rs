@@ -4,7 +4,8 @@ use std::fmt;
 
 /// Characters that no host or user name needs, and that a shell behind the user's `ssh` configuration (`ProxyCommand`)
 /// would take for more than a name.
-const REFUSED: &[char] = &['/', '@', '\'', '"', '`', '$', '\\', ';', '&', '<', '>', '|', '(', ')', '{', '}', ',', '#'];
+const REFUSED: &[char] =
+    &['/', '@', '\'', '"', '`', '$', '\\', ';', '&', '<', '>', '|', '(', ')', '{', '}', ',', '#', '[', ']'];
 
 /// A host as ssh knows it: `[user@]host[:port]`. The host may be a name that only the user's ssh configuration has.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -71,7 +72,7 @@ mod tests {
         }
         assert_eq!("ssh://gpu.lab/".parse::<Endpoint>().unwrap().to_string(), "ssh://gpu.lab");
         let options = ["-oProxyCommand=x", "me@-x", "-l@host"];
-        let commands = ["h;id", "$(id)", "a b", "a\nb", "a|b", "x'@h"];
+        let commands = ["h;id", "$(id)", "a b", "a\nb", "a|b", "x'@h", "[[a]"];
         for wrong in ["", "@host", "a@b@c", "me@", "h:0", "h:x"].into_iter().chain(options).chain(commands) {
             let error = format!("ssh://{wrong}").parse::<Endpoint>().unwrap_err();
             assert!(error.to_string().contains("is not a server address"), "{wrong}: {error}");
