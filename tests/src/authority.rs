@@ -57,6 +57,23 @@ impl Authority {
         Issued { certificate: self.folder.path().join(certificate), key }
     }
 
+    /// Revokes certificates, and writes the list of all that are.
+    pub fn revoke(&self, issued: &[&Issued]) -> PathBuf {
+        for (name, contents) in [("index.txt", ""), ("crlnumber", "01\n"), ("ca.cnf", LISTS)] {
+            let file = self.folder.path().join(name);
+            if !file.exists() {
+                fs::write(file, contents).expect("a file can be written");
+            }
+        }
+        for issued in issued {
+            self.openssl(&["ca", "-config", "ca.cnf", "-revoke", text(&issued.certificate)]);
+        }
+        self.openssl(&["ca", "-config", "ca.cnf", "-gencrl", "-out", "crl.new"]);
+        let list = self.folder.path().join("crl.pem");
+        fs::rename(self.folder.path().join("crl.new"), &list).expect("a file can be replaced");
+        list
+    }
+
     fn openssl(&self, args: &[&str]) {
         let made = Command::new("openssl").args(args).current_dir(self.folder.path()).output().expect("openssl starts");
         assert!(made.status.success(), "openssl {args:?}: {}", String::from_utf8_lossy(&made.stderr));
@@ -68,6 +85,21 @@ impl Default for Authority {
         Self::new()
     }
 }
+
+/// How an authority writes its lists of what is revoked.
+const LISTS: &str = "[ca]
+default_ca = lab
+[lab]
+database = index.txt
+crlnumber = crlnumber
+certificate = ca.pem
+private_key = ca.key
+default_md = sha256
+default_crl_days = 30
+crl_extensions = list
+[list]
+authorityKeyIdentifier = keyid:always
+";
 
 const NEW_KEY: [&str; 5] = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"];
 

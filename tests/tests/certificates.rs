@@ -190,10 +190,27 @@ fn several_servers_with_certificates_are_used_together() {
     let servers = [server(&lab), server(&lab)];
     let alice = lab.issue("alice", "/CN=alice", "", 30);
     let urls = servers.each_ref().map(|server| server.server.url().to_owned()).join(",");
-    // Random commands over both, checked word by word (see random.rs); what moves goes through the client.
-    certified(c_program("random"), &urls, &lab.certificate(), &alice)
-        .args(["1", "2", "300", "without"])
-        .limit(Duration::from_secs(300))
-        .run()
-        .success();
+    // Random commands over both, checked word by word (see random.rs); what moves goes from one to the other.
+    let random = |urls: &str| {
+        let program = certified(c_program("random"), urls, &lab.certificate(), &alice);
+        program.args(["1", "2", "300", "without"]).limit(Duration::from_secs(300)).run().success()
+    };
+    let outcome = random(&urls);
+    assert!(!outcome.stderr.contains("do not reach each other"), "{}", outcome.stderr);
+    let is_connected = |server: &Encrypted| server.server.log().contains(" is connected");
+    assert!(servers.iter().any(is_connected), "{}{}", servers[0].server.log(), servers[1].server.log());
+
+    // Who is found where they say that they are, and is not who they say, hears nothing of them, with whatever certificate.
+    let impostor = server(&lab);
+    let displaced = ["one", "other"].map(|name| {
+        let own = lab.issue(name, "/CN=gpu.lab", "IP:127.0.0.1", 30);
+        let (authority, address) = (lab.certificate(), impostor.server.url());
+        let args = ["--certificate", text(&own.certificate), "--key", text(&own.key), "--client-ca", text(&authority)];
+        Encrypted::start_with(&[&args[..], &["--peer-address", address]].concat())
+    });
+    let outcome = random(&displaced.each_ref().map(|server| server.server.url().to_owned()).join(","));
+    // Where the client finds them, they find each other.
+    assert!(!outcome.stderr.contains("do not reach each other"), "{}", outcome.stderr);
+    impostor.server.expect_log("it does not come in");
+    assert!(!impostor.server.log().contains("session begins"), "{}", impostor.server.log());
 }

@@ -31,6 +31,7 @@ fn a_server_of_the_other_byte_order_takes_no_part_and_the_others_do() {
         host: "there".into(),
         little_endian: false,
         peer_address: None,
+        peer_key: None,
         platforms: vec![],
     };
     let other = cluster.host(4);

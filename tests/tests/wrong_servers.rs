@@ -71,6 +71,7 @@ fn a_server_of_the_other_byte_order() {
         host: "there".into(),
         little_endian,
         peer_address: None,
+        peer_key: None,
         platforms: vec![PlatformInfo { properties: vec![], devices: vec![DeviceInfo { properties }] }],
     };
     // The machine is; one of its devices is (CL_DEVICE_ENDIAN_LITTLE is CL_FALSE).

@@ -110,6 +110,11 @@ pub struct ServeArgs {
     #[arg(long, value_name = "FILE", requires = "certificate")]
     pub client_ca: Option<PathBuf>,
 
+    /// Lists of the clients' certificates that are revoked, as PEM, one of each authority: sessions of who has one end.
+    /// This file and those of the other three options are read again when they are replaced
+    #[arg(long, value_name = "FILE", requires = "client_ca")]
+    pub client_crl: Option<PathBuf>,
+
     /// File to which one line of JSON is added for each session's beginning and end, and for each client that is
     /// refused
     #[arg(long, value_name = "FILE")]
@@ -194,6 +199,10 @@ pub struct WorkerArgs {
     /// Where other servers reach this one, if not where clients do: tcp://host[:port] or unix:/path
     #[arg(long, value_name = "URL")]
     pub peer_address: Option<Endpoint>,
+
+    /// The server's public key
+    #[arg(long, hide = true)]
+    pub peer_key: Option<String>,
 
     /// Let kernels and drivers do all that this user can, or leave off parts of their sandbox: files, calls, rights and
     /// groups

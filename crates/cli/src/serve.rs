@@ -9,7 +9,7 @@ use ropeway_daemon::access::LocalUsers;
 use ropeway_daemon::options::{ServeOptions, WorkerCommand};
 use ropeway_daemon::worker::{Wall, WorkerOptions, host_name};
 use ropeway_transport::Endpoint;
-use ropeway_transport::tls::CertificateFiles;
+use ropeway_transport::tls::{CertificateFiles, PublicKey};
 
 use crate::args::{ServeArgs, WorkerArgs};
 use crate::broker::lending;
@@ -31,8 +31,12 @@ pub fn serve(args: ServeArgs) -> Result<(), Failure> {
     // Without clients from other machines there is no need of keys, and several servers share a user's folder.
     let is_reached = |endpoint: &Endpoint| matches!(endpoint, Endpoint::Tls { .. }) || !endpoint.is_local();
     let certificates = args.certificate.zip(args.key).zip(args.client_ca);
-    let certificates =
-        certificates.map(|((certificate, key), authorities)| CertificateFiles { certificate, key, authorities });
+    let certificates = certificates.map(|((certificate, key), authorities)| CertificateFiles {
+        certificate,
+        key,
+        authorities,
+        revoked: args.client_crl,
+    });
     let needs_key = args.state.is_some()
         || lending.is_some()
         || certificates.is_some()
@@ -104,6 +108,7 @@ pub fn worker(args: WorkerArgs) -> Result<ExitCode, Failure> {
         memory_quota: args.session_memory,
         host: host_name(),
         peer_address: args.peer_address.map(|address| address.to_string()),
+        peer_key: args.peer_key.as_deref().and_then(PublicKey::from_text),
         force_pinned: args.force_pinned,
         describe: args.describe,
         probe: args.probe,

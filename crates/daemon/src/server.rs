@@ -70,6 +70,10 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
     let lending =
         lending.map(|(lending, guests)| Lending::start(lending, &guests.key(), &listeners, time.clone())).transpose();
     let lending = lending.map_err(|error| ServeError::System("begin to look for the broker", error))?;
+    let mut worker = options.worker.clone();
+    if let Some(key) = guests.as_ref().and_then(Guests::key_to_tell) {
+        worker.args.extend(["--peer-key".into(), key.text().into()]);
+    }
     let session_memory = options.session_memory.unwrap_or_else(memory::default_limit);
     let audit = Audit::to(options.audit.clone())
         .map_err(|error| ServeError::System("write to the audit log (--audit-log)", error))?;
@@ -84,8 +88,7 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
     let mut server = Server {
         listeners,
         stop,
-        pool: Pool::new(options.worker.clone(), options.warm, session_memory, audit.clone(), now)
-            .with_rooms(rooms.clone()),
+        pool: Pool::new(worker, options.warm, session_memory, audit.clone(), now).with_rooms(rooms.clone()),
         prober: Prober::new(&options.worker, rooms.clone()),
         max_sessions: options.max_sessions,
         guests,
@@ -128,6 +131,7 @@ enum Source {
     ProberExit,
     Guests,
     Lending,
+    Certificates,
 }
 
 struct Server {
@@ -213,14 +217,19 @@ impl Server {
                     Source::Guests => {
                         if self.guests.as_ref().is_some_and(Guests::reread) {
                             self.name_clients();
-                            self.show_out();
+                            self.show_out(false);
+                        }
+                    }
+                    Source::Certificates => {
+                        if self.guests.as_mut().is_some_and(Guests::reread_certificates) {
+                            self.show_out(true);
                         }
                     }
                     Source::Lending => {
                         if let Some(lending) = &self.lending {
                             lending.heard();
                         }
-                        self.show_out();
+                        self.show_out(false);
                         self.counts_are_old = true;
                     }
                     Source::ProberExit => {
@@ -237,7 +246,10 @@ impl Server {
     fn wait(&self, timeout: Option<Duration>) -> Result<Vec<Source>, ServeError> {
         let mut sources: Vec<(Source, BorrowedFd<'_>)> = vec![(Source::Stop, self.stop.as_fd())];
         // Before those who connect: they may have been added a moment ago.
-        sources.extend(self.guests.as_ref().map(|guests| (Source::Guests, guests.as_fd())));
+        if let Some(guests) = &self.guests {
+            sources.push((Source::Guests, guests.as_fd()));
+            sources.extend(guests.certificates().map(|watch| (Source::Certificates, watch)));
+        }
         sources.extend(self.lending.as_ref().map(|lending| (Source::Lending, lending.as_fd())));
         if Instant::now() >= self.accept_after {
             sources.extend(self.listeners.iter().enumerate().map(|(i, l)| (Source::Listener(i), l.as_fd())));
@@ -299,7 +311,7 @@ impl Server {
         self.pool.watch_memory(now);
         self.prober.expire(now);
         if now >= self.look_at {
-            self.show_out();
+            self.show_out(false);
             self.look_at = now + LOOK;
         }
         for client in self.line.expired(now) {
@@ -388,6 +400,8 @@ impl Server {
             }
         };
         self.counts_are_old |= lease.is_some();
+        // The certificates may have been read again since the handshake began.
+        client.certified.as_ref().map_or(Ok(()), |certified| guests.door().check(certified))?;
         let sessions = self.pool.sessions_of(&key) + self.line.waiting_of(&key);
         if let Some(most) = rules.sessions
             && sessions >= most as usize
@@ -400,7 +414,8 @@ impl Server {
         let share = has_share.then(|| self.shares.share_for(&key)).transpose();
         let share =
             share.map_err(|error| format!("it cannot watch the limits of '{name}' in one more session: {error}"))?;
-        Ok(Guest { key, is_certified: client.name.is_some(), lease, name, rules, share: share.map(Arc::new) })
+        let certified = client.certified.clone();
+        Ok(Guest { key, certified, lease, name, rules, share: share.map(Arc::new) })
     }
 
     /// Lets in the peers of all sessions that there are now, and no others.
@@ -417,8 +432,9 @@ impl Server {
         }
     }
 
-    /// Ends the sessions of those who may not be here any more.
-    fn show_out(&mut self) {
+    /// Ends the sessions of those who may not be here any more. A certificate stays good until the files say otherwise,
+    /// and is looked at again only `with_certificates`.
+    fn show_out(&mut self, with_certificates: bool) {
         let Some(guests) = &self.guests else { return };
         let now = SystemTime::now();
         let lending = self.lending.as_ref();
@@ -426,8 +442,11 @@ impl Server {
             if let (Some(lending), Some(lease)) = (lending, guest.lease) {
                 return lending.ended(lease);
             }
-            let certified = guest.is_certified.then_some(guest.name.as_str());
-            guests.admit(&guest.key, certified, now).err()
+            let certified = guest.certified.as_ref();
+            let name = certified.map(|_| guest.name.as_str());
+            let refused = guests.admit(&guest.key, name, now).err();
+            refused
+                .or_else(|| certified.filter(|_| with_certificates).and_then(|shown| guests.door().check(shown).err()))
         };
         self.pool.end_sessions_of(reason);
         for (client, why) in self.line.dismiss(reason) {
@@ -442,7 +461,7 @@ impl Server {
         {
             lending.offer(devices);
             // Before anybody gets a worker: some may hold leases on devices that are others now.
-            self.show_out();
+            self.show_out(false);
         }
     }
 

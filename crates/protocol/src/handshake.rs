@@ -187,6 +187,8 @@ pub struct Welcome {
     pub little_endian: bool,
     /// Where other servers reach this one, as a URL; `None`: where the client does.
     pub peer_address: Option<String>,
+    /// The key by which other servers know this one, for who has come without it.
+    pub peer_key: Option<[u8; 32]>,
     /// Its native platforms with their devices. Indices into this and into `devices` name them in messages.
     pub platforms: Vec<PlatformInfo>,
 }

@@ -124,7 +124,8 @@ fn what_is_no_lease_is_not_issued() {
 /// The certificates that the fuzz targets use, too.
 macro_rules! credentials {
     ($name:literal) => {{
-        let files = CertificateFiles { certificate: $name.into(), key: $name.into(), authorities: "ca".into() };
+        let (certificate, key) = ($name.into(), $name.into());
+        let files = CertificateFiles { certificate, key, authorities: "ca".into(), revoked: None };
         let own = include_bytes!(concat!("../../../fuzz/targets/certificates/", $name, ".pem"));
         let key = include_bytes!(concat!("../../../fuzz/targets/certificates/", $name, ".key"));
         Credentials::from_pem(own, key, include_bytes!("../../../fuzz/targets/certificates/ca.pem"), &files).unwrap()
@@ -148,7 +149,7 @@ fn each_client_is_met_in_its_way_at_one_door() {
     let lease = lease(&broker, &holder, CONTENTS);
     for (door, takes_certificates, takes_leases) in &doors {
         let (ours, theirs, ..) = shake(door, |near| tls::connect(near, &ticket, pinned));
-        assert_eq!(theirs.unwrap().0, Client { key: ticket.public(), name: None, lease: None });
+        assert_eq!(theirs.unwrap().0, Client { key: ticket.public(), name: None, certified: None, lease: None });
         ours.unwrap();
         // Holding a lease, it is not known by its key.
         let (.., theirs, _near, _far) = shake(door, |near| tls::connect(near, &holder, pinned));

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use ropeway_protocol::limits;
+use ropeway_transport::tls::PublicKey;
 
 /// Options of a worker.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -19,6 +20,8 @@ pub struct WorkerOptions {
     pub host: String,
     /// Where other servers reach this one, as a URL; `None`: where the client does.
     pub peer_address: Option<String>,
+    /// The server's key, which its clients tell other servers.
+    pub peer_key: Option<PublicKey>,
     /// Moves large transfers through pinned memory also where buffers could be mapped: for tests on machines without a
     /// GPU.
     pub force_pinned: bool,
@@ -37,6 +40,7 @@ impl Default for WorkerOptions {
             staged_bytes: limits::MAX_STAGED,
             host: "localhost".to_owned(),
             peer_address: None,
+            peer_key: None,
             force_pinned: false,
             describe: false,
             probe: false,

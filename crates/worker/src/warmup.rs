@@ -124,6 +124,7 @@ impl Warm {
             host: options.host.clone(),
             little_endian: cfg!(target_endian = "little"),
             peer_address: options.peer_address.clone(),
+            peer_key: options.peer_key.map(|key| *key.bytes()),
             platforms: platforms.iter().map(describe).collect(),
         };
         let encoded_welcome = encode_opening(Opening::Welcome, &welcome);

@@ -81,7 +81,12 @@ fn cast() -> &'static Cast {
 macro_rules! credentials {
     ($name:literal) => {
         || {
-            let files = CertificateFiles { certificate: $name.into(), key: $name.into(), authorities: "ca".into() };
+            let files = CertificateFiles {
+                certificate: $name.into(),
+                key: $name.into(),
+                authorities: "ca".into(),
+                revoked: None,
+            };
             let own = include_bytes!(concat!("../certificates/", $name, ".pem"));
             let key = include_bytes!(concat!("../certificates/", $name, ".key"));
             let read = Credentials::from_pem(own, key, include_bytes!("../certificates/ca.pem"), &files);

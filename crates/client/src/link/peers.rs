@@ -220,8 +220,13 @@ impl Connection {
 
     /// The addresses of this server for the server of another session, which may be on another machine.
     fn addresses_from(&self, other: &Self) -> Vec<String> {
-        // An encrypted server is dialled with the key by which this client knows it.
-        let with_key = |address: &String| match self.endpoint().pass().and_then(Pass::server) {
+        // An encrypted server is dialled with the key by which this client knows it; one that has shown a certificate
+        // has said its key behind it.
+        let key = match self.endpoint().pass() {
+            Some(Pass::Certified(_)) => self.welcome().peer_key.map(PublicKey::new),
+            pass => pass.and_then(Pass::server),
+        };
+        let with_key = |address: &String| match key {
             Some(key) if address.starts_with("tls://") => format!("{address}/#{}", key.text()),
             _ => address.clone(),
         };
@@ -229,8 +234,8 @@ impl Connection {
         // addresses mean something else.
         let by_ssh = |connection: &Self| matches!(connection.configured(), Endpoint::Ssh(_));
         let is_here = by_ssh(self) || by_ssh(other) && self.endpoint().is_local();
-        let own = (!is_here).then(|| self.endpoint().with_key());
-        self.welcome().peer_address.iter().map(with_key).chain(own).collect()
+        let own = (!is_here).then(|| self.endpoint().to_string());
+        self.welcome().peer_address.iter().chain(&own).map(with_key).collect()
     }
 
     /// Takes in the server's message about whether a peer is connected.

@@ -42,7 +42,7 @@ fn with_certificates(endpoint: &Endpoint) -> io::Result<Endpoint> {
         [None, None, None] => Ok(endpoint.clone()),
         [Some(ca), Some(certificate), Some(key)] => {
             let (authorities, certificate, key) = (ca.into(), certificate.into(), key.into());
-            let read = Credentials::read(&CertificateFiles { certificate, key, authorities });
+            let read = Credentials::read(&CertificateFiles { certificate, key, authorities, revoked: None });
             Ok(endpoint.clone().certified(read.map_err(wrong)?))
         }
         some => {

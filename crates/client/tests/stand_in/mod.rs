@@ -118,6 +118,7 @@ fn greet(listener: &TcpListener, session: u64, serve: Serve) {
         host: "here".into(),
         little_endian: true,
         peer_address: None,
+        peer_key: None,
         platforms: vec![PlatformInfo { properties: vec![], devices: vec![device] }],
     };
     stream.write_all(&encode_opening(Opening::Welcome, &welcome)).unwrap();

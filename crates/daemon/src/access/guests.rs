@@ -10,6 +10,7 @@ use ropeway_transport::tls::{self, CertificateFiles, ClientAuth, Credentials, Do
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use tracing::{info, warn};
 
+use super::certificates::Certificates;
 use super::clients::{Clients, Rules, text_of};
 use super::expiry;
 use super::state::{Held, State, StateError};
@@ -56,6 +57,8 @@ pub struct Guests {
     watch: OwnedFd,
     /// Whether somebody has begun to write to the clients' file and has not closed it.
     is_half_written: Cell<bool>,
+    /// The files with certificates, where clients come in with one.
+    certificates: Option<Certificates>,
     _held: Held,
 }
 
@@ -82,17 +85,18 @@ impl Guests {
         let identity = state.identity()?;
         let key = identity.public();
         let mut door = tls::accept(&identity, known.clone()).map_err(|error| StateError::new(error.to_string()))?;
+        let mut watched = None;
         if let Some(files) = certificates {
-            let credentials = Credentials::read(files).map_err(StateError::new)?;
-            let with = door.with_certificates(&credentials);
-            door = with.map_err(|error| StateError::new(format!("cannot use the certificates: {error}")))?;
+            let (certificates, credentials) = Certificates::open(files.clone()).map_err(StateError::new)?;
+            door = with(door, &credentials).map_err(StateError::new)?;
+            watched = Some(certificates);
         }
         if let Some((authority, clock)) = lease_authority {
             let with = door.with_lease_authority_and_clock(authority, clock);
             door = with.map_err(|error| StateError::new(format!("cannot use the broker's key: {error}")))?;
         }
         let is_half_written = Cell::new(false);
-        Ok(Self { state, known, key, door, watch, is_half_written, _held: held })
+        Ok(Self { state, key, known, door, watch, is_half_written, certificates: watched, _held: held })
     }
 
     /// The server's own key.
@@ -161,6 +165,37 @@ impl Guests {
         self.known.clients().keys().copied().collect()
     }
 
+    /// This server's key, where there are clients who do not know it before they come: those with certificates.
+    pub fn key_to_tell(&self) -> Option<PublicKey> {
+        self.certificates.as_ref().map(|_| self.key)
+    }
+
+    /// Becomes readable when something has happened where the files with certificates are.
+    pub fn certificates(&self) -> Option<BorrowedFd<'_>> {
+        self.certificates.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Reads the certificates again if a file of them was replaced; returns whether they are others now. Files that are
+    /// of no use change nothing.
+    pub fn reread_certificates(&mut self) -> bool {
+        let Some(certificates) = &mut self.certificates else { return false };
+        let Some(read) = certificates.reread() else { return false };
+        match read.and_then(|credentials| with(self.door.clone(), &credentials)) {
+            Ok(door) => {
+                info!("the certificates were read again");
+                self.door = door;
+                certificates.are_in_force();
+                true
+            }
+            Err(why) => {
+                if certificates.is_news(&why) {
+                    warn!("the certificates stay as they were: {why}");
+                }
+                false
+            }
+        }
+    }
+
     /// Lets in, from now on, whoever shows one of these keys as a peer of a session.
     pub fn expect_peers(&self, keys: BTreeSet<PublicKey>) {
         *write(&self.known.peers) = keys;
@@ -205,6 +240,11 @@ impl AsFd for Guests {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.watch.as_fd()
     }
+}
+
+/// The door where clients with certificates come in, too.
+fn with(door: Door, credentials: &Credentials) -> Result<Door, String> {
+    door.with_certificates(credentials).map_err(|error| format!("they are of no use: {error}"))
 }
 
 fn by_key(clients: &Clients) -> ByKey {

@@ -1,5 +1,6 @@
 //! Who may use a server, and how much of it.
 
+mod certificates;
 mod clients;
 mod expiry;
 mod guests;

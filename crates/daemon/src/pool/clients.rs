@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ropeway_lease::grant::LeaseId;
 use ropeway_protocol::handshake::Hello;
 use ropeway_transport::Link;
-use ropeway_transport::tls::PublicKey;
+use ropeway_transport::tls::{Certified, PublicKey};
 
 use crate::access::{Rules, Share};
 use crate::audit::Who;
@@ -32,8 +32,8 @@ pub(crate) struct Client {
 pub(crate) struct Guest {
     /// Its key, or what stands for that.
     pub(crate) key: PublicKey,
-    /// Whether it has come with a certificate.
-    pub(crate) is_certified: bool,
+    /// The certificate with which it has come.
+    pub(crate) certified: Option<Certified>,
     /// The lease that it has shown.
     pub(crate) lease: Option<LeaseId>,
     /// Its name.

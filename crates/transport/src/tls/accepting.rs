@@ -5,12 +5,13 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{
     Acceptor, AlwaysResolvesServerRawPublicKeys, CertificateType, ClientHello, ResolvesServerCert, WebPkiClientVerifier,
 };
 use rustls::sign::SingleCertAndKey;
-use rustls::{ServerConfig, ServerConnection};
+use rustls::{CertificateError, Error, ServerConfig, ServerConnection};
 
 use super::certificates::{Credentials, name_of};
 use super::handshake::{Caught, ClientAuth, SERVER, VERSIONS, Verifier, cipher, feed, fill, meaning, provider, tell};
@@ -23,8 +24,8 @@ use super::{Identity, PublicKey};
 #[derive(Clone, Debug)]
 pub struct Door {
     config: Arc<ServerConfig>,
-    /// For clients that do not ask for a raw public key.
-    certified: Option<Arc<ServerConfig>>,
+    /// For clients that do not ask for a raw public key; and what checks their certificates.
+    certified: Option<(Arc<ServerConfig>, Arc<dyn ClientCertVerifier>)>,
     /// For clients that ask for one and show a certificate: a lease.
     leasing: Option<Arc<ServerConfig>>,
 }
@@ -36,8 +37,19 @@ pub struct Client {
     pub key: PublicKey,
     /// Whom its certificate names.
     pub name: Option<String>,
+    /// That certificate.
+    pub certified: Option<Certified>,
     /// The lease that it has shown.
     pub lease: Option<Lease>,
+}
+
+/// A certificate that has let a client in.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Certified {
+    /// It, and those of the authorities in between.
+    chain: Arc<[CertificateDer<'static>]>,
+    /// When it was valid.
+    at: UnixTime,
 }
 
 /// How a client says who it is.
@@ -99,9 +111,37 @@ impl Door {
     /// The credentials are of no use.
     pub fn with_certificates(self, credentials: &Credentials) -> io::Result<Self> {
         let authorities = credentials.authorities.clone();
-        let verifier = WebPkiClientVerifier::builder_with_provider(authorities, provider()).build();
+        let verifier = WebPkiClientVerifier::builder_with_provider(authorities, provider());
+        let verifier = verifier.with_crls(credentials.revoked.iter().cloned()).build().map_err(io::Error::other)?;
         let own = SingleCertAndKey::from((*credentials.own).clone());
-        Ok(Self { certified: Some(config(verifier.map_err(io::Error::other)?, Arc::new(own))?), ..self })
+        let config = config(verifier.clone(), Arc::new(own))?;
+        Ok(Self { certified: Some((config, verifier)), ..self })
+    }
+
+    /// Checks a certificate again that has let a client in, perhaps at another door before this one. Whether it is still
+    /// valid is not looked at.
+    ///
+    /// # Errors
+    /// One sentence: it would not be let in any more.
+    pub fn check(&self, shown: &Certified) -> Result<(), String> {
+        let (_, verifier) = self.certified.as_ref().ok_or("this server takes no certificates any more")?;
+        let Some((own, between)) = shown.chain.split_first() else { return Err("there is no certificate".into()) };
+        match verifier.verify_client_cert(own, between, shown.at) {
+            Ok(_) => Ok(()),
+            Err(Error::InvalidCertificate(CertificateError::Revoked)) => {
+                Err("this client's certificate was revoked; ask for another".into())
+            }
+            Err(Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature)) => {
+                Err("the authority of this client's certificate is not among --client-ca any more; ask for another"
+                    .into())
+            }
+            Err(Error::InvalidCertificate(CertificateError::UnknownRevocationStatus)) => {
+                Err("--client-crl has no list of the authority of this client's certificate; whoever runs the server \
+                     has to add it"
+                    .into())
+            }
+            Err(error) => Err(format!("this client's certificate is not taken any more: {error}")),
+        }
     }
 
     /// The same door, where clients come in, too, that show a lease which `authority` has issued, while it is valid.
@@ -143,7 +183,7 @@ impl Door {
         };
         match (has_raw(hello.server_cert_types()), has_raw(hello.client_cert_types()), &self.certified, &self.leasing) {
             (true, false, _, Some(leasing)) => (leasing, Shown::Lease),
-            (false, _, Some(certified), _) => (certified, Shown::Certificate),
+            (false, _, Some((certified, _)), _) => (certified, Shown::Certificate),
             // Whoever else does not show a key is refused by rustls.
             _ => (&self.config, Shown::Key),
         }
@@ -217,15 +257,19 @@ impl Accepting {
         let client = match self.shown {
             Shown::Key => {
                 let key = PublicKey::from_spki(shown).ok_or_else(|| wrong("the client has shown no key"))?;
-                Client { key, name: None, lease: None }
+                Client { key, name: None, certified: None, lease: None }
             }
             Shown::Certificate => {
                 let name = name_of(shown).ok_or_else(|| wrong("the client's certificate names nobody"))?;
-                Client { key: PublicKey::of_certificate(&name), name: Some(name), lease: None }
+                let chain = connection.peer_certificates().unwrap_or_default().to_vec().into();
+                let key = PublicKey::of_certificate(&name);
+                let certified = Certified { chain, at: UnixTime::now() };
+                Client { key, name: Some(name), certified: Some(certified), lease: None }
             }
             Shown::Lease => {
                 let lease = LeaseCertificate::from_der(shown).ok_or_else(|| wrong("the client has shown no lease"))?;
-                Client { key: lease.holder(), name: None, lease: Some(lease.lease().clone()) }
+                let said = lease.lease().clone();
+                Client { key: lease.holder(), name: None, certified: None, lease: Some(said) }
             }
         };
         let cipher = cipher(connection.negotiated_cipher_suite())?;

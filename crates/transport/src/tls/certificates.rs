@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use webpki::EndEntityCert;
 
 use super::der::{IA5, OBJECT, PRINTABLE, SEQUENCE, SET, UTF8, element};
 use super::handshake::provider;
+use super::revoked;
 use crate::private_file;
 
 /// The files of one end: PEM, as every authority writes it.
@@ -24,6 +25,15 @@ pub struct CertificateFiles {
     pub key: PathBuf,
     /// The authorities that issue the other ends' certificates.
     pub authorities: PathBuf,
+    /// Lists of those of their certificates that are revoked.
+    pub revoked: Option<PathBuf>,
+}
+
+impl CertificateFiles {
+    /// All of them.
+    pub fn all(&self) -> impl Iterator<Item = &Path> {
+        [&self.certificate, &self.key, &self.authorities].into_iter().chain(&self.revoked).map(PathBuf::as_path)
+    }
 }
 
 /// What one end shows, and whom it trusts.
@@ -31,6 +41,7 @@ pub struct CertificateFiles {
 pub struct Credentials {
     pub(super) own: Arc<CertifiedKey>,
     pub(super) authorities: Arc<RootCertStore>,
+    pub(super) revoked: Vec<CertificateRevocationListDer<'static>>,
 }
 
 impl fmt::Debug for Credentials {
@@ -57,10 +68,16 @@ impl Credentials {
         let key = private_file::read(&files.key).map_err(|error| wrong("private key", &files.key, &error))?;
         let certificate = text(&files.certificate, "certificate")?;
         let authorities = text(&files.authorities, "authorities")?;
-        Self::from_pem(&certificate, key.as_bytes(), &authorities, files)
+        let mut read = Self::from_pem(&certificate, key.as_bytes(), &authorities, files)?;
+        if let Some(path) = &files.revoked {
+            let known = certificates(&authorities, "authorities", &files.authorities)?;
+            let lists = revoked::read(&text(path, "list of revoked certificates")?, &known);
+            read.revoked = lists.map_err(|why| wrong("list of revoked certificates", path, &why))?;
+        }
+        Ok(read)
     }
 
-    /// Takes what these files say.
+    /// Takes what these files say, with no lists of what is revoked.
     ///
     /// # Errors
     /// As [`Credentials::read`].
@@ -81,7 +98,7 @@ impl Credentials {
         for certificate in certificates(authorities, "authorities", &files.authorities)? {
             known.add(certificate).map_err(|error| wrong("authorities", &files.authorities, &error))?;
         }
-        Ok(Self { own: Arc::new(own), authorities: Arc::new(known) })
+        Ok(Self { own: Arc::new(own), authorities: Arc::new(known), revoked: Vec::new() })
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::SystemTime;
 /// Tags of DER.
 pub(super) const SEQUENCE: u8 = 0x30;
 pub(super) const SET: u8 = 0x31;
+pub(super) const BITS: u8 = 0x03;
 pub(super) const OBJECT: u8 = 0x06;
 pub(super) const UTF8: u8 = 0x0c;
 pub(super) const PRINTABLE: u8 = 0x13;
@@ -19,6 +20,11 @@ pub(super) fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
         0..=0x7f => (usize::from(first), rest),
         0x81 => rest.split_first().map(|(len, rest)| (usize::from(*len), rest))?,
         0x82 => rest.split_first_chunk().map(|(len, rest)| (usize::from(u16::from_be_bytes(*len)), rest))?,
+        // A long list.
+        0x83 => {
+            let (&[high, middle, low], rest) = rest.split_first_chunk()?;
+            (u32::from_be_bytes([0, high, middle, low]) as usize, rest)
+        }
         _ => return None,
     };
     let (contents, rest) = rest.split_at_checked(len)?;
@@ -46,6 +52,23 @@ mod tests {
     use std::time::{Duration, UNIX_EPOCH};
 
     use super::*;
+
+    #[test]
+    fn elements_have_lengths_of_up_to_three_bytes() {
+        for (header, len) in [
+            (&[SEQUENCE, 0x7f][..], 0x7f),
+            (&[SEQUENCE, 0x81, 0xff], 0xff),
+            (&[SEQUENCE, 0x82, 1, 2], 0x102),
+            (&[SEQUENCE, 0x83, 1, 2, 3], 0x1_0203),
+        ] {
+            let contents = vec![7; len];
+            let all = [header, &contents, b"rest"].concat();
+            assert_eq!(element(&all), Some((SEQUENCE, &contents[..], &b"rest"[..])));
+            assert_eq!(element(&all[..header.len() + len - 1]), None);
+            assert_eq!(element(&all[..header.len() - 1]), None);
+        }
+        assert_eq!(element(&[SEQUENCE, 0x84, 0, 0, 0, 1, 7]), None);
+    }
 
     #[test]
     fn times_are_read_to_the_second_or_not_at_all() {

@@ -9,6 +9,7 @@ use std::time::SystemTime;
 /// Alerts by which a server refuses what a client shows (RFC 8446, section 6.2).
 const HANDSHAKE_FAILURE: u8 = 40;
 const BAD_CERTIFICATE: u8 = 42;
+const CERTIFICATE_REVOKED: u8 = 44;
 const CERTIFICATE_EXPIRED: u8 = 45;
 const CERTIFICATE_UNKNOWN: u8 = 46;
 const UNKNOWN_CA: u8 = 48;
@@ -66,6 +67,7 @@ impl TlsError {
             (ACCESS_DENIED, None) => Self::ClientKeyRefused,
             (_, None) if refuses => {
                 let why = match alert {
+                    CERTIFICATE_REVOKED => "was revoked; ask its authority for another",
                     CERTIFICATE_EXPIRED => "has expired, or one of the two clocks is wrong",
                     // The second where another authority has the same name.
                     UNKNOWN_CA | DECRYPT_ERROR => "is from an authority that it does not know (its --client-ca)",

@@ -17,12 +17,13 @@ mod lease;
 mod leases;
 mod open_bulk;
 mod opener;
+mod revoked;
 mod seal_bulk;
 mod sealer;
 mod secret;
 mod ticket;
 
-pub use accepting::{Accepting, Client, Door, accept};
+pub use accepting::{Accepting, Certified, Client, Door, accept};
 pub use certificates::{CertificateFiles, Credentials};
 pub use error::TlsError;
 pub use handshake::{ClientAuth, connect, connect_certified, connect_with_lease};

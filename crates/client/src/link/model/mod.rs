@@ -40,6 +40,7 @@ fn connect<R: Send + 'static>(serve: impl FnOnce(Server) -> R + Send + 'static) 
         host: String::new(),
         little_endian: true,
         peer_address: None,
+        peer_key: None,
         platforms: Vec::new(),
     };
     let connection = Connection::new(Channel::new(near), Endpoint::Local, None, welcome);
