@@ -225,3 +225,32 @@ fn tickets_say_who_may_ask_and_who_may_register() {
     let outcome = broker.run(&running, "cpu", "true", &[]);
     assert!(!outcome.status.success() && outcome.stderr.contains("does not let this client's key in"), "{outcome:?}");
 }
+
+#[test]
+fn a_program_gets_devices_by_its_environment_or_its_configuration_alone() {
+    let broker = Broker::start();
+    let _server = broker.server(2);
+    let alice = broker.ticket("alice", &[]);
+    let program = |name: &str| {
+        let program = Program::remote(name, "").without("ROPEWAY_SERVERS");
+        program.env("ROPEWAY_BINARY", ropeway_tests::places::ropeway())
+    };
+    let with_env = |name: &str| program(name).env("ROPEWAY_BROKER", &alice).env("ROPEWAY_WANT", "cpu");
+    assert_eq!(listed(&with_env("clinfo").args(["-l"]).run().success()), 1);
+    broker.expect_leases(0);
+    let mut held = with_env(c_program("held").to_str().unwrap()).start();
+    assert_eq!(held.line(), "ready");
+    assert!(broker.leases().contains("held"), "{}", broker.leases());
+    let both = with_env("clinfo").env("ROPEWAY_WANT", "2 cpu").env("ROPEWAY_WANT_WAIT", "0.5").args(["-l"]).run();
+    assert_eq!(listed(&both), 0);
+    assert!(both.stderr.contains("has not become free in the time"), "{both:?}");
+    held.kill();
+    broker.expect_leases(0);
+
+    let configured = program("clinfo").args(["-l"]);
+    let folder = configured.home().join("config/ropeway");
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("ropeway.toml"), format!("broker = \"{alice}\"\nwant = \"2 cpu\"\n")).unwrap();
+    assert_eq!(listed(&configured.run().success()), 2);
+    broker.expect_leases(0);
+}

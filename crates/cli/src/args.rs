@@ -62,6 +62,9 @@ pub enum Command {
     /// Start a server for the program that starts this (`local:`)
     #[command(hide = true)]
     Local(LocalArgs),
+    /// Hold a lease for the program that starts this (`ROPEWAY_WANT`)
+    #[command(hide = true)]
+    Hold(HoldArgs),
     /// Keep a way to a server that ssh starts, for the program that starts this (`ssh://`)
     #[command(hide = true)]
     Tunnel(TunnelArgs),
@@ -416,6 +419,23 @@ pub struct LocalArgs {
     /// Be the server, with its socket in this folder
     #[arg(long, value_name = "DIR")]
     pub serve: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub struct HoldArgs {
+    #[command(flatten)]
+    pub broker: AskArgs,
+
+    #[command(flatten)]
+    pub want: WantArgs,
+
+    /// The program's name, for lists
+    #[arg(long, value_name = "NAME", default_value = "a program")]
+    pub program: String,
+
+    /// Be the holder itself
+    #[arg(long)]
+    pub keep: bool,
 }
 
 #[derive(Args, Debug)]

@@ -30,8 +30,8 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// How long one attempt may take.
 const ATTEMPT: Duration = Duration::from_secs(2);
 
-/// What the thread that holds the lease is told.
-struct Over;
+/// What whoever holds the lease is told.
+pub(super) struct Over;
 
 /// Gets a lease, runs `command` with it, and gives it back; returns the program's exit code.
 ///
@@ -47,14 +47,14 @@ pub fn run_with_lease(mut command: Command, args: (&AskArgs, &WantArgs)) -> Resu
     let folder = private_folder::make("ropeway-lease")?;
     let path = folder.join("servers");
     let outcome = (|| {
-        file::write_for_now(&path, &file::endpoints(&lease.servers, &lease.certificate, &identity)?)?;
+        let holder = Holder { brokers, program: program.clone(), lease, identity, path: path.clone() };
+        holder.write()?;
         // Signals that the program is to have must not end this process before the lease is given back.
         let signals = Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP])?;
         let child = command.env(HOST_FILE, &path).env_remove("ROPEWAY_SERVERS").spawn();
         let child = child.map_err(|error| Failure::new(format!("cannot run {program}: {error}")))?;
         pass_on(signals, &child);
         let (over, told) = mpsc::channel();
-        let holder = Holder { brokers, program, lease, identity, path: path.clone() };
         let held = thread::Builder::new().name("lease".to_owned()).spawn(move || holder.hold(connection, &told))?;
         Ok((wait(child, &over)?, held))
     })();
@@ -99,17 +99,18 @@ fn pass_on(mut signals: Signals, child: &Child) {
 }
 
 /// Who holds a lease.
-struct Holder {
-    brokers: Vec<Endpoint>,
-    program: String,
-    lease: Lease,
-    identity: Identity,
-    path: PathBuf,
+pub(super) struct Holder {
+    pub(super) brokers: Vec<Endpoint>,
+    pub(super) program: String,
+    pub(super) lease: Lease,
+    pub(super) identity: Identity,
+    /// The host file.
+    pub(super) path: PathBuf,
 }
 
 impl Holder {
     /// Holds the lease until the program is over, and gives it back then.
-    fn hold(self, connection: Connection, told: &mpsc::Receiver<Over>) {
+    pub(super) fn hold(self, connection: Connection, told: &mpsc::Receiver<Over>) {
         let mut connection = Some(connection);
         loop {
             let wait = if connection.is_some() { Duration::ZERO } else { PAUSE };
@@ -158,7 +159,7 @@ impl Holder {
     fn take(&self, tell: Tell) {
         match tell {
             Tell::Renewed { certificate, .. } => {
-                if let Err(why) = self.renew(&certificate, &self.path) {
+                if let Err(why) = self.renew(&certificate) {
                     eprintln!("ropeway: the lease was renewed, and new connections cannot use that: {why}");
                 }
             }
@@ -170,7 +171,13 @@ impl Holder {
         }
     }
 
-    fn renew(&self, certificate: &str, path: &Path) -> Result<(), Failure> {
-        Ok(file::write_for_now(path, &file::endpoints(&self.lease.servers, certificate, &self.identity)?)?)
+    /// Writes the host file.
+    pub(super) fn write(&self) -> Result<(), Failure> {
+        self.renew(&self.lease.certificate)
+    }
+
+    /// Writes it with a new proof.
+    fn renew(&self, certificate: &str) -> Result<(), Failure> {
+        Ok(file::write_for_now(&self.path, &file::endpoints(&self.lease.servers, certificate, &self.identity)?)?)
     }
 }

@@ -3,10 +3,12 @@
 mod ask;
 mod file;
 mod hold;
+mod keep;
 mod lease;
 
 pub use ask::parse_broker;
 pub use hold::run_with_lease;
+pub use keep::hold;
 pub use lease::{devices, lease, queue};
 
 use ropeway_broker::core::Settings;

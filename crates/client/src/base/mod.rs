@@ -5,6 +5,7 @@ pub mod host;
 pub(crate) mod ids;
 pub mod log;
 pub(crate) mod modelled;
+pub(crate) mod program;
 pub mod region;
 pub mod stats;
 pub(crate) mod status;

@@ -13,6 +13,7 @@ use ropeway_transport::{Link, Sender};
 
 use super::error::OpenError;
 use super::peers::group_key;
+use crate::base::program::program_name;
 use crate::base::stats::{STATS, count};
 
 /// After waiting this long, the client says so on standard error.
@@ -28,13 +29,11 @@ const NOTICES: Duration = Duration::from_secs(30);
 /// # Errors
 /// [`OpenError`].
 pub fn greet(link: &Link, server: &str, deadline: Instant) -> Result<Welcome, OpenError> {
-    let program = std::env::current_exe().ok();
-    let program = program.as_deref().and_then(|p| p.file_name()).unwrap_or_default();
     let hello = Hello {
         features: features::SUPPORTED,
         purpose: Purpose::Commands,
         release: env!("CARGO_PKG_VERSION").to_owned(),
-        program: program.to_string_lossy().chars().take(200).collect(),
+        program: program_name(),
         pid: std::process::id(),
         // The server lets in whoever shows this key as one of the session's peers.
         credential: match link.is_encrypted() {

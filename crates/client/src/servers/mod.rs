@@ -5,8 +5,10 @@
 //! with new devices.
 
 mod binary;
+mod companion;
 pub mod config;
 pub mod discover;
+mod lease;
 pub mod local;
 pub mod reach;
 mod seek;
@@ -31,6 +33,7 @@ use crate::link::error::OpenError;
 use crate::objects::device::{NativePlatform, Platform};
 use crate::servers::config::{Config, Presentation};
 use crate::servers::discover::discover;
+use crate::servers::lease::Leased;
 use crate::servers::reach::{Held, reach};
 use crate::servers::watch::Watch;
 
@@ -43,6 +46,8 @@ pub struct System {
     /// Servers that were found and are not trusted, by their addresses.
     strangers: Mutex<HashSet<String>>,
     pub(crate) watch: Watch,
+    /// What a broker has lent to the program.
+    _leased: Option<Leased>,
 }
 
 /// Both only grow.
@@ -60,15 +65,22 @@ struct Opened {
 
 impl System {
     /// Connects to all servers at once. Waits at most `config.connect_timeout` for the slowest, and before that, if
-    /// servers are to be found on the local network, for `config.discover_time`. Reports on standard error which
+    /// servers are to be found on the local network, for `config.discover_time`; before all that, if devices are to be
+    /// lent by a broker, as long as the request may wait. Reports on standard error which
     /// servers could not be reached, and why.
     pub fn connect(config: &Config) -> Arc<Self> {
+        let leased = config.wanted.as_ref().and_then(|wanted| {
+            let leased = Leased::get(wanted);
+            leased.inspect_err(|error| crate::warning!("no devices are lent to this program: {error}")).ok()
+        });
+        let servers = leased.as_ref().map_or(&config.servers, |leased| &leased.servers).clone();
         let system = Arc::new_cyclic(|this| Self {
             this: Weak::clone(this),
             config: config.clone(),
             lists: Mutex::default(),
             strangers: Mutex::default(),
             watch: Watch::default(),
+            _leased: leased,
         });
         if config.presentation == Presentation::Always {
             lock(&system.lists).platforms.push(Platform::new(None));
@@ -77,7 +89,7 @@ impl System {
             let looking = config
                 .discover
                 .then(|| threads::start(|| scope.spawn(|| open_all(&system.look_around(), config.connect_timeout))));
-            let configured = open_all(&config.servers, config.connect_timeout);
+            let configured = open_all(&servers, config.connect_timeout);
             let found = looking.and_then(|thread| thread.join().ok()).unwrap_or_default();
             for opened in configured.into_iter().chain(found) {
                 system.take_in(opened);

@@ -10,6 +10,9 @@
 //! ca = "/etc/ssl/lab.pem"   # certificates, where there are no tickets; see `Config::certificates`
 //! certificate = "/home/me/me.pem"
 //! key = "/home/me/me.key"
+//! broker = "broker.lab"      # with `want`: devices are lent, and no servers named
+//! want = "gpu, memory>=40G"
+//! want-wait = 600          # seconds
 //! log = "warn"             # off, error, warn, info, debug
 //! ```
 
@@ -23,7 +26,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::servers::read_bounded;
-use super::{Config, Seconds, Source};
+use super::{Config, DEFAULT_WAIT, Seconds, Source, Wanted};
 
 /// A configuration file longer than this is not one.
 const MAX_FILE: u64 = 1 << 20;
@@ -53,11 +56,26 @@ impl Config {
                 }
                 "platforms" => self.presentation = self.text(&here, value).unwrap_or(self.presentation),
                 "log" => self.log = self.text(&here, value).unwrap_or(self.log),
-                "ca" => self.certificates[0] = self.text(&here, value).map(|File(name)| name),
-                "certificate" => self.certificates[1] = self.text(&here, value).map(|File(name)| name),
-                "key" => self.certificates[2] = self.text(&here, value).map(|File(name)| name),
+                "ca" => self.certificates[0] = self.text(&here, value).map(|Text(name)| name),
+                "certificate" => self.certificates[1] = self.text(&here, value).map(|Text(name)| name),
+                "key" => self.certificates[2] = self.text(&here, value).map(|Text(name)| name),
                 "connect-timeout" => {
                     self.connect_timeout = self.time(&here, value).unwrap_or(self.connect_timeout);
+                }
+                "want" => {
+                    if let Some(Text(want)) = self.text(&here, value) {
+                        self.wanted_or_none().want = want;
+                    }
+                }
+                "broker" => {
+                    if let Some(Text(broker)) = self.text(&here, value) {
+                        self.wanted_or_none().broker = Some(broker);
+                    }
+                }
+                "want-wait" => {
+                    if let Some(wait) = self.time(&here, value) {
+                        self.wanted_or_none().wait = wait;
+                    }
                 }
                 "discover-time" => self.discover_time = self.time(&here, value).unwrap_or(self.discover_time),
                 "discover" => match value.get_ref().as_bool() {
@@ -72,11 +90,16 @@ impl Config {
                 "trusted" => self.read_list_of(&here, value, &place, "trusted", Self::add_trusted),
                 other => self.problems.push(format!(
                     "{here}: '{other}' is not a setting; the settings are servers, platforms, connect-timeout, discover, \
-                     discover-time, trusted, ca, certificate, key and log"
+                     discover-time, trusted, ca, certificate, key, broker, want, want-wait and log"
                 )),
             }
         }
         true
+    }
+
+    /// What is said of a broker, in whatever order.
+    fn wanted_or_none(&mut self) -> &mut Wanted {
+        self.wanted.get_or_insert_with(|| Wanted { want: String::new(), broker: None, wait: DEFAULT_WAIT })
     }
 
     /// A setting that is a list of texts, each given to `add`.
@@ -125,14 +148,14 @@ impl Config {
     }
 }
 
-/// A file's name.
-struct File(String);
+/// A text that is not empty.
+struct Text(String);
 
-impl FromStr for File {
+impl FromStr for Text {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if text.is_empty() { Err("a file has a name".to_owned()) } else { Ok(Self(text.to_owned())) }
+        if text.is_empty() { Err("this setting says nothing".to_owned()) } else { Ok(Self(text.to_owned())) }
     }
 }
 

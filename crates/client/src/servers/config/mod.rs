@@ -4,7 +4,8 @@
 //!
 //! 1. `ROPEWAY_SERVERS`: URLs with commas between them;
 //! 2. `ROPEWAY_HOSTFILE`: a file with one server on each line and `#` comments (dOpenCL's format);
-//! 3. `servers` in `ropeway.toml`, in the user's configuration folder (`$XDG_CONFIG_HOME/ropeway/` or
+//! 3. what a broker lends for `ROPEWAY_WANT`, or for `want` in `ropeway.toml`;
+//! 4. `servers` in `ropeway.toml`, in the user's configuration folder (`$XDG_CONFIG_HOME/ropeway/` or
 //!    `~/.config/ropeway/`) or else in the system's (`/etc/ropeway/`).
 //!
 //! `auto` among the servers of the first two, or `discover = true` in the file, adds those that announce themselves on
@@ -41,6 +42,9 @@ pub const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// asked.
 pub const DEFAULT_DISCOVER_TIME: Duration = Duration::from_millis(1500);
 
+/// How long a program waits for devices of a broker when nothing else is configured.
+pub const DEFAULT_WAIT: Duration = Duration::from_secs(600);
+
 /// The environment variables that name the files of [`Config::certificates`].
 pub const CERTIFICATES: [&str; 3] = ["ROPEWAY_CA", "ROPEWAY_CERTIFICATE", "ROPEWAY_KEY"];
 
@@ -72,6 +76,19 @@ pub enum Source {
     HostFile(PathBuf),
     /// A `ropeway.toml`.
     File(PathBuf),
+    /// A broker.
+    Broker,
+}
+
+/// What a broker is asked for when the program first uses OpenCL.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Wanted {
+    /// The devices, as `ropeway run --want` takes them.
+    pub want: String,
+    /// The broker, as `--broker` takes it (`broker`); `None`: that of `ROPEWAY_BROKER`.
+    pub broker: Option<String>,
+    /// How long to wait for them (`ROPEWAY_WANT_WAIT`, `want-wait`: seconds).
+    pub wait: Duration,
 }
 
 /// The configuration, from all of its sources.
@@ -94,6 +111,8 @@ pub struct Config {
     /// The files for encrypted servers without a ticket (`ROPEWAY_CA`, `ca`: authorities of servers;
     /// `ROPEWAY_CERTIFICATE`, `certificate`, and `ROPEWAY_KEY`, `key`: this client's own): all or none.
     pub certificates: [Option<String>; 3],
+    /// What a broker is asked for, where no servers are named (`ROPEWAY_WANT`, `want`).
+    pub wanted: Option<Wanted>,
     /// Where the servers came from.
     pub source: Source,
     /// Faults of the configuration: one sentence each, with file and line.
@@ -112,6 +131,7 @@ impl Default for Config {
             discover_time: DEFAULT_DISCOVER_TIME,
             trusted: Vec::new(),
             certificates: [None, None, None],
+            wanted: None,
             source: Source::default(),
             problems: Vec::new(),
         }
@@ -161,6 +181,7 @@ impl Config {
         } else if let Some(path) = env("ROPEWAY_HOSTFILE") {
             config.read_host_file(Path::new(&path));
         }
+        config.read_wanted(&env);
         if let Some(value) = config.setting("ROPEWAY_PLATFORMS", env("ROPEWAY_PLATFORMS")) {
             config.presentation = value;
         }
@@ -183,6 +204,26 @@ impl Config {
             config.log = value;
         }
         config
+    }
+
+    /// Takes what a broker is asked for; nothing, where the environment names servers.
+    fn read_wanted(&mut self, env: &impl Fn(&str) -> Option<String>) {
+        let wait = self.setting("ROPEWAY_WANT_WAIT", env("ROPEWAY_WANT_WAIT")).map(|Seconds(wait)| wait);
+        let before = self.wanted.take();
+        if matches!(self.source, Source::Environment | Source::HostFile(_)) {
+            return;
+        }
+        let Some(want) =
+            env("ROPEWAY_WANT").or(before.as_ref().map(|wanted| wanted.want.clone())).filter(|want| !want.is_empty())
+        else {
+            return;
+        };
+        let broker =
+            before.as_ref().and_then(|wanted| wanted.broker.clone()).filter(|_| env("ROPEWAY_BROKER").is_none());
+        let wait = wait.or(before.map(|wanted| wanted.wait)).unwrap_or(DEFAULT_WAIT);
+        self.wanted = Some(Wanted { want, broker, wait });
+        self.servers.clear();
+        self.source = Source::Broker;
     }
 
     /// The value of a setting, or a problem noted.
@@ -238,6 +279,7 @@ impl fmt::Display for Source {
             Self::Environment => f.write_str("the environment variable ROPEWAY_SERVERS"),
             Self::HostFile(path) => write!(f, "the host file {}", path.display()),
             Self::File(path) => write!(f, "{}", path.display()),
+            Self::Broker => f.write_str("a broker, for what is wanted of it"),
         }
     }
 }

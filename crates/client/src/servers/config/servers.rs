@@ -22,7 +22,7 @@ impl Config {
     }
 
     /// Takes the servers of a host file.
-    pub(super) fn read_host_file(&mut self, path: &Path) {
+    pub(in crate::servers) fn read_host_file(&mut self, path: &Path) {
         self.servers.clear();
         self.discover = false;
         self.source = Source::HostFile(path.to_owned());
