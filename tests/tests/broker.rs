@@ -254,3 +254,25 @@ fn a_program_gets_devices_by_its_environment_or_its_configuration_alone() {
     assert_eq!(listed(&configured.run().success()), 2);
     broker.expect_leases(0);
 }
+
+#[test]
+fn the_doctor_asks_the_broker() {
+    let mut broker = Broker::start();
+    let alice = broker.ticket("alice", &[]);
+    let told = |want: &str| {
+        let doctor = Program::remote(ropeway_tests::places::ropeway(), "").without("ROPEWAY_SERVERS").args(["doctor"]);
+        doctor.env("ROPEWAY_BROKER", &alice).env("ROPEWAY_WANT", want).run().stdout
+    };
+    assert!(
+        told("gpu").contains("FAILED  broker: it knows 'alice', and has 0 servers and no device"),
+        "{}",
+        told("gpu")
+    );
+    let _server = broker.server(2);
+    let right = told("2 cpu");
+    assert!(right.contains("ok      broker: it knows 'alice', and has 2 devices on 1 server"), "{right}");
+    assert!(right.contains("ok      wanted of the broker: 2 devices, type=cpu"), "{right}");
+    assert!(told("2 tpu").contains("FAILED  wanted of the broker: '2 tpu' is not a number of devices"));
+    broker.kill();
+    assert!(told("cpu").contains("FAILED  broker: cannot reach the broker"), "{}", told("cpu"));
+}

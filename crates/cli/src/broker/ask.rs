@@ -1,5 +1,6 @@
 //! Connections to brokers.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use ropeway_client::tickets;
@@ -58,6 +59,27 @@ pub(super) fn brokers(args: &AskArgs) -> Result<Vec<Endpoint>, Failure> {
 /// Connects to the broker that is named.
 pub(super) fn connect(args: &AskArgs) -> Result<Connection, Failure> {
     Ok(Connection::open(&brokers(args)?, &program(), CONNECT)?)
+}
+
+/// What a broker has.
+pub struct Pool {
+    /// The name by which it knows this user.
+    pub user: String,
+    /// Its servers.
+    pub servers: usize,
+    /// Their devices.
+    pub devices: usize,
+}
+
+/// Asks the broker of this name or ticket, or that of the environment, what it has.
+pub fn pool(named: Option<&str>) -> Result<Pool, Failure> {
+    let broker = named.map(parse_broker).transpose().map_err(Failure::new)?.into_iter().collect();
+    let mut connection = connect(&AskArgs { broker })?;
+    let Tell::Devices { devices } = connection.ask(&Ask::Devices, ANSWER)? else {
+        return Err(Failure::new("it answers another question; install the same release of Ropeway on both"));
+    };
+    let servers: BTreeSet<_> = devices.iter().map(|line| &line.server).collect();
+    Ok(Pool { user: connection.user().to_owned(), servers: servers.len(), devices: devices.len() })
 }
 
 /// What the broker is told of who asks.

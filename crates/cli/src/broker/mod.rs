@@ -6,7 +6,7 @@ mod hold;
 mod keep;
 mod lease;
 
-pub use ask::parse_broker;
+pub use ask::{Pool, parse_broker, pool};
 pub use hold::run_with_lease;
 pub use keep::hold;
 pub use lease::{devices, lease, queue};

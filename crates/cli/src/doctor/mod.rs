@@ -1,6 +1,7 @@
 //! `ropeway doctor`: one line for each check, and for each failure what to do.
 
 mod files;
+mod lending;
 
 use std::path::{Path, PathBuf};
 
@@ -42,6 +43,7 @@ pub fn doctor(args: &DoctorArgs) -> Result<(), Failure> {
     icd_file(&mut findings, library.as_deref());
     let config = Config::load();
     configuration(&mut findings, &config, !args.servers.is_empty());
+    lending::check(&mut findings, &config);
     files::tickets(&mut findings, &config);
     files::server(&mut findings, args.state.as_deref());
     let servers = match servers_and_strangers(flatten(&args.servers), &config) {
@@ -208,6 +210,7 @@ fn configuration(findings: &mut Findings, config: &Config, asked: bool) {
                 "write servers = [\"tcp://HOST:7590\"] into ~/.config/ropeway/{FILE_NAME} or {SYSTEM_FOLDER}/{FILE_NAME}, or set ROPEWAY_SERVERS"
             ),
         ),
+        (source @ Source::Broker, _) => findings.ok(what, &format!("servers come from {source}")),
         (source, 0) if config.discover => {
             findings.ok(what, &format!("servers of the local network, from {source}; looking for {:?}", config.discover_time));
         }
