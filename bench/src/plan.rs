@@ -144,14 +144,8 @@ impl Bench {
             let value = value.and_then(|value| value.parse::<f64>().ok());
             value.ok_or_else(|| format!("ROPEWAY_STATS printed no {key}"))
         };
-        let row = |figure: &str, unit, ropeway, limit, rule: &str| Row {
-            figure: figure.into(),
-            unit,
-            native: None,
-            ropeway,
-            floor: None,
-            reach: Reach::AtMost(limit),
-            rule: rule.into(),
+        let row = |figure, unit, ropeway, limit, rule| {
+            Row::without_floor(figure, unit, ropeway, None, Reach::AtMost(limit), rule)
         };
         // The native compiler and the server see this program for the first time.
         let new = format!("{} {:?}", std::process::id(), std::time::SystemTime::now());

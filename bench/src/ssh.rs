@@ -19,15 +19,7 @@ pub fn rows(bench: &Bench, say: &dyn Fn(&str)) -> Vec<Row> {
         return Vec::new();
     }
     say(FIGURE);
-    let row = |native, ropeway, reach, rule: &str| Row {
-        figure: FIGURE.into(),
-        unit: "ms",
-        native,
-        ropeway,
-        floor: None,
-        reach,
-        rule: rule.into(),
-    };
+    let row = |native, ropeway, reach, rule| Row::without_floor(FIGURE, "ms", ropeway, native, reach, rule);
     if !std::path::Path::new(SSHD).exists() {
         return vec![row(None, Err(format!("{SSHD} is not installed")), Reach::NotOffered, "")];
     }

@@ -35,6 +35,18 @@ pub struct Row {
 }
 
 impl Row {
+    /// A row without a floor.
+    pub fn without_floor(
+        figure: &str,
+        unit: &'static str,
+        ropeway: Result<f64, String>,
+        native: Option<f64>,
+        reach: Reach,
+        rule: &str,
+    ) -> Self {
+        Self { figure: figure.into(), unit, native, ropeway, floor: None, reach, rule: rule.into() }
+    }
+
     /// Returns whether the bound is met, if there is one.
     pub fn met(&self) -> Option<bool> {
         let keeps: &dyn Fn(f64) -> bool = match &self.reach {

@@ -1,6 +1,6 @@
 //! Memory that two servers send each other.
 
-use super::served::{Encrypted, row};
+use super::served::Encrypted;
 use crate::median::median;
 use crate::server::Server;
 use crate::servers::client;
@@ -19,9 +19,9 @@ pub fn rows(bench: &Bench, say: &dyn Fn(&str)) -> Vec<Row> {
     vec![match measure(bench) {
         Ok((plain, over)) => {
             let rule = "0.85 of plain; \"native\" is plain";
-            row(FIGURE, "MB/s", Ok(over), Some(plain), Reach::AtLeast(0.85 * plain), rule)
+            Row::without_floor(FIGURE, "MB/s", Ok(over), Some(plain), Reach::AtLeast(0.85 * plain), rule)
         }
-        Err(why) => row(FIGURE, "MB/s", Err(why), None, Reach::Stated, ""),
+        Err(why) => Row::without_floor(FIGURE, "MB/s", Err(why), None, Reach::Stated, ""),
     }]
 }
 

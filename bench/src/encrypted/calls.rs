@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 
-use super::served::{Encrypted, row};
+use super::served::Encrypted;
 use crate::median::median;
 use crate::process::Probe;
 use crate::setup::Bench;
@@ -59,7 +59,7 @@ pub fn rows(bench: &Bench, say: &dyn Fn(&str)) -> Vec<Row> {
         Ok(pair) => pair,
         Err(why) => {
             let failed = |(figure, unit, ..): &&(&str, &'static str, &str, usize)| {
-                row(figure, unit, Err(why.clone()), None, Reach::Stated, "")
+                Row::without_floor(figure, unit, Err(why.clone()), None, Reach::Stated, "")
             };
             return wanted.iter().map(failed).collect();
         }
@@ -69,14 +69,22 @@ pub fn rows(bench: &Bench, say: &dyn Fn(&str)) -> Vec<Row> {
         say(figure);
         let figures = compare(&mut plain, &mut over, order, bench.rounds(*rounds));
         rows.push(match figures {
-            Err(why) => row(figure, unit, Err(why), None, Reach::Stated, ""),
-            Ok((plain, over, _)) if *unit == "us" => {
-                row(figure, unit, Ok(over), Some(plain), Reach::AtMost(plain + 4.0), "plain + 4; \"native\" is plain")
-            }
+            Err(why) => Row::without_floor(figure, unit, Err(why), None, Reach::Stated, ""),
+            Ok((plain, over, _)) if *unit == "us" => Row::without_floor(
+                figure,
+                unit,
+                Ok(over),
+                Some(plain),
+                Reach::AtMost(plain + 4.0),
+                "plain + 4; \"native\" is plain",
+            ),
             Ok((plain, over, cipher)) => {
                 let least = 0.85 * cipher.min(plain);
                 let rule = "0.85 of plain or of one core's cipher; \"native\" is plain, the floor the cipher";
-                Row { floor: Some(cipher), ..row(figure, unit, Ok(over), Some(plain), Reach::AtLeast(least), rule) }
+                Row {
+                    floor: Some(cipher),
+                    ..Row::without_floor(figure, unit, Ok(over), Some(plain), Reach::AtLeast(least), rule)
+                }
             }
         });
     }

@@ -1,6 +1,6 @@
 //! The memory of a session that does nothing.
 
-use super::served::{Encrypted, row};
+use super::served::Encrypted;
 use crate::median::median;
 use crate::memory::{Memory, only_worker_of};
 use crate::process::Side;
@@ -27,7 +27,7 @@ pub fn rows(bench: &Bench, say: &dyn Fn(&str)) -> Vec<Row> {
     };
     let rule = "anonymous; medians, less those in plain text";
     let all = FIGURES.iter().zip(added).filter(|(figure, _)| wanted(figure));
-    all.map(|(figure, added)| row(figure, "kB", added, None, Reach::AtMost(MOST), rule)).collect()
+    all.map(|(figure, added)| Row::without_floor(figure, "kB", added, None, Reach::AtMost(MOST), rule)).collect()
 }
 
 /// What encryption adds to worker and client, in kB.

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use crate::process::Side;
 use crate::server::Server;
 use crate::setup::Bench;
-use crate::table::{Reach, Row};
 
 /// A server that takes encrypted connections only, and the programs that have its ticket.
 pub(super) struct Encrypted {
@@ -42,16 +41,4 @@ impl Encrypted {
         }
         Ok(Self { server, ticket, side })
     }
-}
-
-/// A row without a floor.
-pub(super) fn row(
-    figure: &str,
-    unit: &'static str,
-    ropeway: Result<f64, String>,
-    native: Option<f64>,
-    reach: Reach,
-    rule: &str,
-) -> Row {
-    Row { figure: figure.into(), unit, native, ropeway, floor: None, reach, rule: rule.into() }
 }

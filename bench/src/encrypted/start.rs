@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::served::{Encrypted, row};
+use super::served::Encrypted;
 use crate::median::median;
 use crate::setup::Bench;
 use crate::table::{Reach, Row};
@@ -22,7 +22,9 @@ pub fn rows(bench: &Bench, say: &dyn Fn(&str)) -> Vec<Row> {
         Err(why) => [Err(why.clone()), Err(why)],
     };
     let wanted = STARTS.into_iter().zip(times).filter(|(start, _)| is_wanted(start));
-    wanted.map(|((figure, limit), time)| row(figure, "ms", time, None, Reach::AtMost(limit), "")).collect()
+    wanted
+        .map(|((figure, limit), time)| Row::without_floor(figure, "ms", time, None, Reach::AtMost(limit), ""))
+        .collect()
 }
 
 /// The times from making a process to its first queue: of the first client of a server after the one that waits for it,

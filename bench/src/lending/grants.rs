@@ -22,15 +22,7 @@ const CLIENTS: usize = 1000;
 
 /// Measures the wanted rows; a failure becomes the error of its row.
 pub fn rows(bench: &Bench, say: &dyn Fn(&str)) -> Vec<Row> {
-    let row = |figure: &str, unit, ropeway, limit| Row {
-        figure: figure.into(),
-        unit,
-        native: None,
-        ropeway,
-        floor: None,
-        reach: Reach::AtMost(limit),
-        rule: String::new(),
-    };
+    let row = |figure, unit, ropeway, limit| Row::without_floor(figure, unit, ropeway, None, Reach::AtMost(limit), "");
     let mut rows = Vec::new();
     if GRANTS.iter().any(|(figure, _)| figure.contains(&bench.only)) {
         say(GRANTS[0].0);

@@ -21,15 +21,7 @@ pub fn rows(bench: &Bench, say: &dyn Fn(&str)) -> Vec<Row> {
         return Vec::new();
     }
     say(FIGURE);
-    let row = |native, ropeway, reach, rule: &str| Row {
-        figure: FIGURE.into(),
-        unit: "ms",
-        native,
-        ropeway,
-        floor: None,
-        reach,
-        rule: rule.into(),
-    };
+    let row = |native, ropeway, reach, rule| Row::without_floor(FIGURE, "ms", ropeway, native, reach, rule);
     vec![match measure(bench) {
         Ok((named, leased)) => {
             row(Some(named), Ok(leased), Reach::AtMost(named + 5.0), "named + 5; \"native\" is a server given by name")

@@ -122,9 +122,9 @@ impl<F: Fn(&PublicKey) -> bool> Verifier<F> {
     }
 }
 
-/// What rustls asks alike of those who check servers and of those who check clients.
-macro_rules! signatures_of_raw_keys {
-    () => {
+/// What rustls asks alike of all who check the other end by an Ed25519 key, in a certificate or raw.
+macro_rules! ed25519_signatures {
+    (raw: $raw:literal) => {
         fn verify_tls12_signature(
             &self,
             _: &[u8],
@@ -148,10 +148,11 @@ macro_rules! signatures_of_raw_keys {
         }
 
         fn requires_raw_public_keys(&self) -> bool {
-            true
+            $raw
         }
     };
 }
+pub(super) use ed25519_signatures;
 
 impl<F: Fn(&PublicKey) -> bool + Send + Sync> ServerCertVerifier for Verifier<F> {
     fn verify_server_cert(
@@ -165,7 +166,7 @@ impl<F: Fn(&PublicKey) -> bool + Send + Sync> ServerCertVerifier for Verifier<F>
         self.check(key).map(|()| ServerCertVerified::assertion())
     }
 
-    signatures_of_raw_keys!();
+    ed25519_signatures!(raw: true);
 }
 
 impl<F: Fn(&PublicKey) -> bool + Send + Sync> ClientCertVerifier for Verifier<F> {
@@ -182,7 +183,7 @@ impl<F: Fn(&PublicKey) -> bool + Send + Sync> ClientCertVerifier for Verifier<F>
         self.check(key).map(|()| ClientCertVerified::assertion())
     }
 
-    signatures_of_raw_keys!();
+    ed25519_signatures!(raw: true);
 }
 
 /// What a failed handshake means to a person; the other end is "it".

@@ -15,7 +15,7 @@ use webpki::{EndEntityCert, KeyUsage};
 use super::PublicKey;
 use super::certificates::COMMON_NAME;
 use super::der::{OBJECT, SEQUENCE, SET, UTF8};
-use super::handshake::provider;
+use super::handshake::{ed25519_signatures, provider};
 use super::lease::{ISSUER, LeaseCertificate};
 
 /// The extended key usage of a client (1.3.6.1.5.5.7.3.2), without its tag.
@@ -40,6 +40,15 @@ impl Leases {
             name_constraints: None,
         };
         Self { anchor: [anchor], clock, provider: provider() }
+    }
+
+    fn check_signature(
+        &self,
+        message: &[u8],
+        shown: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, shown, dss, &self.provider.signature_verification_algorithms)
     }
 
     /// Checks all but whether the client has the holder's private key.
@@ -90,25 +99,5 @@ impl ClientCertVerifier for Leases {
         self.check(shown, now).map(|()| ClientCertVerified::assertion()).map_err(Error::InvalidCertificate)
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Err(Error::General("this is TLS 1.3".into()))
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        shown: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, shown, dss, &self.provider.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        vec![SignatureScheme::ED25519]
-    }
+    ed25519_signatures!(raw: false);
 }
