@@ -12,6 +12,7 @@ use super::event::Cell;
 use crate::base::lock::lock;
 use crate::base::order::Sequence;
 use crate::native;
+use crate::usage::QueueUsage;
 
 /// A command queue.
 pub struct Queue {
@@ -35,6 +36,8 @@ pub struct Queue {
     pub dirty: AtomicBool,
     /// The places of its commands.
     pub line: Sequence,
+    /// What it takes of its device.
+    pub usage: QueueUsage,
     /// The extra queues next to it.
     pub pre_enqueue: PreEnqueued,
 }

@@ -123,7 +123,10 @@ impl Session {
                 queue.push(cell.clone());
                 claim(total, &mut self.queue_states.events, id, cell)
             }
-            (None, Ok(_)) => Ok(()),
+            (None, Ok(_)) => {
+                queue.line.turn();
+                Ok(())
+            }
             (event, Err(status)) => self.queue_states.fail(total, event, status, &queue),
         }
     }

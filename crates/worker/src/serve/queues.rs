@@ -55,9 +55,11 @@ impl Session {
             first_error: Default::default(),
             dirty: Default::default(),
             line: Sequence::new(),
+            usage: self.common.usage.queue(self.warm.number_of(device)),
             pre_enqueue: Default::default(),
         });
         self.common.reporter.add(&queue);
+        self.common.idle.add(&queue);
         let queue_state =
             QueueState { queue, staging: native::Staging::new(self.common.arenas.clone()), barrier: None };
         claim(total, &mut self.queue_states.queues, m.queue, queue_state)
@@ -72,6 +74,9 @@ impl Session {
             let _ = queue_state.staging.leave(native);
             let _ = native.flush();
         }
+        let queue = &queue_state.queue;
+        queue.usage.handed_over(queue.line.len());
+        self.common.idle.outlive(queue);
         Ok(())
     }
 
