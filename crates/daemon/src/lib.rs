@@ -18,6 +18,7 @@
 //! | `probe` | finds out facts about drivers by trying them, in a process of its own |
 //! | `memory` | how much main memory a session takes |
 //! | `usage` | how long a session keeps each device busy |
+//! | `turns` | whose turn it is on a device that is shared by weight |
 //! | `page` | memory that is shared with workers |
 //! | `dial` | connections to other servers, made for workers, which have no network of their own |
 //! | `server` | the loop that drives all of these |
@@ -48,6 +49,7 @@ mod sandbox;
 mod server;
 mod stop;
 mod tally;
+mod turns;
 mod usage;
 pub mod worker;
 mod worker_user;

@@ -347,14 +347,17 @@ impl Worker {
         });
         let allowance = allowance.unwrap_or_default();
         let share = client.guest.as_ref().and_then(|guest| guest.share.clone());
-        let files = Files { share: share.as_deref().map(Share::parts), usage: Some(self.usage.file()) };
+        let turns = client.guest.as_ref().and_then(|guest| guest.turns.as_deref().map(AsFd::as_fd));
+        let files = Files { share: share.as_deref().map(Share::parts), usage: Some(self.usage.file()), turns };
         handoff::send(self.control.as_fd(), &client.link, (&client.hello, &allowance), files)?;
         self.share = share;
         let now = Instant::now();
         let Hello { program, pid, credential, .. } = &*client.hello;
         let about = About { session: number, who: client.who.clone(), program: program.clone(), pid: *pid };
         let peers = credential.as_slice().try_into().ok().map(PublicKey::new);
-        let (guest, look_at) = (client.guest.clone(), Some(now));
+        // The worker alone has its end of the socket for turns from now on.
+        let guest = client.guest.clone().map(|guest| Guest { turns: None, ..guest });
+        let look_at = Some(now);
         let lease = guest.as_ref().and_then(|guest| guest.lease);
         let session = Session { about, lease, guest, peers, since: now, look_at, ended_for: None, account: None };
         self.state = State::Session(Box::new(session));

@@ -4,6 +4,8 @@
 //! its session will have; the daemon then gives it its client's connection. While the session lasts, the daemon passes
 //! on connections from peers, and connects the worker to other servers: a worker has no network of its own.
 
+pub mod turns;
+
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -49,7 +51,7 @@ pub const SHARED_RESOURCES: usize = 2;
 pub const METERED_DEVICES: usize = 64;
 
 /// Most files that go with a connection.
-const MAX_FILES: usize = 2;
+const MAX_FILES: usize = 3;
 
 /// Files that a session gets.
 #[derive(Clone, Copy, Debug, Default)]
@@ -58,6 +60,8 @@ pub struct Files<'a> {
     pub share: Option<(BorrowedFd<'a>, u32)>,
     /// See [`Served::usage`].
     pub usage: Option<BorrowedFd<'a>>,
+    /// See [`Served::turns`].
+    pub turns: Option<BorrowedFd<'a>>,
 }
 
 /// A session that the daemon gives to the worker.
@@ -73,6 +77,8 @@ pub struct Served {
     /// Where it writes how long its commands have kept each device busy: a file of [`METERED_DEVICES`] numbers of
     /// nanoseconds, with 64 bits each, in this machine's order.
     pub usage: Option<OwnedFd>,
+    /// Where it hears whose turn it is ([`turns`]), if it shares devices by weight.
+    pub turns: Option<OwnedFd>,
 }
 
 /// What a session has taken, as its worker says at its end.
@@ -127,8 +133,9 @@ pub enum ToWorker {
     /// The session has to end, for this reason: one sentence for a person.
     End(String),
     /// The client's connection, from which this hello has been read, what its session may use, the place of its share,
-    /// and whether its use of devices is counted. The files of share and use come with the connection.
-    Serve(Hello, Allowance, Option<u32>, bool),
+    /// and whether its use of devices is counted and whether it takes turns. The files of these come with the
+    /// connection, in this order.
+    Serve(Hello, Allowance, Option<u32>, [bool; 2]),
     /// The connection of a pending peer, from which this hello has been read.
     Peer(Hello),
     /// The outcome of a [`ToDaemon::Dial`]: a connection, with the proof in the peer's answer, or one sentence that
@@ -259,8 +266,9 @@ pub fn send(
     files: Files<'_>,
 ) -> io::Result<()> {
     let (share, place) = files.share.unzip();
-    let message = ToWorker::Serve(hello.clone(), allowance.clone(), place, files.usage.is_some());
-    let files: Vec<_> = share.into_iter().chain(files.usage).collect();
+    let optional = [files.usage, files.turns];
+    let message = ToWorker::Serve(hello.clone(), allowance.clone(), place, optional.map(|file| file.is_some()));
+    let files: Vec<_> = share.into_iter().chain(optional.into_iter().flatten()).collect();
     say_with(control, &message, (Some(link), &files), false)
 }
 
@@ -274,11 +282,12 @@ pub fn receive(control: BorrowedFd<'_>) -> io::Result<Option<(Link, Served)>> {
         match hear_with(control, true)? {
             None => return Ok(None),
             Some((ToWorker::Drivers(facts), _, _)) => drivers::learn(facts),
-            Some((ToWorker::Serve(hello, allowance, place, is_counted), Some(link), mut files))
-                if files.len() == usize::from(place.is_some()) + usize::from(is_counted) =>
+            Some((ToWorker::Serve(hello, allowance, place, has), Some(link), mut files))
+                if files.len() == [place.is_some(), has[0], has[1]].into_iter().filter(|has| *has).count() =>
             {
                 let share = place.and_then(|place| Some((files.pop_front()?, place)));
-                return Ok(Some((link, Served { hello, allowance, share, usage: files.pop_front() })));
+                let [usage, turns] = has.map(|has| has.then(|| files.pop_front()).flatten());
+                return Ok(Some((link, Served { hello, allowance, share, usage, turns })));
             }
             Some(_) => return Err(io::Error::new(ErrorKind::InvalidData, "the daemon sent no client")),
         }
@@ -308,11 +317,11 @@ mod tests {
             pid: 7,
             credential: vec![],
         };
-        let files = Files { share: Some((server.as_fd(), 7)), usage: Some(server.as_fd()) };
+        let files = Files { share: Some((server.as_fd(), 7)), usage: None, turns: Some(server.as_fd()) };
         send(daemon.as_fd(), &server, (&hello, &Allowance::default()), files).unwrap();
         let (link, served) = receive(worker.as_fd()).unwrap().unwrap();
         assert_eq!((served.hello, served.share.map(|(_, place)| place)), (hello, Some(7)));
-        assert!(served.usage.is_some());
+        assert!(served.usage.is_none() && served.turns.is_some());
         drop(server);
         let byte = rustix::io::write(&link, b"x").and_then(|_| {
             let mut byte = [0];

@@ -24,7 +24,7 @@ use crate::link::input::Input;
 use crate::link::outgoing::Outgoing;
 use crate::link::printed::Printed;
 use crate::native::process::Exit;
-use crate::native::{Arenas, SharedNumbers, platforms};
+use crate::native::{Arenas, Event, SharedNumbers, platforms};
 use crate::notify::idle::Idle;
 use crate::notify::notifier::Notifier;
 use crate::notify::report::Reporter;
@@ -36,6 +36,7 @@ use crate::session::Session;
 use crate::session::common::Common;
 use crate::session::job::MAX_LEFT;
 use crate::session::team::{Reader, Team};
+use crate::turns::Turns;
 use crate::usage::Usage;
 use crate::warmup::{Warm, refuse_own_library};
 
@@ -95,7 +96,7 @@ pub fn run_in_turn(
 fn run_until(exit: Exit, control: OwnedFd, options: WorkerOptions, warm: Option<Warm>) -> u8 {
     match prepare(&control, &options, warm) {
         Ok(None) => 0,
-        Ok(Some((mut warm, link, Served { hello, allowance, share, usage }))) => {
+        Ok(Some((mut warm, link, Served { hello, allowance, share, usage, turns }))) => {
             if let Some(selectors) = &allowance.devices {
                 warm.restrict(selectors);
             }
@@ -116,7 +117,7 @@ fn run_until(exit: Exit, control: OwnedFd, options: WorkerOptions, warm: Option<
                 Ok(fd) => Log::new(fd),
                 Err(_) => return 1,
             };
-            serve(warm, (link, control), (&hello, &allowance, share), usage, (options, &log, &exit))
+            serve(warm, (link, control), (&hello, &allowance, share), (usage, turns), (options, &log, &exit))
         }
         Err(why) => {
             let _ = writeln!(std::io::stderr(), "ropeway worker[{}]: {why}", std::process::id());
@@ -153,7 +154,7 @@ fn serve(
     mut warm: Warm,
     (link, control): (Link, OwnedFd),
     (hello, allowance, share): (&Hello, &Allowance, Option<Share>),
-    usage: Arc<Usage>,
+    (usage, turns): (Arc<Usage>, Option<OwnedFd>),
     (options, log, exit): (WorkerOptions, &Log, &Exit),
 ) -> ! {
     let give_up = |why: String| -> ! {
@@ -176,6 +177,17 @@ fn serve(
     let staged = Arc::new(Budget::new(options.staged_bytes));
     let (reporter, notifier) = (Reporter::new(client.clone(), staged.clone()), Notifier::new(post));
     let services = Services::new(warm.session, reporter.clone(), notifier.clone(), log.clone());
+    let turns = turns.map(|socket| {
+        let notifier = notifier.clone();
+        let watch = move |event: &Event, then: Box<dyn FnOnce() + Send>| {
+            let then = move || {
+                then();
+                Ok(())
+            };
+            notifier.watch(Some(event.clone()), None, Box::new(then));
+        };
+        Turns::new(socket, usage.clone(), Box::new(watch))
+    });
     let common = Arc::new(Common {
         client: client.clone(),
         reporter,
@@ -189,6 +201,7 @@ fn serve(
         limits: Arc::new(Limits::new(client.clone(), allowance, options.memory_quota, share)),
         clock: Arc::new(Clock::new(allowance)),
         usage,
+        turns,
         idle: Idle::default(),
         left: Budget::new(MAX_LEFT),
         is_over: AtomicBool::new(false),
@@ -234,6 +247,11 @@ fn serve(
         spawn("clock", (log, exit), move || {
             clock.watch(|end| on_end(end), |look| spawn("look", (&for_looks.0, &for_looks.1), look));
         });
+    }
+
+    if let Some(turns) = common.turns.clone() {
+        let common = common.clone();
+        spawn("turns", (log, exit), move || turns.follow_forever(|device| common.idle.markers(device)));
     }
 
     let looking = common.clone();

@@ -15,10 +15,18 @@ use crate::handoff::METERED_DEVICES;
 use crate::native::SharedNumbers;
 
 /// The bits of a device's state that count its busy queues: more than a session may have queues. The others are the
-/// time at which the device became busy, or at which its sum was last added to, less all that is beyond 6 days.
+/// time at which the device became busy, or at which its sum was last added to, less all that is beyond 3 days.
 const COUNT_BITS: u32 = 23;
 
 const COUNT: u64 = (1 << COUNT_BITS) - 1;
+
+/// The bit of a state that says that no time counts, as the session waits for its turn.
+const PAUSED: u64 = COUNT + 1;
+
+/// Where the time begins.
+const TIME_AT: u32 = COUNT_BITS + 1;
+
+const TIME: u64 = !(COUNT | PAUSED);
 
 /// Such a time counts units of 256 ns.
 const UNIT_BITS: u32 = 8;
@@ -57,50 +65,68 @@ impl Usage {
     }
 
     fn now(&self) -> u64 {
-        (self.start.elapsed().as_nanos() as u64 >> UNIT_BITS) << COUNT_BITS
+        (self.start.elapsed().as_nanos() as u64 >> UNIT_BITS) << TIME_AT
     }
 
-    /// Changes how many queues of a device are busy, with a time `now`; returns how many were.
-    fn change(&self, device: usize, by: impl Fn(u64) -> u64, now: u64) -> u64 {
-        let change = |state: u64| {
-            let count = state & COUNT;
+    /// Changes how many queues of a device are busy, or whether it is paused; returns how many were.
+    fn change(&self, device: usize, by: impl Fn(u64) -> u64, paused: Option<bool>) -> u64 {
+        let now = self.now();
+        // The new state, and the time to add.
+        let step = |state: u64| {
+            let (count, was_paused, since) = (state & COUNT, state & PAUSED, state & TIME);
+            let next = by(count);
+            let pause = paused.map_or(was_paused, |paused| if paused { PAUSED } else { 0 });
+            let passed = now.wrapping_sub(since).cast_signed();
             // A thread that has looked at the clock earlier may come later.
-            let is_past = count > 0 && (now.wrapping_sub(state & !COUNT)).cast_signed() < 0;
-            let since = if count > 0 && (by(count) == count + 1 || is_past) { state & !COUNT } else { now };
-            Some(since | by(count))
+            let keeps = count > 0 && (passed < 0 || next > count);
+            let adds = count > 0 && !keeps && was_paused == 0;
+            let passed = if adds { passed.cast_unsigned() >> TIME_AT << UNIT_BITS } else { 0 };
+            (next | pause | if keeps { since } else { now }, passed)
         };
         let state = &self.devices[device];
-        let before = state.fetch_update(Ordering::SeqCst, Ordering::SeqCst, change).unwrap_or_else(|before| before);
-        let count = before & COUNT;
-        let passed = now.wrapping_sub(before & !COUNT);
-        if count > 0 && by(count) <= count && passed.cast_signed() > 0 {
-            self.sums()[device].fetch_add(passed >> COUNT_BITS << UNIT_BITS, Ordering::Relaxed);
+        let before = state.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |state| Some(step(state).0));
+        let before = before.unwrap_or_else(|before| before);
+        let (_, passed) = step(before);
+        if passed > 0 {
+            self.sums()[device].fetch_add(passed, Ordering::Relaxed);
         }
-        count
+        before & COUNT
     }
 
     fn begin(&self, device: usize) {
-        let before = self.change(device, |count| (count + 1).min(COUNT), self.now());
+        let before = self.change(device, |count| (count + 1).min(COUNT), None);
         if before == 0 && self.is_asleep.load(Ordering::SeqCst) && self.is_asleep.swap(false, Ordering::SeqCst) {
             self.adder.get().into_iter().for_each(Thread::unpark);
         }
     }
 
     fn end(&self, device: usize) {
-        self.change(device, |count| count.saturating_sub(1), self.now());
+        self.change(device, |count| count.saturating_sub(1), None);
     }
 
     /// Adds to the sums what has passed until now.
     pub fn add_up(&self) {
         let busy = (0..METERED_DEVICES).filter(|&device| self.devices[device].load(Ordering::Relaxed) & COUNT > 0);
         busy.for_each(|device| {
-            self.change(device, |count| count, self.now());
+            self.change(device, |count| count, None);
         });
     }
 
     /// Whether a device is busy.
     pub fn is_busy(&self) -> bool {
         self.devices.iter().any(|state| state.load(Ordering::SeqCst) & COUNT > 0)
+    }
+
+    /// Whether this device is busy.
+    pub fn is_device_busy(&self, device: usize) -> bool {
+        self.devices.get(device).is_some_and(|state| state.load(Ordering::SeqCst) & COUNT > 0)
+    }
+
+    /// Has no more time of this device counted, as the session waits for its turn there; or has it counted again.
+    pub fn pause(&self, device: usize, paused: bool) {
+        if device < METERED_DEVICES {
+            self.change(device, |count| count, Some(paused));
+        }
     }
 
     /// Blocks the calling thread, always the same, while no device is busy.
@@ -115,8 +141,8 @@ impl Usage {
         }
     }
 
-    #[cfg(test)]
-    fn used(&self, device: usize) -> u64 {
+    /// For how many nanoseconds this device has been busy, as far as they have been added up.
+    pub fn used(&self, device: usize) -> u64 {
         self.sums()[device].load(Ordering::Relaxed)
     }
 }
@@ -151,6 +177,11 @@ impl QueueUsage {
         if self.state.fetch_update(Ordering::SeqCst, Ordering::Relaxed, idle).is_ok() {
             usage.end(*device);
         }
+    }
+
+    /// The number of its device, if that is counted.
+    pub fn device(&self) -> Option<usize> {
+        self.usage.as_ref().map(|(_, device)| *device)
     }
 
     /// If it is busy, which of its busy times this is.
@@ -208,6 +239,33 @@ mod tests {
             one.ended(2);
         });
         assert!((3 * part..=took).contains(&sum), "{sum} of {took}");
+    }
+
+    #[test]
+    fn the_time_in_which_a_session_waits_for_its_turn_does_not_count() {
+        let usage = Usage::new(None);
+        let queue = usage.queue(Some(3));
+        let part = PART.as_nanos() as u64;
+        let (sum, took) = used(&usage, || {
+            queue.handed_over(1);
+            sleep(PART);
+            usage.pause(3, true);
+            usage.pause(3, true);
+            sleep(4 * PART);
+            usage.add_up();
+            usage.pause(3, false);
+            sleep(PART);
+            queue.ended(1);
+        });
+        assert!((2 * part..=took - 4 * part).contains(&sum), "{sum} of {took}");
+        usage.pause(3, true);
+        assert_eq!(used(&usage, || sleep(PART)).0, 0);
+        let sum = used(&usage, || {
+            queue.handed_over(2);
+            sleep(PART);
+            queue.ended(2);
+        });
+        assert_eq!(sum.0, 0);
     }
 
     #[test]

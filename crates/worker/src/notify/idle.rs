@@ -9,6 +9,8 @@ use std::sync::{Arc, Mutex, Weak};
 use std::thread;
 use std::time::Duration;
 
+use ropeway_protocol::types::Status;
+
 use crate::base::lock::lock;
 use crate::native::{Event, Waits};
 use crate::objects::Queue;
@@ -51,6 +53,14 @@ impl Idle {
         }
     }
 
+    /// Events behind all that was enqueued on a device and is not known to have ended.
+    pub fn markers(&self, device: usize) -> Vec<Event> {
+        let queues: Vec<_> = lock(&self.0).iter().filter_map(|seen| seen.queue.upgrade()).collect();
+        let is_busy = |queue: &Queue| queue.usage.busy_time().is_some() || queue.dirty.load(Ordering::Relaxed);
+        let busy = queues.iter().filter(|queue| queue.usage.device() == Some(device) && is_busy(queue));
+        busy.filter_map(|queue| mark(queue).ok().flatten()).collect()
+    }
+
     /// Looks until the session is over.
     pub fn look(&self, usage: &Usage, is_over: &AtomicBool) {
         let mut idle = PATIENCE;
@@ -81,6 +91,13 @@ impl Idle {
     }
 }
 
+/// Puts a marker behind all that was enqueued.
+fn mark(queue: &Queue) -> Result<Option<Event>, Status> {
+    let native = queue.native.as_ref().map_err(|status| *status)?;
+    let marker = native.marker(&Waits::none(), true)?;
+    native.flush().map(|()| marker)
+}
+
 impl Seen {
     fn look(&mut self, queue: &Queue) {
         if let Some((count, marker)) = &self.marker {
@@ -97,11 +114,7 @@ impl Seen {
         }
         // In this order: the marker is behind all commands that are counted.
         let count = queue.line.len();
-        let marker = queue.native.as_ref().map_err(|status| *status).and_then(|native| {
-            let marker = native.marker(&Waits::none(), true)?;
-            native.flush().map(|()| marker)
-        });
-        match marker {
+        match mark(queue) {
             Ok(marker) => self.marker = marker.map(|marker| (count, marker)),
             // A queue that takes no commands runs none.
             Err(_) => queue.usage.ended(count),

@@ -44,6 +44,7 @@ impl Session {
             .allow_object()
             .and(context.native.as_ref().map_err(|status| *status))
             .and_then(|native| native::Queue::with_hints(native, device, m.properties, m.priority, m.throttle));
+        let number = self.warm.number_of(device);
         let queue = Arc::new(Queue {
             native,
             context,
@@ -55,7 +56,8 @@ impl Session {
             first_error: Default::default(),
             dirty: Default::default(),
             line: Sequence::new(),
-            usage: self.common.usage.queue(self.warm.number_of(device)),
+            usage: self.common.usage.queue(number),
+            turns: self.common.turns.as_ref().zip(number).and_then(|(turns, number)| turns.device(number)),
             pre_enqueue: Default::default(),
         });
         self.common.reporter.add(&queue);

@@ -15,6 +15,7 @@ use crate::notify::notifier::Notifier;
 use crate::notify::report::Reporter;
 use crate::peers::Peers;
 use crate::programs::cache::Cache;
+use crate::turns::Turns;
 use crate::usage::Usage;
 
 /// Shared by all threads of the session.
@@ -43,6 +44,8 @@ pub struct Common {
     pub clock: Arc<Clock>,
     /// What the session takes of the devices.
     pub usage: Arc<Usage>,
+    /// Turns on devices, if sessions share those by weight.
+    pub turns: Option<Arc<Turns>>,
     /// Finds out which queues are idle.
     pub idle: Idle,
     /// Calls that wait without a thread.
