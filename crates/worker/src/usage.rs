@@ -57,7 +57,7 @@ impl Usage {
     /// A new queue of this device, which nothing is counted for if the device is none of the first [`METERED_DEVICES`].
     pub fn queue(self: &Arc<Self>, device: Option<usize>) -> QueueUsage {
         let usage = device.filter(|device| *device < METERED_DEVICES).map(|device| (self.clone(), device));
-        QueueUsage { usage, state: AtomicU64::new(0), began: AtomicU64::new(0) }
+        QueueUsage { usage, state: AtomicU64::new(0) }
     }
 
     fn sums(&self) -> &[AtomicU64] {
@@ -152,8 +152,6 @@ pub struct QueueUsage {
     usage: Option<(Arc<Usage>, usize)>,
     /// How many commands have been handed over, doubled, and one more while it is busy.
     state: AtomicU64,
-    /// How often it has become busy.
-    began: AtomicU64,
 }
 
 impl QueueUsage {
@@ -165,7 +163,6 @@ impl QueueUsage {
             return;
         }
         if self.state.swap(count << 1 | 1, Ordering::SeqCst) & 1 == 0 {
-            self.began.fetch_add(1, Ordering::Relaxed);
             usage.begin(*device);
         }
     }
@@ -184,9 +181,9 @@ impl QueueUsage {
         self.usage.as_ref().map(|(_, device)| *device)
     }
 
-    /// If it is busy, which of its busy times this is.
-    pub fn busy_time(&self) -> Option<u64> {
-        (self.state.load(Ordering::SeqCst) & 1 == 1).then(|| self.began.load(Ordering::Relaxed))
+    /// Whether it is busy.
+    pub fn is_busy(&self) -> bool {
+        self.state.load(Ordering::SeqCst) & 1 == 1
     }
 }
 
@@ -275,14 +272,14 @@ mod tests {
         queue.handed_over(2);
         queue.handed_over(3);
         queue.ended(2);
-        assert_eq!(queue.busy_time(), Some(1));
+        assert!(queue.is_busy());
         queue.ended(3);
-        assert_eq!((queue.busy_time(), usage.is_busy()), (None, false));
+        assert_eq!((queue.is_busy(), usage.is_busy()), (false, false));
         queue.ended(3);
         queue.handed_over(3);
         assert!(!usage.is_busy(), "nothing new");
         queue.handed_over(4);
-        assert_eq!((queue.busy_time(), usage.is_busy()), (Some(2), true));
+        assert_eq!((queue.is_busy(), usage.is_busy()), (true, true));
         drop(queue);
         assert!(!usage.is_busy());
     }
@@ -293,7 +290,7 @@ mod tests {
         for device in [None, Some(METERED_DEVICES)] {
             let queue = usage.queue(device);
             queue.handed_over(1);
-            assert_eq!((queue.busy_time(), usage.is_busy()), (None, false));
+            assert_eq!((queue.is_busy(), usage.is_busy()), (false, false));
         }
     }
 

@@ -1,8 +1,7 @@
 //! Finds out that queues are idle which nobody waits for, so that no time is counted in which nothing runs.
 //!
-//! A thread looks every 20 ms while a device is busy. A queue that has been busy from one look to the next gets a marker,
-//! whose event it looks at from then on. So what is waited for within that time, which is nearly everything, costs
-//! nothing.
+//! A thread looks every 20 ms while a device is busy. A queue that is busy gets a marker, and the next look asks
+//! whether that has ended.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -27,8 +26,6 @@ struct Seen {
     queue: Weak<Queue>,
     /// The queue itself, if the client has released it and its commands have not ended.
     kept: Option<Arc<Queue>>,
-    /// Which of its busy times the last look has seen.
-    busy_time: Option<u64>,
     /// A marker behind so many of its commands.
     marker: Option<(u64, Event)>,
 }
@@ -40,7 +37,7 @@ pub struct Idle(Mutex<Vec<Seen>>);
 impl Idle {
     /// Looks at `queue` from now on.
     pub fn add(&self, queue: &Arc<Queue>) {
-        let seen = Seen { queue: Arc::downgrade(queue), kept: None, busy_time: None, marker: None };
+        let seen = Seen { queue: Arc::downgrade(queue), kept: None, marker: None };
         lock(&self.0).push(seen);
     }
 
@@ -48,7 +45,7 @@ impl Idle {
     pub fn outlive(&self, queue: &Arc<Queue>) {
         let mut all = lock(&self.0);
         let seen = all.iter_mut().find(|seen| std::ptr::eq(seen.queue.as_ptr(), Arc::as_ptr(queue)));
-        if let Some(seen) = seen.filter(|_| queue.usage.busy_time().is_some()) {
+        if let Some(seen) = seen.filter(|_| queue.usage.is_busy()) {
             seen.kept = Some(queue.clone());
         }
     }
@@ -56,7 +53,7 @@ impl Idle {
     /// Events behind all that was enqueued on a device and is not known to have ended.
     pub fn markers(&self, device: usize) -> Vec<Event> {
         let queues: Vec<_> = lock(&self.0).iter().filter_map(|seen| seen.queue.upgrade()).collect();
-        let is_busy = |queue: &Queue| queue.usage.busy_time().is_some() || queue.dirty.load(Ordering::Relaxed);
+        let is_busy = |queue: &Queue| queue.usage.is_busy() || queue.dirty.load(Ordering::Relaxed);
         let busy = queues.iter().filter(|queue| queue.usage.device() == Some(device) && is_busy(queue));
         busy.filter_map(|queue| mark(queue).ok().flatten()).collect()
     }
@@ -82,7 +79,7 @@ impl Idle {
         lock(&self.0).retain_mut(|seen| {
             let Some(queue) = seen.queue.upgrade() else { return false };
             seen.look(&queue);
-            if queue.usage.busy_time().is_none() {
+            if !queue.usage.is_busy() {
                 released.extend(seen.kept.take());
             }
             released.push(queue);
@@ -107,9 +104,7 @@ impl Seen {
             queue.usage.ended(*count);
             self.marker = None;
         }
-        let now = queue.usage.busy_time();
-        let before = std::mem::replace(&mut self.busy_time, now);
-        if now.is_none() || now != before {
+        if !queue.usage.is_busy() {
             return;
         }
         // In this order: the marker is behind all commands that are counted.
