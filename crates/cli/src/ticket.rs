@@ -27,7 +27,17 @@ pub fn ticket(args: &TicketArgs) -> Result<(), Failure> {
         .ok_or_else(|| Failure::new("this user has no home folder; name the server's state folder with --state"))?;
     let state = State::open(&folder)?;
     match &args.command {
-        TicketCommand::New { name, host, expires, sessions, weight, host_memory, compiler_cache, registers, allowed } => {
+        TicketCommand::New {
+            name,
+            host,
+            expires,
+            sessions,
+            weight,
+            host_memory,
+            compiler_cache,
+            registers,
+            allowed,
+        } => {
             let now = SystemTime::now();
             let identity = Identity::generate()?;
             let expires = expires.as_deref().map(|text| from_now(text, now)).transpose().map_err(Failure::new)?;
