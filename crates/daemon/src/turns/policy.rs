@@ -102,7 +102,12 @@ impl<G: PartialEq + Clone> Device<G> {
             return Vec::new();
         };
         self.charge(session, now.saturating_duration_since(since));
+        let served = self.now;
         if let Some(entry) = self.entries.get_mut(&session) {
+            // Who was overdue has saved nothing while others were served.
+            if let Standing::Overdue(_) = entry.standing {
+                entry.virtual_time = entry.virtual_time.max(served);
+            }
             entry.standing = if more { Standing::Waiting } else { Standing::Idle };
         }
         self.current = self.current.filter(|current| *current != session);
@@ -320,6 +325,27 @@ mod tests {
             assert_eq!(device.yields(2, true, now), [(2, Order::Turn)], "until it has had as much");
         }
         assert_eq!(device.gone(2, now), [(1, Order::Open)]);
+    }
+
+    #[test]
+    fn who_comes_back_after_it_was_overdue_keeps_nobody_from_the_device() {
+        let mut simulation = Simulation::new();
+        let now = simulation.now;
+        simulation.device.wants(1, (100, &1), now);
+        simulation.device.wants(2, (1, &2), now);
+        let orders = simulation.device.expire(now + PATIENCE);
+        simulation.follow(orders);
+        simulation.now += PATIENCE;
+        (0..1000).for_each(|_| simulation.take(QUANTUM, true));
+        simulation.turn = None;
+        simulation.device.gone(2, simulation.now);
+        let orders = simulation.device.yields(1, true, simulation.now);
+        simulation.follow(orders);
+        simulation.wants(3, 2, 3);
+        simulation.turns.clear();
+        (0..510).for_each(|_| simulation.take(QUANTUM, true));
+        let turns = simulation.turns.iter().filter(|turn| **turn == 3).count();
+        assert!((9..=11).contains(&turns), "2 parts in 102 of 510 turns, not {turns}");
     }
 
     #[test]
