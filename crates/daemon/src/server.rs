@@ -316,6 +316,7 @@ impl Server {
         self.prober.expire(now);
         if now >= self.look_at {
             self.show_out(false);
+            self.counts_are_old = true;
             self.look_at = now + LOOK;
         }
         for client in self.line.expired(now) {
@@ -487,9 +488,11 @@ impl Server {
             return;
         }
         if let Some(lending) = &self.lending {
-            let mut sessions = BTreeMap::new();
-            for lease in self.pool.leases().chain(self.line.leases()) {
-                *sessions.entry(lease).or_insert(0) += 1;
+            let mut sessions: BTreeMap<_, Vec<_>> = BTreeMap::new();
+            // Those who wait in line have no number yet, and nothing busy.
+            let waiting = self.line.leases().map(|lease| (lease, 0, 0.0));
+            for (lease, session, seconds) in self.pool.leases().chain(waiting) {
+                sessions.entry(lease).or_default().push((session, seconds));
             }
             lending.report(sessions);
         }
