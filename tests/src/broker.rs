@@ -103,6 +103,11 @@ impl Broker {
         self.daemon.as_mut().expect("it runs")
     }
 
+    /// Its `host:port`.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
     /// Its state folder.
     pub fn state(&self) -> PathBuf {
         self.folder.path().join("state")

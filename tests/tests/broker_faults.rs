@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use ropeway_tests::broker::Broker;
+use ropeway_tests::broker::{Broker, with_key_of};
 use ropeway_tests::net::Net;
 use ropeway_tests::places::{c_program, shifted_clock};
 use ropeway_tests::program::Program;
@@ -161,4 +161,40 @@ fn clocks_that_jump_end_no_lease_and_keep_nobody_out() {
     assert_eq!(program.line(), "1");
     program.finish().success();
     drop(server);
+}
+
+#[test]
+fn strangers_at_the_brokers_port_keep_nobody_out() {
+    let mut broker = Broker::start();
+    let _server = broker.server(1);
+    let alice = broker.ticket("alice", &[]);
+    let address = alice.strip_prefix("ropeway://").unwrap().split('/').next().unwrap().to_owned();
+    // Silent ones, from another address of this machine; they are more than may be there at one time.
+    let silent: Vec<_> = (0..400)
+        .map(|_| {
+            let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+            let from: std::net::SocketAddr = "127.0.0.2:0".parse().unwrap();
+            socket.bind(&from.into()).unwrap();
+            let to: std::net::SocketAddr = address.parse().unwrap();
+            socket.connect(&to.into()).unwrap();
+            socket
+        })
+        .collect();
+    assert_eq!(broker.run(&alice, "cpu", "clinfo", &["-l"]).success().stdout.matches("Device #").count(), 1);
+    drop(silent);
+    // Those who say something that is no TLS, or are no client.
+    for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 300], &[22, 3, 1, 255, 255]] {
+        let mut stream = std::net::TcpStream::connect(&address).unwrap();
+        stream.set_read_timeout(Some(LONG)).unwrap();
+        let _ = std::io::Write::write_all(&mut stream, garbage);
+        let mut said = Vec::new();
+        let _ = std::io::Read::read_to_end(&mut stream, &mut said);
+        assert!(said.len() < 64, "a stranger hears an alert at most: {said:?}");
+    }
+    let other = Broker::start();
+    let foreign = with_key_of(&other.ticket("mallory", &[]).replace(other.address(), &address), &alice);
+    let told = broker.run(&foreign, "cpu", "true", &[]);
+    assert!(told.stderr.contains("does not let this client's key in"), "{told:?}");
+    assert_eq!(broker.run(&alice, "cpu", "clinfo", &["-l"]).success().stdout.matches("Device #").count(), 1);
+    assert!(!broker.daemon().log().contains("panicked"));
 }

@@ -4,12 +4,11 @@
 //! come from.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::time::Instant;
 
-use ropeway_transport::Link;
 use ropeway_transport::tls::{self, Door};
+use ropeway_transport::{Link, Origin};
 use tracing::{debug, warn};
 
 use crate::audit::{Audit, Event, Who};
@@ -23,30 +22,6 @@ const MAX: usize = 512;
 
 /// The most of them that come from one place, so that one place cannot keep out the others.
 const MAX_OF_ORIGIN: usize = 256;
-
-/// Where a connection comes from, as far as limits go.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Origin {
-    /// A process of this machine, over a Unix socket.
-    Local,
-    /// One address of version 4.
-    Address([u8; 4]),
-    /// The addresses of version 6 that one subscriber has at least: a network of 64 bits (RFC 6177).
-    Network([u8; 8]),
-}
-
-impl Origin {
-    fn of(link: &Link) -> Self {
-        match link.peer_address().map(|address| address.ip().to_canonical()) {
-            None => Self::Local,
-            Some(IpAddr::V4(address)) => Self::Address(address.octets()),
-            Some(IpAddr::V6(address)) => {
-                let [a, b, c, d, e, f, g, h, ..] = address.octets();
-                Self::Network([a, b, c, d, e, f, g, h])
-            }
-        }
-    }
-}
 
 /// The connections, by arrival.
 #[derive(Default)]

@@ -4,8 +4,6 @@ use std::collections::HashMap;
 use std::io::{self, ErrorKind};
 use std::net::IpAddr;
 use std::os::fd::AsFd as _;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use ropeway_daemon::access::Guests;
@@ -21,12 +19,10 @@ use super::clock::Clock;
 use super::connection::{Mouth, Proved, greet};
 use super::inbox::Input;
 use super::scribe::{Batch, Said, Scribe};
+use super::strangers::Strangers;
 use super::waited::wait_for;
 use crate::core::{Broker, Effect, Peer, User};
 use crate::store::Change;
-
-/// Most connections whose handshake is not over.
-const MAX_HANDSHAKES: usize = 512;
 
 /// Most connections.
 const MAX_CONNECTIONS: usize = 16384;
@@ -216,7 +212,7 @@ impl Heart {
 /// The system's, when the socket cannot be waited for.
 fn accept(listener: Listener, door: Door, inbox: mpsc::Sender<Input>) -> io::Result<impl Future<Output = ()>> {
     let waited = wait_for(listener.as_fd().try_clone_to_owned()?)?;
-    let handshakes = Arc::new(AtomicUsize::new(0));
+    let strangers = Strangers::default();
     Ok(async move {
         loop {
             let Ok(mut ready) = waited.readable().await else { return };
@@ -234,18 +230,15 @@ fn accept(listener: Listener, door: Door, inbox: mpsc::Sender<Input>) -> io::Res
                 }
             };
             // Who has proved nothing costs a socket and a place among few; those who wait in the backlog cost nothing.
-            if handshakes.fetch_add(1, Ordering::Relaxed) >= MAX_HANDSHAKES {
-                handshakes.fetch_sub(1, Ordering::Relaxed);
-                continue;
-            }
-            let (handshakes, door, inbox) = (handshakes.clone(), door.clone(), inbox.clone());
+            let Some(place) = strangers.admit(&link) else { continue };
+            let (door, inbox) = (door.clone(), inbox.clone());
             tokio::spawn(async move {
                 let from = link.peer_address().map(|address| address.ip()).unwrap_or(IpAddr::from([0; 4]));
                 let greeted = match door.open() {
                     Ok(accepting) => greet(link, accepting).await,
                     Err(error) => Err(error),
                 };
-                handshakes.fetch_sub(1, Ordering::Relaxed);
+                drop(place);
                 match greeted {
                     Ok(proved) => drop(inbox.send(Input::Proved(Box::new(proved))).await),
                     Err(error) => debug!(%error, %from, "a connection has no place here"),

@@ -15,6 +15,7 @@ mod connection;
 mod heart;
 mod inbox;
 mod scribe;
+mod strangers;
 mod waited;
 
 use std::fmt;
