@@ -121,7 +121,7 @@ fn serve(mut connection: Connection, is_over: &AtomicBool) {
 /// Why there is none.
 pub(super) fn devices(connection: &mut Connection) -> Result<Vec<DeviceLine>, String> {
     match connection.ask(&Ask::Devices, ANSWER).map_err(|error| error.to_string())? {
-        Tell::Devices { devices } => Ok(devices),
+        Tell::Devices { devices, .. } => Ok(devices),
         other => Err(format!("the broker says {other:?} of its devices")),
     }
 }

@@ -195,18 +195,27 @@ pub enum Tell {
     },
     /// The leases.
     Leases {
-        /// One line each.
+        /// One line each, of the first ones.
         leases: Vec<LeaseLine>,
+        /// How many there are in all.
+        #[serde(default)]
+        total: u64,
     },
     /// The queue, first ones first.
     Queue {
-        /// One line each.
+        /// One line each, of the first ones.
         waiting: Vec<QueueLine>,
+        /// How many there are in all.
+        #[serde(default)]
+        total: u64,
     },
     /// The devices.
     Devices {
-        /// One line each.
+        /// One line each, of the first ones.
         devices: Vec<DeviceLine>,
+        /// How many there are in all.
+        #[serde(default)]
+        total: u64,
     },
     /// To a server that has registered: these leases are all that there are on it, and those with a higher number than
     /// `latest` that it will be shown.
@@ -277,6 +286,9 @@ pub struct LeaseLine {
     pub devices: Vec<(String, u32, String, Share)>,
     /// Sessions on all its servers.
     pub sessions: u32,
+    /// For how long its commands have kept devices busy, in seconds, as its servers have said last.
+    #[serde(default)]
+    pub device_seconds: f64,
 }
 
 /// What a list says of a request that waits.
@@ -296,6 +308,9 @@ pub struct QueueLine {
     pub age_ms: u64,
     /// What it waits for: part of a sentence.
     pub why: String,
+    /// In how many milliseconds, about, it will be its turn, where that is known.
+    #[serde(default)]
+    pub in_ms: Option<u64>,
 }
 
 /// What a list says of a device.

@@ -4,23 +4,30 @@
 //! ```text
 //!   connections ──► Broker ──► effects: write this down, then say that
 //!                     │
-//!         ┌───────────┼───────────┐
-//!       queue       leases      pool ◄── placement
-//!    (who waits)  (who has)  (what is there, what of it is free)
+//!         ┌───────────┼───────────┬────────────┐
+//!       queue       leases      usage         pool ◄── placement, outlook
+//!    (who waits)  (who has)  (who has had)  (what is there, what of it is free, and when)
 //! ```
 
+mod alarms;
 mod broker;
 mod leases;
+mod matching;
+mod outlook;
 mod peer;
 mod placement;
 mod pool;
 mod queue;
+mod rules;
+mod usage;
+mod wants;
 
 pub use broker::{Broker, Effect, Granted, Settings};
 pub use leases::{LeaseRecord, Part};
 pub use peer::{Peer, User};
-pub use placement::{place, possible};
 pub use pool::{DeviceIndex, Pool, ServerIndex};
+pub use rules::{Group, Limits, QueueRules, Reservation, Rules};
+pub use usage::UsageRecord;
 
 #[cfg(test)]
 mod tests;

@@ -1,13 +1,13 @@
 //! The devices of all servers, and what of them is free.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 use fixedbitset::FixedBitSet;
 use ropeway_lease::grant::{LeaseId, Share, WHOLE};
 use ropeway_lease::messages::Registration;
 use ropeway_lease::property::{Properties, Value};
-use ropeway_lease::want::{Condition, Group, memory_of};
+use ropeway_lease::want::{Group, memory_of};
 
 use super::peer::Peer;
 
@@ -18,9 +18,6 @@ pub struct ServerIndex(pub u32);
 /// A device's place in its pool. The devices of a server lie one behind the other.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct DeviceIndex(pub u32);
-
-/// Most kinds of requests whose devices are remembered.
-const MAX_CLASSES: usize = 4096;
 
 /// A server that has registered.
 #[derive(Clone, Debug)]
@@ -44,18 +41,35 @@ pub struct Device {
     pub number: u32,
     /// Its name.
     pub name: String,
-    /// What it says of itself.
-    pub properties: Properties,
+    /// What it says of itself: the place of its model.
+    model: u32,
+    /// The bytes of its memory; of one that does not say how many it has, none.
+    pub memory: u64,
     /// The share of its time that nobody has.
     pub free: Share,
-    /// The bytes of its memory that nobody has; of one that does not say how many it has, none.
+    /// The bytes of its memory that nobody has.
     pub free_memory: u64,
     /// Who has it, and how much: the share, and the bytes.
     pub leases: Vec<(LeaseId, Share, u64)>,
+    /// Whether it is counted among its server's that are lent.
+    is_counted: bool,
 }
 
-/// What makes two groups of requests fit the same devices: their conditions, and the memory.
-type Class = (Vec<Condition>, Option<u64>);
+/// Devices that say the same of themselves.
+#[derive(Debug)]
+struct Model {
+    properties: Properties,
+    devices: FixedBitSet,
+}
+
+/// What the devices that servers have come to, connected or not.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Totals {
+    /// How many there are.
+    pub devices: u64,
+    /// The bytes of their memory.
+    pub memory: u64,
+}
 
 /// All servers and their devices.
 #[derive(Default, Debug)]
@@ -63,12 +77,21 @@ pub struct Pool {
     servers: Vec<Server>,
     by_key: HashMap<String, ServerIndex>,
     devices: Vec<Device>,
+    /// Of each device.
+    server_of: Vec<ServerIndex>,
     /// The devices that can be lent whole now.
     whole: FixedBitSet,
     /// The devices of which some can be lent now.
     some: FixedBitSet,
-    /// The devices that each kind of request can use at all; forgotten when devices come or go.
-    classes: HashMap<Class, FixedBitSet>,
+    /// The devices of servers of which something is lent.
+    begun: FixedBitSet,
+    /// How many devices of each server are lent, in part or whole.
+    lent: Vec<u32>,
+    models: Vec<Model>,
+    by_properties: BTreeMap<Properties, u32>,
+    /// Counts how often devices came or went.
+    generation: u64,
+    totals: Totals,
 }
 
 impl Pool {
@@ -93,31 +116,69 @@ impl Pool {
                 known.online = online;
             }
             known => {
-                let start = self.devices.len() as u32;
-                self.devices.extend(
-                    (0..).zip(&about.devices).map(|(number, properties)| Device::new(index, number, properties)),
-                );
-                let devices = start..self.devices.len() as u32;
-                match known {
+                let before = known.map(|known| known.devices.clone()).unwrap_or_default();
+                // Nobody finds those any more.
+                for place in before {
+                    self.remove(place);
+                }
+                let devices = self.add(index, &about.devices);
+                match self.servers.get_mut(index.0 as usize) {
                     Some(known) => {
-                        let before = std::mem::replace(&mut known.devices, devices);
+                        known.devices = devices;
                         known.about = about;
                         known.online = online;
-                        // Nobody finds those any more.
-                        for device in before {
-                            self.whole.set(device as usize, false);
-                            self.some.set(device as usize, false);
-                        }
                     }
-                    None => self.servers.push(Server { about, devices, online, strays: Vec::new() }),
+                    None => {
+                        self.servers.push(Server { about, devices, online, strays: Vec::new() });
+                        self.lent.push(0);
+                    }
                 }
-                self.whole.grow(self.devices.len());
-                self.some.grow(self.devices.len());
-                self.classes.clear();
+                self.generation += 1;
             }
         }
         self.look_at(index);
         (index, !is_same)
+    }
+
+    /// Adds a server's devices; returns their places.
+    fn add(&mut self, server: ServerIndex, devices: &[Properties]) -> Range<u32> {
+        let start = self.devices.len() as u32;
+        let end = start + devices.len() as u32;
+        for set in [&mut self.whole, &mut self.some, &mut self.begun] {
+            set.grow(end as usize);
+        }
+        for (number, properties) in (0..).zip(devices) {
+            let model = self.model_of(properties);
+            let device = Device::new(server, number, properties, model);
+            self.models[model as usize].devices.grow(end as usize);
+            self.models[model as usize].devices.insert(self.devices.len());
+            self.totals.devices += 1;
+            self.totals.memory += device.memory;
+            self.devices.push(device);
+            self.server_of.push(server);
+        }
+        start..end
+    }
+
+    /// Takes a device out, though leases on it go on until they have ended.
+    fn remove(&mut self, place: u32) {
+        let device = &self.devices[place as usize];
+        self.models[device.model as usize].devices.set(place as usize, false);
+        self.totals.devices -= 1;
+        self.totals.memory -= device.memory;
+        for set in [&mut self.whole, &mut self.some, &mut self.begun] {
+            set.set(place as usize, false);
+        }
+    }
+
+    fn model_of(&mut self, properties: &Properties) -> u32 {
+        if let Some(model) = self.by_properties.get(properties) {
+            return *model;
+        }
+        let model = self.models.len() as u32;
+        self.models.push(Model { properties: properties.clone(), devices: FixedBitSet::new() });
+        self.by_properties.insert(properties.clone(), model);
+        model
     }
 
     /// The connection of a server is lost.
@@ -161,6 +222,11 @@ impl Pool {
         (0..).map(ServerIndex).zip(&self.servers)
     }
 
+    /// How many places of devices there are, those among them whose devices are gone.
+    pub fn places(&self) -> u32 {
+        self.devices.len() as u32
+    }
+
     /// The device at a place.
     pub fn device(&self, index: DeviceIndex) -> &Device {
         &self.devices[index.0 as usize]
@@ -176,6 +242,32 @@ impl Pool {
     /// The devices that servers have, connected or not.
     pub fn devices(&self) -> impl Iterator<Item = DeviceIndex> {
         self.servers.iter().flat_map(|server| server.devices.clone()).map(DeviceIndex)
+    }
+
+    /// Counts how often devices came or went: what was reckoned from their properties is true as long as it stays.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// What the devices come to.
+    pub fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// What a device says of itself.
+    pub fn properties(&self, index: DeviceIndex) -> &Properties {
+        &self.models[self.device(index).model as usize].properties
+    }
+
+    /// Whether any device's properties are such.
+    pub fn has_any(&self, is_such: impl Fn(&Properties) -> bool) -> bool {
+        self.models.iter().any(|model| !model.devices.is_clear() && is_such(&model.properties))
+    }
+
+    /// Whether a device's server is connected, and still has it.
+    pub fn is_online(&self, index: DeviceIndex) -> bool {
+        let server = self.server(self.device(index).server);
+        server.online.is_some() && server.devices.contains(&index.0)
     }
 
     /// Whether some of a device can be lent now.
@@ -196,36 +288,70 @@ impl Pool {
         self.look_at_device(index);
     }
 
-    /// The devices that a group can use at all.
-    pub fn usable(&mut self, group: &Group) -> &FixedBitSet {
-        if self.classes.len() >= MAX_CLASSES {
-            self.classes.clear();
+    /// The devices that a group can use at all, whatever is lent of them.
+    pub fn usable(&self, group: &Group) -> FixedBitSet {
+        let mut usable = FixedBitSet::with_capacity(self.devices.len());
+        for model in self.models.iter().filter(|model| group.takes(&model.properties)) {
+            usable.union_with(&model.devices);
         }
-        let class = (group.conditions.clone(), group.memory);
-        let (devices, servers) = (&self.devices, &self.servers);
-        self.classes.entry(class).or_insert_with(|| {
-            let mut usable = FixedBitSet::with_capacity(devices.len());
-            for place in servers.iter().flat_map(|server| server.devices.clone()) {
-                usable.set(place as usize, group.takes(&devices[place as usize].properties));
-            }
-            usable
-        })
+        usable
     }
 
-    /// The devices that a group can use now, in the order of their places.
-    pub fn free_for(&mut self, group: &Group) -> Vec<DeviceIndex> {
-        let takes_whole = group.share == WHOLE;
-        self.usable(group);
-        let free = if takes_whole { &self.whole } else { &self.some };
-        let class = (group.conditions.clone(), group.memory);
-        let Some(usable) = self.classes.get(&class) else { return Vec::new() };
-        let found = usable.intersection(free).map(|place| DeviceIndex(place as u32));
-        let has_enough = |index: &DeviceIndex| {
-            let device = &self.devices[index.0 as usize];
-            let all = memory_of(&device.properties).unwrap_or(0);
-            device.free >= group.share && device.free_memory >= group.memory_of(all)
-        };
-        found.filter(has_enough).collect()
+    /// Of these devices, those that a group can have now, in the order of their places.
+    pub fn free_for(&self, group: &Group, usable: &FixedBitSet, blocked: Option<&FixedBitSet>) -> Vec<DeviceIndex> {
+        let free = if group.share == WHOLE { &self.whole } else { &self.some };
+        let found = in_order(usable, free, |at| !word_of(blocked, at));
+        found.filter(|device| self.has_enough(*device, group)).collect()
+    }
+
+    /// Of these devices, those that nobody has any of: of servers of which something is lent before others, so that as
+    /// many servers as possible stay whole.
+    pub fn whole_of<'a>(
+        &'a self,
+        usable: &'a FixedBitSet,
+        blocked: Option<&'a FixedBitSet>,
+    ) -> impl Iterator<Item = DeviceIndex> + 'a {
+        let begun = |at: usize| self.begun.as_slice()[at];
+        let on = in_order(usable, &self.whole, move |at| begun(at) & !word_of(blocked, at));
+        on.chain(in_order(usable, &self.whole, move |at| !begun(at) & !word_of(blocked, at)))
+    }
+
+    /// The same, server after server.
+    pub fn whole_in_order<'a>(
+        &'a self,
+        usable: &'a FixedBitSet,
+        blocked: Option<&'a FixedBitSet>,
+    ) -> impl Iterator<Item = DeviceIndex> + 'a {
+        in_order(usable, &self.whole, move |at| !word_of(blocked, at))
+    }
+
+    /// Of these devices, those of which somebody has some, but which a group can have now.
+    pub fn begun_for<'a>(
+        &'a self,
+        group: &'a Group,
+        usable: &'a FixedBitSet,
+        blocked: Option<&'a FixedBitSet>,
+    ) -> impl Iterator<Item = DeviceIndex> + 'a {
+        let whole = self.whole.as_slice();
+        let begun = in_order(usable, &self.some, move |at| !whole[at] & !word_of(blocked, at));
+        begun.filter(|device| self.has_enough(*device, group))
+    }
+
+    /// How many of these devices somebody could have now, in part or whole.
+    pub fn count_free(&self, share: Share, usable: &FixedBitSet) -> usize {
+        let free = if share == WHOLE { &self.whole } else { &self.some };
+        usable.intersection_count(free)
+    }
+
+    /// The server of a device.
+    pub fn server_of(&self, index: DeviceIndex) -> ServerIndex {
+        self.server_of[index.0 as usize]
+    }
+
+    /// Whether so much of a device is free.
+    fn has_enough(&self, index: DeviceIndex, group: &Group) -> bool {
+        let device = self.device(index);
+        device.free >= group.share && device.free_memory >= group.memory_of(device.memory)
     }
 
     fn look_at(&mut self, index: ServerIndex) {
@@ -238,24 +364,62 @@ impl Pool {
     fn look_at_device(&mut self, index: DeviceIndex) {
         let is_lendable = self.is_lendable(index);
         let device = &mut self.devices[index.0 as usize];
-        let all = memory_of(&device.properties).unwrap_or(0);
         let lent = device.leases.iter().map(|(_, share, memory)| (*share, *memory));
-        (device.free, device.free_memory) = lent.fold((WHOLE, all), |(free, bytes), (share, memory)| {
+        (device.free, device.free_memory) = lent.fold((WHOLE, device.memory), |(free, bytes), (share, memory)| {
             (free.saturating_sub(share), bytes.saturating_sub(memory))
         });
-        let (whole, some) = (device.leases.is_empty(), device.free > 0);
+        let (whole, some, server) = (device.leases.is_empty(), device.free > 0, device.server);
         self.whole.set(index.0 as usize, is_lendable && whole);
         self.some.set(index.0 as usize, is_lendable && some);
+        self.count_lent(index, server, !whole);
+    }
+
+    /// Keeps count of how many devices of a server are lent.
+    fn count_lent(&mut self, index: DeviceIndex, server: ServerIndex, is_lent: bool) {
+        let device = &mut self.devices[index.0 as usize];
+        if std::mem::replace(&mut device.is_counted, is_lent) == is_lent {
+            return;
+        }
+        let lent = &mut self.lent[server.0 as usize];
+        *lent = if is_lent { *lent + 1 } else { *lent - 1 };
+        let (is_begun, devices) = (*lent > 0, self.servers[server.0 as usize].devices.clone());
+        self.begun.set_range(devices.start as usize..devices.end as usize, is_begun);
     }
 }
 
+/// Bits in a word of a set.
+const BITS: usize = usize::BITS as usize;
+
+/// The devices in both sets, and in a third, of which `also` gives the words.
+fn in_order<'a>(
+    usable: &'a FixedBitSet,
+    free: &'a FixedBitSet,
+    also: impl Fn(usize) -> usize + 'a,
+) -> impl Iterator<Item = DeviceIndex> + 'a {
+    let words = usable.as_slice().iter().zip(free.as_slice()).enumerate();
+    words.flat_map(move |(at, (usable, free))| {
+        let mut word = usable & free & also(at);
+        std::iter::from_fn(move || {
+            let place = (word != 0).then(|| DeviceIndex((at * BITS) as u32 + word.trailing_zeros()))?;
+            word &= word - 1;
+            Some(place)
+        })
+    })
+}
+
+/// A word of a set that may not be there.
+fn word_of(set: Option<&FixedBitSet>, at: usize) -> usize {
+    set.and_then(|set| set.as_slice().get(at)).copied().unwrap_or(0)
+}
+
 impl Device {
-    fn new(server: ServerIndex, number: u32, properties: &Properties) -> Self {
+    fn new(server: ServerIndex, number: u32, properties: &Properties, model: u32) -> Self {
         let name = match properties.get("name") {
             Some(Value::Text(name)) => name.clone(),
             _ => format!("device {number}"),
         };
-        let free_memory = memory_of(properties).unwrap_or(0);
-        Self { server, number, name, properties: properties.clone(), free: WHOLE, free_memory, leases: Vec::new() }
+        let memory = memory_of(properties).unwrap_or(0);
+        let (free, free_memory, leases) = (WHOLE, memory, Vec::new());
+        Self { server, number, name, model, memory, free, free_memory, leases, is_counted: false }
     }
 }

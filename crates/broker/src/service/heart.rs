@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io::{self, ErrorKind};
 use std::net::IpAddr;
 use std::os::fd::AsFd as _;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ropeway_daemon::access::Guests;
 use ropeway_lease::messages::{Ask, Tell};
@@ -18,6 +18,7 @@ use tracing::{debug, info, warn};
 use super::clock::Clock;
 use super::connection::{Mouth, Proved, greet};
 use super::inbox::Input;
+use super::rules::RulesFile;
 use super::scribe::{Batch, Said, Scribe};
 use super::strangers::Strangers;
 use super::waited::wait_for;
@@ -44,6 +45,7 @@ struct Served {
 
 struct Heart {
     broker: Broker,
+    rules: RulesFile,
     clock: Clock,
     guests: Guests,
     scribe: Scribe,
@@ -60,7 +62,7 @@ struct Heart {
 /// # Errors
 /// The system's, when a socket cannot be waited for.
 pub(super) async fn run(
-    (broker, clock): (Broker, Clock),
+    (broker, rules, clock): (Broker, RulesFile, Clock),
     guests: Guests,
     listeners: Vec<Listener>,
     (inbox, mut heard): (mpsc::Sender<Input>, mpsc::Receiver<Input>),
@@ -74,6 +76,7 @@ pub(super) async fn run(
     let watch = wait_for(guests.as_fd().try_clone_to_owned()?)?;
     let mut heart = Heart {
         broker,
+        rules,
         clock,
         guests,
         scribe,
@@ -104,6 +107,7 @@ pub(super) async fn run(
         }
         if Instant::now() >= look_at {
             heart.show_out();
+            heart.look_at_rules();
             look_at = Instant::now() + LOOK;
         }
         heart.act();
@@ -169,6 +173,15 @@ impl Heart {
         }
     }
 
+    /// Says what the time is, and takes in the pool's rules if they have changed.
+    fn look_at_rules(&mut self) {
+        let now = self.now();
+        self.broker.set_clock(now, SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
+        if let Some(rules) = self.rules.changed() {
+            self.broker.set_rules(rules, now).into_iter().for_each(|why| warn!("{why}"));
+        }
+    }
+
     /// Does what is to be done now.
     fn act(&mut self) {
         let effects = self.broker.decide(self.now());
@@ -187,6 +200,7 @@ impl Heart {
                     batch.has_to_last = true;
                     batch.changes.push(Change::KeepServer(about));
                 }
+                Effect::KeepUsage(used) => batch.changes.push(Change::KeepUsage(used)),
                 Effect::Forget(lease) => batch.changes.push(Change::Forget(lease)),
                 Effect::Say(peer, tell) => batch.said.extend(mouth(&peer).map(|mouth| Said::Plainly(mouth, tell))),
                 Effect::Grant(peer, granted) => {

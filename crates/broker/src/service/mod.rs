@@ -14,6 +14,7 @@ mod clock;
 mod connection;
 mod heart;
 mod inbox;
+mod rules;
 mod scribe;
 mod strangers;
 mod waited;
@@ -21,13 +22,13 @@ mod waited;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ropeway_daemon::access::{Guests, State, StateError};
 use ropeway_transport::{Endpoint, Listener};
 use rustix::io::ioctl_fionbio;
 use tokio::sync::mpsc;
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::core::{Broker, Settings};
 use crate::store::{Embedded, Store, StoreError};
@@ -53,6 +54,8 @@ pub enum ServiceError {
     State(StateError),
     /// Nothing can be written down.
     Store(StoreError),
+    /// The pool's rules cannot be read.
+    Rules(String),
     /// A socket could not be made.
     Listen(Endpoint, io::Error),
     /// Something that the broker itself needs.
@@ -64,6 +67,7 @@ impl fmt::Display for ServiceError {
         match self {
             Self::State(error) => write!(f, "{error}"),
             Self::Store(error) => write!(f, "{error}"),
+            Self::Rules(why) => f.write_str(why),
             Self::Listen(endpoint, error) => write!(f, "cannot listen on {endpoint}: {error}"),
             Self::System(what, error) => write!(f, "cannot {what}: {error}"),
         }
@@ -85,7 +89,12 @@ pub fn serve(options: &BrokerOptions) -> Result<(), ServiceError> {
     let mut store: Box<dyn Store> = Box::new(Embedded::open(&options.state).map_err(ServiceError::Store)?);
     let written = store.read().map_err(ServiceError::Store)?;
     info!(servers = written.servers.len(), leases = written.leases.len(), "what was lent before is read");
-    let broker = Broker::new(options.settings.clone(), written.servers, written.leases, written.latest, Duration::ZERO);
+    let (file, rules) = rules::RulesFile::open(&options.state).map_err(ServiceError::Rules)?;
+    let mut broker =
+        Broker::new(options.settings.clone(), written.servers, written.leases, written.latest, Duration::ZERO);
+    broker.set_clock(Duration::ZERO, SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
+    broker.set_rules(rules, Duration::ZERO).into_iter().for_each(|why| warn!("{why}"));
+    broker.restore_usage(written.usage, Duration::ZERO);
     let listeners = options.listen.iter().map(|endpoint| {
         let listen = || {
             let listener = Listener::bind(endpoint)?;
@@ -107,7 +116,7 @@ pub fn serve(options: &BrokerOptions) -> Result<(), ServiceError> {
             let _ =
                 io::Write::write_all(&mut io::stdout(), format!("listening on {}\n", listener.endpoint()).as_bytes());
         }
-        heart::run((broker, clock), guests, listeners, (inbox, heard), scribe)
+        heart::run((broker, file, clock), guests, listeners, (inbox, heard), scribe)
             .await
             .map_err(system("wait for its sockets"))
     })

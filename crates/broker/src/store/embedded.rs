@@ -21,6 +21,9 @@ const LEASES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("leases");
 /// The servers, by key, as JSON.
 const SERVERS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("servers");
 
+/// What users have used, by name, as JSON.
+const USAGE: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("usage");
+
 /// Single numbers, by name.
 const NUMBERS: TableDefinition<'_, &str, u64> = TableDefinition::new("numbers");
 
@@ -77,6 +80,16 @@ impl Embedded {
         for entry in reading.open_table(SERVERS)?.iter()? {
             written.servers.push(read(entry?.1.value())?);
         }
+        match reading.open_table(USAGE) {
+            Ok(table) => {
+                for entry in table.iter()? {
+                    written.usage.push(read(entry?.1.value())?);
+                }
+            }
+            // It was written by a release that kept none.
+            Err(error) if is_missing(&error) => {}
+            Err(error) => return Err(error.into()),
+        }
         let latest = reading.open_table(NUMBERS)?.get(LATEST)?;
         written.latest = LeaseId(latest.map_or(0, |number| number.value()));
         Ok(written)
@@ -89,6 +102,7 @@ impl Embedded {
             let mut leases = writing.open_table(LEASES)?;
             let mut servers = writing.open_table(SERVERS)?;
             let mut numbers = writing.open_table(NUMBERS)?;
+            let mut usage = writing.open_table(USAGE)?;
             for change in changes {
                 match change {
                     Change::Keep(record) => {
@@ -99,6 +113,7 @@ impl Embedded {
                         }
                     }
                     Change::Forget(lease) => drop(leases.remove(lease.0)?),
+                    Change::KeepUsage(used) => drop(usage.insert(used.user.as_str(), &text(used)?[..])?),
                     Change::KeepServer(about) => drop(servers.insert(about.key.as_str(), &text(about)?[..])?),
                 }
             }
@@ -146,6 +161,8 @@ mod tests {
             attached: true,
             over: over.map(str::to_owned),
             devices: vec![("s".into(), 1, "G".into(), 1000, 7)],
+            priority: 3,
+            expected_ms: Some(9),
         }
     }
 

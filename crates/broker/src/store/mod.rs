@@ -7,7 +7,7 @@ use std::fmt;
 use ropeway_lease::grant::LeaseId;
 use ropeway_lease::messages::Registration;
 
-use crate::core::LeaseRecord;
+use crate::core::{LeaseRecord, UsageRecord};
 
 pub use embedded::Embedded;
 
@@ -20,6 +20,8 @@ pub struct Written {
     pub leases: Vec<LeaseRecord>,
     /// The highest number of a lease that was ever given.
     pub latest: LeaseId,
+    /// What users have used.
+    pub usage: Vec<UsageRecord>,
 }
 
 /// One thing to write down.
@@ -31,6 +33,8 @@ pub enum Change {
     Forget(LeaseId),
     /// A server, instead of what was written of it before.
     KeepServer(Box<Registration>),
+    /// What a user has used, instead of what was written of it before.
+    KeepUsage(Box<UsageRecord>),
 }
 
 /// Why nothing can be written down or read: one sentence for a person.

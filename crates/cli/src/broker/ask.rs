@@ -75,11 +75,15 @@ pub struct Pool {
 pub fn pool(named: Option<&str>) -> Result<Pool, Failure> {
     let broker = named.map(parse_broker).transpose().map_err(Failure::new)?.into_iter().collect();
     let mut connection = connect(&AskArgs { broker })?;
-    let Tell::Devices { devices } = connection.ask(&Ask::Devices, ANSWER)? else {
+    let Tell::Devices { devices, total } = connection.ask(&Ask::Devices, ANSWER)? else {
         return Err(Failure::new("it answers another question; install the same release of Ropeway on both"));
     };
     let servers: BTreeSet<_> = devices.iter().map(|line| &line.server).collect();
-    Ok(Pool { user: connection.user().to_owned(), servers: servers.len(), devices: devices.len() })
+    Ok(Pool {
+        user: connection.user().to_owned(),
+        servers: servers.len(),
+        devices: total.max(devices.len() as u64) as usize,
+    })
 }
 
 /// What the broker is told of who asks.

@@ -65,7 +65,7 @@ pub fn lease(args: &LeaseArgs) -> Result<(), Failure> {
 
 /// Lists the requests that wait.
 pub fn queue(args: &AskArgs) -> Result<(), Failure> {
-    let Tell::Queue { waiting } = connect(args)?.ask(&Ask::Queue, ANSWER)? else { return Err(strange()) };
+    let Tell::Queue { waiting, total } = connect(args)?.ask(&Ask::Queue, ANSWER)? else { return Err(strange()) };
     let rows = waiting.iter().map(|line| {
         vec![
             line.request.to_string(),
@@ -73,20 +73,30 @@ pub fn queue(args: &AskArgs) -> Result<(), Failure> {
             line.program.clone(),
             line.priority.to_string(),
             time(line.age_ms),
+            line.in_ms.map_or_else(String::new, |ms| format!("in {}", time(ms))),
             line.want.to_string(),
+            line.why.clone(),
         ]
     });
     let rows: Vec<_> = rows.collect();
-    table(&["REQUEST", "USER", "PROGRAM", "PRIORITY", "WAITS", "WANTS"], &rows)
+    table(&["REQUEST", "USER", "PROGRAM", "PRIORITY", "WAITS", "TURN", "WANTS", "WAITS FOR"], &rows)
         .iter()
         .for_each(|line| println!("{line}"));
+    say_cut(rows.len(), total);
     Ok(())
+}
+
+/// Says, below a list, that it is not whole.
+fn say_cut(listed: usize, total: u64) {
+    if total > listed as u64 {
+        println!("These are the first {listed} of {total}.");
+    }
 }
 
 /// Lists the devices that a broker lends.
 pub fn devices(brokers: &[Endpoint]) -> Result<(), Failure> {
     let asked = connect(&AskArgs { broker: brokers.to_vec() })?.ask(&Ask::Devices, ANSWER)?;
-    let Tell::Devices { devices } = asked else { return Err(strange()) };
+    let Tell::Devices { devices, total } = asked else { return Err(strange()) };
     let row = |line: &DeviceLine| {
         let state = match (line.online, line.free, line.leases.is_empty()) {
             (false, _, true) => "its server is away".to_owned(),
@@ -100,12 +110,18 @@ pub fn devices(brokers: &[Endpoint]) -> Result<(), Failure> {
     };
     let rows: Vec<_> = devices.iter().map(row).collect();
     table(&["SERVER", "DEVICE", "NAME", "STATE", "LEASES"], &rows).iter().for_each(|line| println!("{line}"));
+    say_cut(rows.len(), total);
     Ok(())
 }
 
 fn leases(broker: &AskArgs, all: bool) -> Result<Vec<LeaseLine>, Failure> {
     match connect(broker)?.ask(&Ask::Leases { all }, ANSWER)? {
-        Tell::Leases { leases } => Ok(leases),
+        Tell::Leases { leases, total } => {
+            if total > leases.len() as u64 {
+                eprintln!("ropeway: only the first {} of {total} leases are listed", leases.len());
+            }
+            Ok(leases)
+        }
         _ => Err(strange()),
     }
 }
