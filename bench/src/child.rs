@@ -7,6 +7,7 @@ use crate::handed;
 use crate::memory::Memory;
 use crate::opencl::{Error, OpenCl};
 use crate::orders::{answer, follow, monotonic};
+use crate::pool;
 use crate::spread::{self, Spread};
 use crate::work::{self, Work};
 
@@ -22,6 +23,7 @@ pub fn run(args: &[String]) -> Result<(), Error> {
         "add" => work::vector_addition(filter, extra),
         "objects" => work::objects(filter, extra.parse().unwrap_or(0)),
         "replays" => work::replays(filter, extra.parse().unwrap_or(0)),
+        "pool" => pool::run(filter, extra),
         "idle" => idle(filter),
         "without" => without(),
         "work" => obey(filter),

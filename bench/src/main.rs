@@ -14,6 +14,7 @@ mod memory;
 mod opencl;
 mod orders;
 mod plan;
+mod pool;
 mod process;
 mod server;
 mod servers;

@@ -5,6 +5,7 @@ use crate::floor::Floor;
 use crate::lending;
 use crate::median::median;
 use crate::memory::{Memory, only_worker_of};
+use crate::pool;
 use crate::process::{Probe, Side};
 use crate::server::{BETWEEN_CLIENTS, Server};
 use crate::servers;
@@ -70,6 +71,7 @@ impl Bench {
         rows.extend(ssh::rows(self, say));
         rows.extend(lending::rows(self, say));
         rows.extend(servers::rows(self, say));
+        rows.extend(pool::rows(self, say));
         Ok((device, rows))
     }
 
