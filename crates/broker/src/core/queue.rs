@@ -26,7 +26,7 @@ pub struct Request {
     pub program: String,
     /// The connection on which it waits.
     pub peer: Peer,
-    /// What is wanted.
+    /// What was asked. The devices that are wanted are said once for all requests of a kind: [`Slot::want`].
     pub ask: LeaseAsk,
     /// When it came.
     pub since: Duration,

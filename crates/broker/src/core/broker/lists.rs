@@ -101,7 +101,7 @@ impl Broker {
             request: number,
             user: self.accounts.name(request.account).to_owned(),
             program: request.program.clone(),
-            want: request.ask.want.clone(),
+            want: self.wants.get(request.slot.want).want.clone(),
             priority: request.ask.priority,
             age_ms: now.saturating_sub(request.since).as_millis() as u64,
             why,
