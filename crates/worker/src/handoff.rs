@@ -101,9 +101,6 @@ pub enum ToDaemon {
     Ready(SessionId),
     /// The worker, still warming up, begins this native call, given with its purpose.
     Step(String),
-    /// The worker, still warming up, has this device: its number, and what it says of itself, as JSON
-    /// (`ropeway_lease::property::Properties`).
-    Device(u32, String),
     /// The probing process begins with this driver.
     Probing(String),
     /// Whether the driver named last reads the bytes of a write when the write is carried out.
@@ -123,6 +120,9 @@ pub enum ToDaemon {
     Account(Account),
     /// The session is about to end over a limit of its client's: one sentence that says which.
     Limit(String),
+    /// The worker, still warming up, has this device: its number, and what it says of itself, as JSON
+    /// (`ropeway_lease::property::Properties`).
+    Device(u32, String),
 }
 
 /// A message of the daemon's.

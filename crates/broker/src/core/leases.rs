@@ -115,6 +115,11 @@ impl Held {
         if end < now && !self.is_over() { now + OVERTIME } else { end }
     }
 
+    /// Whether nobody has said when it is over.
+    pub fn ends_anytime(&self) -> bool {
+        self.record.attached && self.record.expected_ms.is_none() && self.notice.is_none() && !self.is_over()
+    }
+
     /// What it has of devices and their memory.
     pub fn amount(&self) -> Amount {
         Part::sum(&self.parts)

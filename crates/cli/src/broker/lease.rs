@@ -150,7 +150,7 @@ fn row(line: &LeaseLine) -> Vec<String> {
         time(line.age_ms),
         lasts,
         line.sessions.to_string(),
-        format!("{:.1} s", line.device_seconds),
+        format!("{:.1} s", line.device_seconds.abs()),
         line.devices.iter().map(device).collect::<Vec<_>>().join(", "),
     ]
 }

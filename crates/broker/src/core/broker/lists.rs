@@ -95,6 +95,10 @@ impl Broker {
     fn queue_line(&mut self, number: u64, now: Duration) -> Option<QueueLine> {
         let why = self.why_waits(number);
         let planned = self.plans.iter().find(|plan| plan.request == number);
+        // A time that depends on leases of which nobody has said how long they last is nothing to go by.
+        let assumed = self.accounts.rules().queue.assumed;
+        let guessed = |at| self.leases.iter().any(|held| held.ends_anytime() && held.ends(assumed, now) == at);
+        let planned = planned.filter(|plan| !guessed(plan.hold.at));
         let in_ms = planned.map(|plan| plan.hold.at.saturating_sub(now).as_millis() as u64);
         let request = self.queue.get(number)?;
         Some(QueueLine {
