@@ -7,9 +7,9 @@ OUT := $(or $(CARGO_TARGET_DIR),target)
 # An OpenCL implementation for the CPU, the loader, and clinfo: what the demo runs on.
 DEMO_PACKAGES := gcc libc6-dev ocl-icd-libopencl1 pocl-opencl-icd clinfo python3 python3-venv
 # Headers for the C test programs; programs of others that must run unmodified.
-TEST_PACKAGES := $(DEMO_PACKAGES) iproute2 openssl openssh-server openssh-client ocl-icd-opencl-dev opencl-c-headers clpeak hashcat ffmpeg clblast-tests clfft-client openmpi-bin libopenmpi-dev
+TEST_PACKAGES := $(DEMO_PACKAGES) iproute2 openssl openssh-server openssh-client etcd-server etcd-client ocl-icd-opencl-dev opencl-c-headers clpeak hashcat ffmpeg clblast-tests clfft-client openmpi-bin libopenmpi-dev
 
-.PHONY: help demo rack test build check unit model miri e2e integration natives random fuzz bench golden deb packages conformance
+.PHONY: help demo rack test build check unit model miri e2e integration natives random histories fuzz bench golden deb packages conformance
 
 help:
 	@echo 'make demo     install what is missing, build, and run OpenCL programs through a server on this machine'
@@ -24,6 +24,7 @@ help:
 	@echo 'make integration   tests with a real Slurm, which takes packages of its own'
 	@echo 'make natives  the tests that run on each native OpenCL, on PoCL, Intel'\''s runtime and rusticl (e2e: the first two)'
 	@echo 'make random SEEDS=1000   commands at random over several servers, for so many seeds (a few are part of e2e)'
+	@echo 'make histories SEEDS=200   brokers that are killed, paused and cut off from etcd at random (a few are part of e2e)'
 	@echo 'make fuzz     a brief run of the fuzz targets (part of test)'
 	@echo 'make bench    figures beside native OpenCL and the raw link'
 	@echo 'make conformance CTS=<folder>   the conformance programs built there, natively and through Ropeway;'
@@ -89,6 +90,10 @@ natives: packages build
 SEEDS ?= 1000
 random: packages build
 	ROPEWAY_SEEDS='$(SEEDS)' $(CARGO) test -p ropeway-tests --locked --test random -- --nocapture
+
+histories: SEEDS := 200
+histories: packages build
+	ROPEWAY_SEEDS='$(SEEDS)' $(CARGO) test -p ropeway-tests --locked --test histories -- --nocapture
 
 fuzz:
 	fuzz/brief.sh

@@ -22,12 +22,17 @@ if [ "$(id -u)" -ne 0 ]; then
 fi
 echo "Installing ${missing[*]}"
 for package in "${missing[@]}"; do
-    # Tests start an sshd of their own. The package would enable the system's, which then listens on all addresses, now
-    # and after each start of the machine: that is not for a test to decide. A masked unit stays so when it is installed;
-    # a policy-rc.d would only keep it from being started now.
-    if [ "$package" = openssh-server ] && command -v systemctl >/dev/null; then
-        "${as_root[@]}" systemctl mask ssh.service ssh.socket
-        echo "The system's sshd is not started; for that, \`systemctl unmask ssh.service ssh.socket\`"
+    # Tests start an sshd and an etcd of their own. The packages would enable the system's, which then listen on all
+    # addresses, or on etcd's own port, now and after each start of the machine: that is not for a test to decide. A masked
+    # unit stays so when it is installed; a policy-rc.d would only keep it from being started now.
+    case $package in
+        openssh-server) units=(ssh.service ssh.socket) ;;
+        etcd-server) units=(etcd.service) ;;
+        *) continue ;;
+    esac
+    if command -v systemctl >/dev/null; then
+        "${as_root[@]}" systemctl mask "${units[@]}"
+        echo "The system's ${package%-server} is not started; for that, \`systemctl unmask ${units[*]}\`"
     fi
 done
 # The package lists of a fresh machine may be empty or old.

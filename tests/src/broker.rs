@@ -1,5 +1,7 @@
 //! A real broker, servers that lend through it, and programs with leases.
 
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -27,6 +29,9 @@ pub struct Broker {
     env: Vec<(String, String)>,
 }
 
+/// The file with a broker's clients.
+const CLIENTS: &str = "access.toml";
+
 /// How long a device takes to be free, or a server to be there, on a busy machine.
 const SOON: std::time::Duration = std::time::Duration::from_secs(20);
 
@@ -43,7 +48,40 @@ impl Broker {
 
     /// Starts one on a machine of a test's network.
     pub fn start_on(host: &Host) -> Self {
-        Self::new(format!("{}:7591", host.address()), &[], &[], folder(), Some(host.clone()))
+        Self::start_on_with(host, &[])
+    }
+
+    /// The same with these further arguments.
+    pub fn start_on_with(host: &Host, options: &[&str]) -> Self {
+        Self::new(format!("{}:7591", host.address()), options, &[], folder(), Some(host.clone()))
+    }
+
+    /// Starts another broker of the same pool, on this machine or another one: it has the same key and clients.
+    pub fn start_another(&self, host: Option<&Host>) -> Self {
+        let options: Vec<_> = self.options.iter().map(String::as_str).collect();
+        self.start_another_with(host, &options)
+    }
+
+    /// The same with these arguments instead of this one's.
+    pub fn start_another_with(&self, host: Option<&Host>, options: &[&str]) -> Self {
+        let address = host.map_or_else(|| "127.0.0.1:0".to_owned(), |host| format!("{}:7591", host.address()));
+        let (admin, folder) = (self.own_ticket(), folder());
+        let state = folder.path().join("state");
+        DirBuilder::new().mode(0o700).create(&state).expect("a folder can be made");
+        for file in ["server.key", CLIENTS] {
+            fs::copy(self.state().join(file), state.join(file)).expect("a file can be copied");
+        }
+        let broker = Self::new(address, options, &[], folder, host.cloned());
+        let admin = self.as_ticket_of(&admin, &broker);
+        fs::write(broker.folder.path().join("admin"), admin).expect("a file can be written");
+        broker
+    }
+
+    /// Gives another broker of the pool this one's clients.
+    pub fn copy_clients_to(&self, other: &Self) {
+        let fresh = other.folder.path().join(CLIENTS);
+        fs::copy(self.state().join(CLIENTS), &fresh).expect("a file can be copied");
+        fs::rename(&fresh, other.state().join(CLIENTS)).expect("a file can be renamed");
     }
 
     /// Starts one with its state folder on this disk.
@@ -95,6 +133,13 @@ impl Broker {
         self.daemon = None;
     }
 
+    /// Whether it was last heard to lead its pool.
+    pub fn leads(&self) -> bool {
+        let Some(daemon) = &self.daemon else { return false };
+        let log = daemon.log();
+        log.rfind("this broker leads") > log.rfind("this broker does not lead any more")
+    }
+
     /// The broker itself.
     ///
     /// # Panics
@@ -106,6 +151,11 @@ impl Broker {
     /// Its `host:port`.
     pub fn address(&self) -> &str {
         &self.address
+    }
+
+    /// A ticket of this broker's, as one of `other`, which has the same key and clients.
+    pub fn as_ticket_of(&self, ticket: &str, other: &Self) -> String {
+        ticket.replace(&self.address, &other.address)
     }
 
     /// Its state folder.
@@ -135,17 +185,34 @@ impl Broker {
 
     /// The same on a machine of a test's network.
     pub fn server_on(&self, host: &Host, devices: usize) -> Server {
+        let ticket = self.ticket(&format!("server {}", self.device_count()), &["--registers"]);
+        self.server_for_on(&ticket, host, devices)
+    }
+
+    /// A server with this many devices and this ticket, once the broker knows it.
+    pub fn server_for(&self, ticket: &str, devices: usize) -> Server {
+        let pocl = vec!["pthread"; devices].join(" ");
+        let start = |args: &[&str]| Server::start_with(args, &[("POCL_DEVICES", &pocl)]);
+        self.lending_to(ticket, "tls://127.0.0.1:0", devices, start)
+    }
+
+    /// The same on a machine of a test's network.
+    pub fn server_for_on(&self, ticket: &str, host: &Host, devices: usize) -> Server {
         let pocl = vec!["pthread"; devices].join(" ");
         let listen = format!("tls://{}:7590", host.address());
-        self.lending(&listen, devices, |args| Server::serve_on(host, args, &[("POCL_DEVICES", &pocl)]))
+        self.lending_to(ticket, &listen, devices, |args| Server::serve_on(host, args, &[("POCL_DEVICES", &pocl)]))
     }
 
     fn lending(&self, listen: &str, devices: usize, start: impl FnOnce(&[&str]) -> Server) -> Server {
+        let ticket = self.ticket(&format!("server {}", self.device_count()), &["--registers"]);
+        self.lending_to(&ticket, listen, devices, start)
+    }
+
+    fn lending_to(&self, ticket: &str, listen: &str, devices: usize, start: impl FnOnce(&[&str]) -> Server) -> Server {
         let before = self.device_count();
-        let ticket = self.ticket(&format!("server {before}"), &["--registers"]);
         let state = folder();
         let state_text = state.path().to_str().expect("its name is text").to_owned();
-        let mut server = start(&["--listen", listen, "--warm", "2", "--broker", &ticket, "--state", &state_text]);
+        let mut server = start(&["--listen", listen, "--warm", "2", "--broker", ticket, "--state", &state_text]);
         server.keeps(state);
         wait_for("devices at the broker", SOON, || (self.device_count() == before + devices).then_some(()));
         server
@@ -208,11 +275,11 @@ impl Broker {
     /// The ticket of `admin`, made when it is first wanted.
     fn own_ticket(&self) -> String {
         let path = self.folder.path().join("admin");
-        if let Ok(ticket) = std::fs::read_to_string(&path) {
+        if let Ok(ticket) = fs::read_to_string(&path) {
             return ticket;
         }
         let ticket = self.ticket("admin", &[]);
-        std::fs::write(&path, &ticket).expect("a file can be written");
+        fs::write(&path, &ticket).expect("a file can be written");
         ticket
     }
 }

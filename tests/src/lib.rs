@@ -11,8 +11,10 @@ pub mod cluster;
 pub mod compare;
 pub mod daemon;
 pub mod encrypted;
+pub mod etcd;
 pub mod fake;
 pub mod groups;
+pub mod histories;
 pub mod keyless;
 pub mod natives;
 pub mod net;
@@ -29,6 +31,7 @@ pub mod server;
 pub mod small_disk;
 pub mod sshd;
 pub mod stats;
+pub mod valve;
 
 use std::time::{Duration, Instant};
 

@@ -82,7 +82,7 @@ fn it_comes_and_goes_with_the_program() {
     assert_eq!(program.line(), "ready");
     assert_eq!(servers(runtime.path()), 1);
     // A program that waits for its children has none.
-    assert_eq!(process::children(program.pid()), []);
+    assert!(process::children(program.pid()).is_empty());
     let mut ask = |command: &str| {
         program.say(command);
         program.line()

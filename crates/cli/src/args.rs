@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::broker::parse_broker;
 use clap::{Args, Parser, Subcommand};
+use ropeway_broker::store::EtcdAddress;
 use ropeway_daemon::access::{MAX_WEIGHT, parse_size, parse_time};
 use ropeway_daemon::worker::{DeviceSelector, Wall};
 use ropeway_lease::grant::LeaseId;
@@ -323,6 +324,28 @@ pub struct BrokerArgs {
     /// How long a program's lease waits for its holder when the connection to it has broken
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_time)]
     pub returns: Duration,
+
+    /// Where several brokers of one pool write what they lend, one of which leads:
+    /// etcd://[USER:PASSWORD@]HOST[:PORT],HOST[:PORT],...[/POOL] [default: $ROPEWAY_STORE, else a file of this
+    /// broker's alone]
+    #[arg(long, value_name = "URL")]
+    pub store: Option<EtcdAddress>,
+
+    /// Where clients reach this broker when it leads such a pool [default: as it listens]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub address: Option<String>,
+
+    /// Certificates of who signs for etcd's members; encrypts the connections to it
+    #[arg(long, value_name = "FILE")]
+    pub etcd_ca: Option<PathBuf>,
+
+    /// This broker's certificate, where etcd wants one
+    #[arg(long, value_name = "FILE", requires_all = ["etcd_ca", "etcd_key"])]
+    pub etcd_certificate: Option<PathBuf>,
+
+    /// Its key
+    #[arg(long, value_name = "FILE", requires = "etcd_certificate")]
+    pub etcd_key: Option<PathBuf>,
 }
 
 /// Which broker is asked.

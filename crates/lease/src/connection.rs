@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io::{self, ErrorKind, IoSlice};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use ropeway_transport::{Endpoint, Link, Pass, Sender as _};
@@ -10,6 +11,15 @@ use crate::messages::{Ask, BEAT_MS, LENGTH, SILENCE_MS, Tell, VERSION, decode, e
 
 /// The port of a broker whose address names none.
 pub const DEFAULT_PORT: u16 = 7591;
+
+/// How long one of several brokers has to answer.
+const ATTEMPT: Duration = Duration::from_secs(2);
+
+/// After so many attempts, no broker is asked that only others have named.
+const MAX_TRIED: usize = 16;
+
+/// How long to wait before all brokers of a pool are asked again.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// Why a broker cannot be used, or not any more: one sentence for a person.
 #[derive(Debug)]
@@ -47,24 +57,61 @@ pub struct Connection {
     user: String,
 }
 
+/// What a broker answers first.
+enum Answer {
+    /// It leads.
+    Welcome(Box<Connection>),
+    /// The one with this address does.
+    Elsewhere(String),
+}
+
+/// The broker with this address that has the pass of another one.
+fn at(address: &str, other: &Endpoint) -> Option<Endpoint> {
+    let Endpoint::Tls { pass, .. } = other else { return None };
+    match format!("tls://{address}").parse() {
+        Ok(Endpoint::Tls { host, port, .. }) => Some(Endpoint::Tls { host, port, pass: pass.clone() }),
+        _ => None,
+    }
+}
+
 impl Connection {
-    /// Connects to one of these brokers, the first that answers within `timeout`.
+    /// Connects to the one of these brokers that leads their pool. While none does, or one that was named does not
+    /// answer and others may take its place, it goes on trying until `timeout` is over.
     ///
     /// # Errors
     /// Why none can be used.
     pub fn open(brokers: &[Endpoint], program: &str, timeout: Duration) -> Result<Self, BrokerError> {
+        let deadline = Instant::now() + timeout;
         let mut last = BrokerError::Unreachable("no broker is named".to_owned());
-        for broker in brokers {
-            match Self::to(broker, program, timeout) {
-                Ok(connection) => return Ok(connection),
-                Err(refused @ BrokerError::Refused(_)) => return Err(refused),
-                Err(error) => last = error,
+        loop {
+            let mut brokers = brokers.to_vec();
+            let mut is_pool = brokers.len() > 1;
+            let mut tried = 0;
+            while let Some(broker) = brokers.get(tried).cloned() {
+                tried += 1;
+                // One that is cut off must not keep this from asking the others.
+                let limit = if is_pool { timeout.min(ATTEMPT) } else { timeout };
+                match Self::to(&broker, program, limit) {
+                    Ok(Answer::Welcome(connection)) => return Ok(*connection),
+                    Ok(Answer::Elsewhere(leader)) => {
+                        is_pool = true;
+                        last = BrokerError::Unreachable(format!("the broker {broker} stands by, and {leader} leads"));
+                        // It has the same key and the same clients.
+                        let leader = at(&leader, &broker).filter(|leader| !brokers.contains(leader));
+                        brokers.extend(leader.filter(|_| tried < MAX_TRIED));
+                    }
+                    Err(refused @ BrokerError::Refused(_)) => return Err(refused),
+                    Err(error) => last = error,
+                }
             }
+            if !is_pool || Instant::now() + PAUSE >= deadline {
+                return Err(last);
+            }
+            thread::sleep(PAUSE);
         }
-        Err(last)
     }
 
-    fn to(broker: &Endpoint, program: &str, timeout: Duration) -> Result<Self, BrokerError> {
+    fn to(broker: &Endpoint, program: &str, timeout: Duration) -> Result<Answer, BrokerError> {
         let deadline = Instant::now() + timeout;
         let link = Link::connect(broker, timeout).map_err(|error| match error.kind() {
             ErrorKind::PermissionDenied => BrokerError::Refused(format!("cannot use the broker {broker}: {error}")),
@@ -80,8 +127,9 @@ impl Connection {
             match connection.next_by(deadline)? {
                 Some(Tell::Welcome { user, .. }) => {
                     connection.user = user;
-                    return Ok(connection);
+                    return Ok(Answer::Welcome(Box::new(connection)));
                 }
+                Some(Tell::Elsewhere { leader }) => return Ok(Answer::Elsewhere(leader)),
                 Some(Tell::Refused { why }) => {
                     let broker = &connection.broker;
                     return Err(BrokerError::Refused(format!("the broker {broker} refuses: {why}")));

@@ -157,6 +157,11 @@ pub enum Tell {
         /// Why.
         why: String,
     },
+    /// Instead of [`Tell::Welcome`]: this broker stands by, and another one of its pool leads.
+    Elsewhere {
+        /// Where that one is reached: `host:port`.
+        leader: String,
+    },
     /// What was asked is done.
     Done,
     /// The request waits.

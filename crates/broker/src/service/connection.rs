@@ -17,6 +17,7 @@ use super::clock::Clock;
 use super::inbox::Input;
 use super::waited::{Waited, wait_for};
 use crate::core::Peer;
+use crate::store::Tenure;
 
 /// How long a handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(5);
@@ -114,10 +115,16 @@ pub(super) async fn greet(link: Link, accepting: Accepting) -> io::Result<Proved
 
 impl Proved {
     /// Passes on what comes, and says what is to be said, until the connection ends.
-    pub(super) async fn serve(self, peer: Peer, mut words: Words, (heart, clock): (mpsc::Sender<Input>, Clock)) {
+    pub(super) async fn serve(
+        self,
+        peer: Peer,
+        mut words: Words,
+        heart: mpsc::Sender<Input>,
+        (clock, tenure): (Clock, Tenure),
+    ) {
         let outcome = tokio::select! {
             read = read_all(&self.link, peer, &heart) => read,
-            said = say_all(&self.link, &mut words.words, clock) => said,
+            said = say_all(&self.link, &mut words.words, (clock, &tenure)) => said,
             () = words.end.notified() => Err(io::Error::other("it does not take what it is told")),
         };
         let why = outcome.err().map_or_else(|| "it was closed".to_owned(), |error| error.to_string());
@@ -174,8 +181,12 @@ async fn read_exact(link: &AsyncFd<Waited<Link>>, mut into: &mut [u8]) -> io::Re
     Ok(())
 }
 
-/// Says what is to be said, and now and then that this end is there.
-async fn say_all(link: &AsyncFd<Waited<Link>>, words: &mut mpsc::Receiver<Word>, clock: Clock) -> io::Result<()> {
+/// Says what is to be said, and now and then that this end is there, as long as the broker has a right to.
+async fn say_all(
+    link: &AsyncFd<Waited<Link>>,
+    words: &mut mpsc::Receiver<Word>,
+    (clock, tenure): (Clock, &Tenure),
+) -> io::Result<()> {
     let mut beats = interval(Duration::from_millis(BEAT_MS));
     beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -183,6 +194,9 @@ async fn say_all(link: &AsyncFd<Waited<Link>>, words: &mut mpsc::Receiver<Word>,
             word = words.recv() => word,
             _ = beats.tick() => Some(Word::Say(encode(&Tell::Beat { at_ms: clock.now_ms() }).map_err(io::Error::other)?)),
         };
+        if !tenure.holds() {
+            return Err(io::Error::other("the broker does not lead any more"));
+        }
         match word {
             Some(Word::Say(bytes)) => send_all(link, &bytes).await?,
             Some(Word::Close) | None => {

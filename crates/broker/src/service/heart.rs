@@ -1,38 +1,27 @@
 //! The loop that decides: it hears all connections, and alone has the broker.
 
 use std::collections::HashMap;
-use std::io::{self, ErrorKind};
-use std::net::IpAddr;
-use std::os::fd::AsFd as _;
+use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ropeway_daemon::access::Guests;
 use ropeway_lease::messages::{Ask, Tell};
-use ropeway_transport::Listener;
-use ropeway_transport::tls::{Door, PublicKey};
-use tokio::signal::unix::{SignalKind, signal};
+use ropeway_transport::tls::PublicKey;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 use tracing::{debug, info, warn};
 
 use super::clock::Clock;
-use super::connection::{Mouth, Proved, greet};
+use super::connection::{Mouth, Proved};
 use super::inbox::Input;
+use super::porch::{Ended, MAX_CONNECTIONS, Porch};
 use super::rules::RulesFile;
 use super::scribe::{Batch, Said, Scribe};
-use super::strangers::Strangers;
-use super::waited::wait_for;
 use crate::core::{Broker, Effect, Peer, User};
-use crate::store::Change;
-
-/// Most connections.
-const MAX_CONNECTIONS: usize = 16384;
+use crate::store::{Change, Tenure};
 
 /// Most messages that are taken in before it is decided what follows from them.
 const GULP: usize = 512;
-
-/// How long nothing is accepted after the system failed to accept something.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// How often it is looked whether a ticket's time is over.
 const LOOK: Duration = Duration::from_millis(500);
@@ -43,13 +32,24 @@ struct Served {
     key: PublicKey,
 }
 
-struct Heart {
+/// What a broker decides with, while it leads.
+pub(super) struct Seat {
+    pub(super) broker: Broker,
+    pub(super) rules: RulesFile,
+    pub(super) tenure: Tenure,
+    pub(super) scribe: Scribe,
+    pub(super) inbox: mpsc::Sender<Input>,
+    pub(super) heard: mpsc::Receiver<Input>,
+}
+
+struct Heart<'a> {
     broker: Broker,
     rules: RulesFile,
-    clock: Clock,
-    guests: Guests,
+    tenure: Tenure,
     scribe: Scribe,
     inbox: mpsc::Sender<Input>,
+    guests: &'a mut Guests,
+    clock: Clock,
     served: HashMap<Peer, Served>,
     next: u64,
     since: Instant,
@@ -57,41 +57,35 @@ struct Heart {
     cannot_write: Option<String>,
 }
 
-/// Decides until a signal ends it.
+/// Decides until a signal ends it, or another broker leads. All connections are closed then.
 ///
 /// # Errors
 /// The system's, when a socket cannot be waited for.
-pub(super) async fn run(
-    (broker, rules, clock): (Broker, RulesFile, Clock),
-    guests: Guests,
-    listeners: Vec<Listener>,
-    (inbox, mut heard): (mpsc::Sender<Input>, mpsc::Receiver<Input>),
-    scribe: Scribe,
-) -> io::Result<()> {
-    let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    for listener in listeners {
-        let accepting = accept(listener, guests.door().clone(), inbox.clone())?;
-        tokio::spawn(accepting);
-    }
-    let watch = wait_for(guests.as_fd().try_clone_to_owned()?)?;
+pub(super) async fn run(seat: Seat, porch: &mut Porch) -> io::Result<Ended> {
+    let Seat { broker, rules, tenure, scribe, inbox, mut heard } = seat;
+    let Porch { guests, watch, arrivals, parked, signals, clock, .. } = porch;
     let mut heart = Heart {
         broker,
         rules,
-        clock,
-        guests,
+        tenure,
         scribe,
         inbox,
+        guests,
+        clock: *clock,
         served: HashMap::new(),
         next: 0,
         since: Instant::now(),
         cannot_write: None,
     };
+    parked.drain(..).for_each(|(_, proved)| heart.welcome(proved));
     let mut look_at = Instant::now() + LOOK;
     let mut inputs = Vec::new();
     loop {
         let deadline = heart.broker.deadline().map_or(look_at, |at| (heart.since + at).min(look_at));
+        let mut arrived = None;
         tokio::select! {
             _ = heard.recv_many(&mut inputs, GULP) => {}
+            proved = arrivals.recv() => arrived = proved,
             () = sleep_until(deadline) => {}
             ready = watch.readable() => {
                 ready?.clear_ready();
@@ -99,8 +93,14 @@ pub(super) async fn run(
                     heart.show_out();
                 }
             }
-            _ = term.recv() => return Ok(()),
-            _ = int.recv() => return Ok(()),
+            () = signals.come() => return Ok(Ended::Stopped),
+        }
+        // Looked at after all that may have taken long, and before anything is decided.
+        if !heart.tenure.holds() {
+            return Ok(Ended::Deposed);
+        }
+        if let Some(proved) = arrived {
+            heart.welcome(*proved);
         }
         for input in inputs.drain(..) {
             heart.take(input);
@@ -114,14 +114,13 @@ pub(super) async fn run(
     }
 }
 
-impl Heart {
+impl Heart<'_> {
     fn now(&self) -> Duration {
         self.since.elapsed()
     }
 
     fn take(&mut self, input: Input) {
         match input {
-            Input::Proved(proved) => self.welcome(*proved),
             Input::Said(peer, Ask::Lease(_)) if self.cannot_write.is_some() => {
                 if let (Some(served), Some(why)) = (self.served.get(&peer), &self.cannot_write) {
                     served.mouth.say(&Tell::Refused { why: format!("the broker lends nothing now: {why}") });
@@ -159,7 +158,7 @@ impl Heart {
                 mouth.close();
             }
         }
-        tokio::spawn(proved.serve(peer, words, (self.inbox.clone(), self.clock)));
+        tokio::spawn(proved.serve(peer, words, self.inbox.clone(), (self.clock, self.tenure.clone())));
     }
 
     /// Closes the connections of clients that may not come any more.
@@ -218,46 +217,4 @@ impl Heart {
         }
         self.scribe.give(batch);
     }
-}
-
-/// Accepts connections as they come.
-///
-/// # Errors
-/// The system's, when the socket cannot be waited for.
-fn accept(listener: Listener, door: Door, inbox: mpsc::Sender<Input>) -> io::Result<impl Future<Output = ()>> {
-    let waited = wait_for(listener.as_fd().try_clone_to_owned()?)?;
-    let strangers = Strangers::default();
-    Ok(async move {
-        loop {
-            let Ok(mut ready) = waited.readable().await else { return };
-            let link = match listener.accept() {
-                Ok(link) => link,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    ready.clear_ready();
-                    continue;
-                }
-                Err(error) if error.kind() == ErrorKind::ConnectionAborted => continue,
-                Err(error) => {
-                    warn!(%error, endpoint = %listener.endpoint(), "cannot accept a connection");
-                    sleep(ACCEPT_PAUSE).await;
-                    continue;
-                }
-            };
-            // Who has proved nothing costs a socket and a place among few; those who wait in the backlog cost nothing.
-            let Some(place) = strangers.admit(&link) else { continue };
-            let (door, inbox) = (door.clone(), inbox.clone());
-            tokio::spawn(async move {
-                let from = link.peer_address().map(|address| address.ip()).unwrap_or(IpAddr::from([0; 4]));
-                let greeted = match door.open() {
-                    Ok(accepting) => greet(link, accepting).await,
-                    Err(error) => Err(error),
-                };
-                drop(place);
-                match greeted {
-                    Ok(proved) => drop(inbox.send(Input::Proved(Box::new(proved))).await),
-                    Err(error) => debug!(%error, %from, "a connection has no place here"),
-                }
-            });
-        }
-    })
 }

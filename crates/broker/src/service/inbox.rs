@@ -3,13 +3,10 @@
 use ropeway_lease::grant::LeaseId;
 use ropeway_lease::messages::Ask;
 
-use super::connection::Proved;
 use crate::core::Peer;
 
 /// What comes to the heart.
 pub(super) enum Input {
-    /// A connection has come whose other end has proved its key.
-    Proved(Box<Proved>),
     /// A connection says something.
     Said(Peer, Ask),
     /// A connection is gone.

@@ -2,7 +2,7 @@
 //! while it waited goes to the disk together.
 
 use std::io;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -74,7 +74,7 @@ impl Scribe {
 /// The system has no thread.
 pub(super) fn start(
     store: Box<dyn Store>,
-    (identity, clock): (Identity, Clock),
+    (identity, clock): (Arc<Identity>, Clock),
     heart: tokio::sync::mpsc::Sender<Input>,
 ) -> io::Result<Scribe> {
     let (given, batches) = mpsc::channel();

@@ -1,6 +1,8 @@
 //! What a broker writes down, so that it lends nothing twice after it was killed.
 
 mod embedded;
+mod etcd;
+mod tenure;
 
 use std::fmt;
 
@@ -10,6 +12,8 @@ use ropeway_lease::messages::Registration;
 use crate::core::{LeaseRecord, UsageRecord};
 
 pub use embedded::Embedded;
+pub use etcd::{Campaign, Candidate, EtcdAddress, EtcdFiles, Standing, Term};
+pub use tenure::Tenure;
 
 /// Everything that was written down.
 #[derive(Debug, Default)]

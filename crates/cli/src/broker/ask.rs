@@ -1,6 +1,7 @@
 //! Connections to brokers.
 
 use std::collections::BTreeSet;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use ropeway_client::tickets;
@@ -18,6 +19,12 @@ pub(super) const CONNECT: Duration = Duration::from_secs(5);
 
 /// How long a broker has for an answer.
 pub(super) const ANSWER: Duration = Duration::from_secs(10);
+
+/// How long a broker that is lost while a request waits has to come back.
+const COMES_BACK: Duration = Duration::from_secs(15);
+
+/// How long to wait before it is tried again.
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// The environment variables that name brokers, and what is wanted.
 const BROKER: &str = "ROPEWAY_BROKER";
@@ -87,7 +94,7 @@ pub fn pool(named: Option<&str>) -> Result<Pool, Failure> {
 }
 
 /// What the broker is told of who asks.
-fn program() -> String {
+pub(super) fn program() -> String {
     format!("ropeway[{}]", std::process::id())
 }
 
@@ -111,16 +118,42 @@ pub(super) fn wanted(args: &WantArgs, lasts: Option<Duration>, identity: &Identi
     })
 }
 
-/// Asks for devices, and waits for them; says on standard error that it waits.
-pub(super) fn obtain(connection: &mut Connection, ask: LeaseAsk) -> Result<Lease, Failure> {
+/// Asks for devices, and waits for them; says on standard error that it waits. Where the broker is lost meanwhile, the
+/// next one is asked, or the same one once it is back.
+pub(super) fn obtain(brokers: &[Endpoint], program: &str, mut ask: LeaseAsk) -> Result<(Connection, Lease), Failure> {
+    let until = ask.wait_ms.map(|ms| Instant::now() + Duration::from_millis(ms));
+    let mut connection = Connection::open(brokers, program, CONNECT)?;
+    loop {
+        match obtain_from(&mut connection, &ask, until) {
+            Ok(lease) => return Ok((connection, lease)),
+            Err(BrokerError::Unreachable(why)) => eprintln!("ropeway: {why}; the request is made again"),
+            Err(refused) => return Err(refused.into()),
+        }
+        connection = open_again(brokers, program)?;
+        ask.wait_ms = until.map(|until| until.saturating_duration_since(Instant::now()).as_millis() as u64);
+    }
+}
+
+/// Connects after the broker was lost.
+fn open_again(brokers: &[Endpoint], program: &str) -> Result<Connection, BrokerError> {
+    let deadline = Instant::now() + COMES_BACK;
+    loop {
+        match Connection::open(brokers, program, CONNECT) {
+            Err(BrokerError::Unreachable(_)) if Instant::now() < deadline => thread::sleep(PAUSE),
+            outcome => return outcome,
+        }
+    }
+}
+
+fn obtain_from(connection: &mut Connection, ask: &LeaseAsk, until: Option<Instant>) -> Result<Lease, BrokerError> {
     // The broker itself gives the request up; this is for one that cannot.
-    let deadline = ask.wait_ms.map(|ms| Instant::now() + Duration::from_millis(ms) + ANSWER);
-    connection.say(&Ask::Lease(ask))?;
+    let deadline = until.map(|until| until + ANSWER);
+    connection.say(&Ask::Lease(ask.clone()))?;
     loop {
         let soon = Instant::now() + ANSWER;
         match connection.next_by(deadline.map_or(soon, |deadline| deadline.min(soon)))? {
             Some(Tell::Granted(lease)) => return Ok(*lease),
-            Some(Tell::Refused { why }) => return Err(BrokerError::Refused(why).into()),
+            Some(Tell::Refused { why }) => return Err(BrokerError::Refused(why)),
             Some(Tell::Waiting { before, why }) => {
                 let others = match before {
                     0 => "it is the next".to_owned(),
@@ -130,7 +163,7 @@ pub(super) fn obtain(connection: &mut Connection, ask: LeaseAsk) -> Result<Lease
                 eprintln!("ropeway: the request waits {why}; {others}");
             }
             None if deadline.is_some_and(|deadline| deadline <= Instant::now()) => {
-                return Err(Failure::new("the broker has not answered in the time that there was"));
+                return Err(BrokerError::Refused("the broker has not answered in the time that there was".to_owned()));
             }
             _ => {}
         }

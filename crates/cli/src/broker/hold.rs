@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::ask::{ANSWER, CONNECT, brokers, obtain, wanted};
+use super::ask::{ANSWER, brokers, obtain, wanted};
 use super::file;
 use crate::args::{AskArgs, WantArgs};
 use crate::failure::Failure;
@@ -42,8 +42,7 @@ pub fn run_with_lease(mut command: Command, args: (&AskArgs, &WantArgs)) -> Resu
     let ask = wanted(args.1, None, &identity)?;
     let brokers = brokers(args.0)?;
     let program = Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let mut connection = Connection::open(&brokers, &program, CONNECT)?;
-    let lease = obtain(&mut connection, ask)?;
+    let (connection, lease) = obtain(&brokers, &program, ask)?;
     let folder = private_folder::make("ropeway-lease")?;
     let path = folder.join("servers");
     let outcome = (|| {

@@ -9,10 +9,9 @@ use std::sync::mpsc;
 use std::thread;
 
 use nix::sys::signal::SigSet;
-use ropeway_lease::connection::Connection;
 use ropeway_transport::tls::Identity;
 
-use super::ask::{CONNECT, brokers, obtain, wanted};
+use super::ask::{brokers, obtain, wanted};
 use super::hold::{Holder, Over};
 use crate::args::HoldArgs;
 use crate::failure::Failure;
@@ -51,8 +50,7 @@ fn keep(args: &HoldArgs) -> Result<(), Failure> {
         let _ = over.send(Over);
     })?;
     let program = args.program.clone();
-    let mut connection = Connection::open(&brokers, &program, CONNECT)?;
-    let lease = obtain(&mut connection, ask)?;
+    let (connection, lease) = obtain(&brokers, &program, ask)?;
     is_leased.store(true, Ordering::Release);
     let folder = private_folder::make("ropeway-lease")?;
     let path = folder.join("servers");

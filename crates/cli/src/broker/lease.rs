@@ -7,7 +7,7 @@ use ropeway_lease::messages::{Ask, DeviceLine, LeaseLine, Tell};
 use ropeway_transport::Endpoint;
 use ropeway_transport::tls::Identity;
 
-use super::ask::{ANSWER, connect, obtain, wanted};
+use super::ask::{ANSWER, brokers, connect, obtain, program, wanted};
 use super::file;
 use crate::args::{AskArgs, LeaseArgs, LeaseCommand};
 use crate::failure::Failure;
@@ -19,7 +19,7 @@ pub fn lease(args: &LeaseArgs) -> Result<(), Failure> {
         LeaseCommand::New { broker, want, lasts, output } => {
             let identity = Identity::generate()?;
             let ask = wanted(want, Some(*lasts), &identity)?;
-            let lease = obtain(&mut connect(broker)?, ask)?;
+            let (_, lease) = obtain(&brokers(broker)?, &program(), ask)?;
             let endpoints = file::endpoints(&lease.servers, &lease.certificate, &identity)?;
             match output {
                 Some(path) => {

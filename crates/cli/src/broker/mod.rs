@@ -13,6 +13,7 @@ pub use lease::{devices, lease, queue};
 
 use ropeway_broker::core::Settings;
 use ropeway_broker::service::{BrokerOptions, serve};
+use ropeway_broker::store::EtcdFiles;
 use ropeway_client::tickets;
 use ropeway_daemon::LendingOptions;
 use ropeway_daemon::worker::host_name;
@@ -25,6 +26,9 @@ use crate::serve::start_log;
 /// The name of the broker's folder among those of its user.
 const FOLDER: &str = "ropeway-broker";
 
+/// The environment variable that names the store: it may hold a password.
+const STORE: &str = "ROPEWAY_STORE";
+
 /// Lends devices until it is told to stop.
 pub fn broker(args: BrokerArgs) -> Result<(), Failure> {
     start_log()?;
@@ -33,7 +37,12 @@ pub fn broker(args: BrokerArgs) -> Result<(), Failure> {
     let state = state
         .ok_or_else(|| Failure::new("this user has no home folder; name the broker's state folder with --state"))?;
     let settings = Settings { lasts: args.lasts, returns: args.returns, ..Settings::default() };
-    Ok(serve(&BrokerOptions { listen: args.listen, state, settings })?)
+    let named = filled(STORE).map(|text| text.to_string_lossy().parse()).transpose();
+    let store = args.store.map_or(named, |store| Ok(Some(store)));
+    let store = store.map_err(|why| Failure::new(format!("{STORE}: {why}")))?;
+    let files = EtcdFiles { authority: args.etcd_ca, client: args.etcd_certificate.zip(args.etcd_key) };
+    let etcd = store.map(|store| (store, files));
+    Ok(serve(&BrokerOptions { listen: args.listen, state, settings, etcd, address: args.address })?)
 }
 
 /// How `ropeway serve` lends its devices, if it does.
