@@ -143,12 +143,10 @@ impl Pool {
         self.count(|state| matches!(state, State::Session(session) if session.is_of(key)))
     }
 
-    /// The sessions that have leases: the lease, the session's number, and for how many seconds it has kept devices busy.
-    pub(crate) fn leases(&self) -> impl Iterator<Item = (LeaseId, u64, f64)> {
+    /// The leases of the sessions, as often as each has some.
+    pub(crate) fn leases(&self) -> impl Iterator<Item = LeaseId> {
         self.workers.values().filter_map(|worker| match &worker.state {
-            State::Session(session) => {
-                Some((session.lease?, session.about.session, worker.device_seconds().values().sum()))
-            }
+            State::Session(session) => session.lease,
             _ => None,
         })
     }

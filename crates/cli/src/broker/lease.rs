@@ -131,7 +131,7 @@ fn strange() -> Failure {
 }
 
 /// The columns of the list of leases.
-const COLUMNS: [&str; 8] = ["LEASE", "USER", "PROGRAM", "HELD", "LASTS", "SESSIONS", "BUSY", "DEVICES"];
+const COLUMNS: [&str; 7] = ["LEASE", "USER", "PROGRAM", "HELD", "LASTS", "SESSIONS", "DEVICES"];
 
 fn row(line: &LeaseLine) -> Vec<String> {
     let device = |(server, number, name, share): &(String, u32, String, Share)| {
@@ -150,7 +150,6 @@ fn row(line: &LeaseLine) -> Vec<String> {
         time(line.age_ms),
         lasts,
         line.sessions.to_string(),
-        format!("{:.1} s", line.device_seconds.abs()),
         line.devices.iter().map(device).collect::<Vec<_>>().join(", "),
     ]
 }

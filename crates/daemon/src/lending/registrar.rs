@@ -92,8 +92,8 @@ impl Registrar<'_> {
             return self.register();
         }
         let (using, cleared) = self.shared.book().news();
-        for (lease, sessions, device_seconds) in using {
-            self.connection.say(&Ask::Using { lease, sessions, device_seconds })?;
+        for (lease, sessions) in using {
+            self.connection.say(&Ask::Using { lease, sessions, device_seconds: 0.0 })?;
         }
         cleared.into_iter().try_for_each(|lease| self.connection.say(&Ask::Cleared { lease }))
     }
