@@ -9,6 +9,7 @@ use std::fs;
 use std::time::Duration;
 
 use ropeway_tests::natives::Native;
+use ropeway_tests::notes::native_crash;
 use ropeway_tests::places::{c_program, root};
 use ropeway_tests::program::{Outcome, Program};
 use ropeway_tests::server::Server;
@@ -62,6 +63,25 @@ fn failures(
 fn run(count: u64, left_out: &[String], program: impl Fn() -> Program) {
     let seeds = seeds(count);
     let failed = failures(seeds, true, left_out, |with| with(program()).run());
+    assert!(failed.is_empty(), "{} of the seeds up to {} failed:\n{}", failed.len(), seeds.1, failed.join("\n"));
+}
+
+/// Runs the seeds on servers of unlike implementations. On busy cores, the threads of Intel's have been seen to wait for
+/// each other for ever in their own scheduler (`tbb::detail::r1::task_dispatcher::local_wait_for_all`), with nothing of
+/// Ropeway's among what they wait for; such a run is noted, and made once more.
+///
+/// # Panics
+/// As [`run`].
+fn run_beside_others(count: u64, left_out: &[String], program: impl Fn() -> Program) {
+    let seeds = seeds(count);
+    let failed = failures(seeds, true, left_out, |with| {
+        let outcome = with(program()).may_be_kept_waiting().run();
+        if !outcome.has_hung {
+            return outcome;
+        }
+        native_crash("a server's native implementation kept the program waiting for ever");
+        with(program()).run()
+    });
     assert!(failed.is_empty(), "{} of the seeds up to {} failed:\n{}", failed.len(), seeds.1, failed.join("\n"));
 }
 
@@ -157,5 +177,5 @@ fn on_servers_of_different_implementations() {
     }
     let servers: Vec<_> = natives.iter().map(Server::start_on_native).collect();
     let left_out: Vec<_> = natives.iter().flat_map(|native| departures(native, true)).collect();
-    run(10, &left_out, || over(&servers));
+    run_beside_others(10, &left_out, || over(&servers));
 }
