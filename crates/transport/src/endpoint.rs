@@ -147,6 +147,16 @@ impl Endpoint {
         }
     }
 
+    /// Where other machines reach who listens here: by the name of its `machine`, where it listens on all addresses.
+    pub fn reached_at(&self, machine: &str) -> Self {
+        let host = if is_unspecified(self.host()) { machine } else { self.host() }.to_owned();
+        match self.clone() {
+            Self::Tls { port, pass, .. } => Self::Tls { host, port, pass },
+            Self::Tcp { port, .. } => Self::Tcp { host, port },
+            other => other,
+        }
+    }
+
     /// The TCP port of Ropeway; 0 where there is none.
     pub fn port(&self) -> u16 {
         match self {
@@ -272,6 +282,11 @@ fn is_loopback(host: &str) -> bool {
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback())
 }
 
+/// Whether a host stands for all addresses of a machine.
+fn is_unspecified(host: &str) -> bool {
+    host.parse::<IpAddr>().is_ok_and(|address| address.is_unspecified())
+}
+
 /// Host and port as URLs have them.
 struct Authority<'a>(&'a str, u16);
 
@@ -361,6 +376,19 @@ mod tests {
         ] {
             assert_eq!(text.parse(), Ok(endpoint.clone()), "{text}");
             assert_eq!(endpoint.to_string().parse(), Ok(endpoint), "{text} printed");
+        }
+    }
+
+    #[test]
+    fn who_listens_everywhere_is_reached_by_its_machines_name() {
+        for (listens, reached) in [
+            ("tls://0.0.0.0:7", "tls://rack:7"),
+            ("tls://[::]:7", "tls://rack:7"),
+            ("tls://[::1]:7", "tls://[::1]:7"),
+            ("tcp://10.0.0.1:7", "tcp://10.0.0.1:7"),
+            ("unix:/run/r.sock", "unix:/run/r.sock"),
+        ] {
+            assert_eq!(listens.parse::<Endpoint>().unwrap().reached_at("rack").to_string(), reached);
         }
     }
 

@@ -22,7 +22,6 @@ mod waited;
 
 use std::fmt;
 use std::io;
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -166,11 +165,9 @@ pub fn serve(options: &BrokerOptions) -> Result<(), ServiceError> {
     })
 }
 
-/// Where other machines reach this endpoint: the machine's name, where it stands for all addresses.
+/// Where other machines reach this endpoint: `host:port`.
 fn reached_at(endpoint: &Endpoint) -> String {
-    let (host, port) = (endpoint.host(), endpoint.port());
-    let is_any = host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok_and(|address| address.is_unspecified());
-    if is_any { format!("{}:{port}", host_name()) } else { format!("{host}:{port}") }
+    endpoint.reached_at(&host_name()).to_string().trim_start_matches("tls://").to_owned()
 }
 
 /// Begins to decide, with what was lent before.

@@ -83,7 +83,7 @@ pub fn pool(named: Option<&str>) -> Result<Pool, Failure> {
     let broker = named.map(parse_broker).transpose().map_err(Failure::new)?.into_iter().collect();
     let mut connection = connect(&AskArgs { broker })?;
     let Tell::Devices { devices, total } = connection.ask(&Ask::Devices, ANSWER)? else {
-        return Err(Failure::new("it answers another question; install the same release of Ropeway on both"));
+        return Err(strange());
     };
     let servers: BTreeSet<_> = devices.iter().map(|line| &line.server).collect();
     Ok(Pool {
@@ -91,6 +91,11 @@ pub fn pool(named: Option<&str>) -> Result<Pool, Failure> {
         servers: servers.len(),
         devices: total.max(devices.len() as u64) as usize,
     })
+}
+
+/// The broker's answer is to another question.
+pub(super) fn strange() -> Failure {
+    Failure::new("the broker's answer is to another question; install the same release of Ropeway on both")
 }
 
 /// What the broker is told of who asks.

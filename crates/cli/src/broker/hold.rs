@@ -43,23 +43,15 @@ pub fn run_with_lease(mut command: Command, args: (&AskArgs, &WantArgs)) -> Resu
     let brokers = brokers(args.0)?;
     let program = Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy().into_owned();
     let (connection, lease) = obtain(&brokers, &program, ask)?;
-    let folder = private_folder::make("ropeway-lease")?;
-    let path = folder.join("servers");
-    let outcome = (|| {
-        let holder = Holder { brokers, program: program.clone(), lease, identity, path: path.clone() };
-        holder.write()?;
-        // Signals that the program is to have must not end this process before the lease is given back.
-        let signals = Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP])?;
-        let child = command.env(HOST_FILE, &path).env_remove("ROPEWAY_SERVERS").spawn();
-        let child = child.map_err(|error| Failure::new(format!("cannot run {program}: {error}")))?;
-        pass_on(signals, &child);
-        let (over, told) = mpsc::channel();
-        let held = thread::Builder::new().name("lease".to_owned()).spawn(move || holder.hold(connection, &told))?;
-        Ok((wait(child, &over)?, held))
-    })();
-    // Whoever removes the folder meanwhile is welcome.
-    let _ = std::fs::remove_dir_all(&folder);
-    let (status, held) = outcome.map_err(|failure: Failure| failure)?;
+    let holder = Holder::new(brokers, &program, lease, identity)?;
+    // Signals that the program is to have must not end this process before the lease is given back.
+    let signals = Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP])?;
+    let child = command.env(HOST_FILE, holder.file()).env_remove("ROPEWAY_SERVERS").spawn();
+    let child = child.map_err(|error| Failure::new(format!("cannot run {program}: {error}")))?;
+    pass_on(signals, &child);
+    let (over, told) = mpsc::channel();
+    let held = thread::Builder::new().name("lease".to_owned()).spawn(move || holder.hold(connection, &told))?;
+    let status = wait(child, &over)?;
     // A panic there is reported by itself.
     let _ = held.join();
     Ok(exit_code(status))
@@ -97,17 +89,38 @@ fn pass_on(mut signals: Signals, child: &Child) {
     let _ = thread::Builder::new().name("signals".to_owned()).spawn(pass);
 }
 
-/// Who holds a lease.
+/// Who holds a lease, and the host file with its servers, which goes with this.
 pub(super) struct Holder {
-    pub(super) brokers: Vec<Endpoint>,
-    pub(super) program: String,
-    pub(super) lease: Lease,
-    pub(super) identity: Identity,
-    /// The host file.
-    pub(super) path: PathBuf,
+    brokers: Vec<Endpoint>,
+    program: String,
+    lease: Lease,
+    identity: Identity,
+    /// The folder of the host file.
+    folder: PathBuf,
 }
 
 impl Holder {
+    /// Writes the host file of this lease, for the program with this name.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(super) fn new(
+        brokers: Vec<Endpoint>,
+        program: &str,
+        lease: Lease,
+        identity: Identity,
+    ) -> Result<Self, Failure> {
+        let folder = private_folder::make("ropeway-lease")?;
+        let holder = Self { brokers, program: program.to_owned(), lease, identity, folder };
+        holder.renew(&holder.lease.certificate)?;
+        Ok(holder)
+    }
+
+    /// The host file.
+    pub(super) fn file(&self) -> PathBuf {
+        self.folder.join("servers")
+    }
+
     /// Holds the lease until the program is over, and gives it back then.
     pub(super) fn hold(self, connection: Connection, told: &mpsc::Receiver<Over>) {
         let mut connection = Some(connection);
@@ -170,13 +183,15 @@ impl Holder {
         }
     }
 
-    /// Writes the host file.
-    pub(super) fn write(&self) -> Result<(), Failure> {
-        self.renew(&self.lease.certificate)
-    }
-
-    /// Writes it with a new proof.
+    /// Writes the host file with this proof.
     fn renew(&self, certificate: &str) -> Result<(), Failure> {
-        Ok(file::write_for_now(&self.path, &file::endpoints(&self.lease.servers, certificate, &self.identity)?)?)
+        Ok(file::write_for_now(&self.file(), &file::endpoints(&self.lease.servers, certificate, &self.identity)?)?)
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        // Whoever removes the folder meanwhile is welcome.
+        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }

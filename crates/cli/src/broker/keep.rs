@@ -15,7 +15,6 @@ use super::ask::{brokers, obtain, wanted};
 use super::hold::{Holder, Over};
 use crate::args::HoldArgs;
 use crate::failure::Failure;
-use crate::private_folder;
 
 /// Starts the holder as a child of this process, which then ends: it must not be a child of the program, which may wait
 /// for its children. Or is the holder.
@@ -49,18 +48,11 @@ fn keep(args: &HoldArgs) -> Result<(), Failure> {
         // The lease may be given back already.
         let _ = over.send(Over);
     })?;
-    let program = args.program.clone();
-    let (connection, lease) = obtain(&brokers, &program, ask)?;
+    let (connection, lease) = obtain(&brokers, &args.program, ask)?;
     is_leased.store(true, Ordering::Release);
-    let folder = private_folder::make("ropeway-lease")?;
-    let path = folder.join("servers");
-    let holder = Holder { brokers, program, lease, identity, path: path.clone() };
-    let written = holder.write();
-    if written.is_ok() {
-        // Nobody may read it any more, which the end of standard input says, too.
-        let _ = writeln!(io::stdout(), "leased {}", path.display());
-        holder.hold(connection, &told);
-    }
-    let _ = std::fs::remove_dir_all(&folder);
-    written
+    let holder = Holder::new(brokers, &args.program, lease, identity)?;
+    // Nobody may read it any more, which the end of standard input says, too.
+    let _ = writeln!(io::stdout(), "leased {}", holder.file().display());
+    holder.hold(connection, &told);
+    Ok(())
 }

@@ -7,7 +7,7 @@ use ropeway_lease::messages::{Ask, DeviceLine, LeaseLine, Tell};
 use ropeway_transport::Endpoint;
 use ropeway_transport::tls::Identity;
 
-use super::ask::{ANSWER, brokers, connect, obtain, program, wanted};
+use super::ask::{ANSWER, brokers, connect, obtain, program, strange, wanted};
 use super::file;
 use crate::args::{AskArgs, LeaseArgs, LeaseCommand};
 use crate::failure::Failure;
@@ -124,10 +124,6 @@ fn leases(broker: &AskArgs, all: bool) -> Result<Vec<LeaseLine>, Failure> {
         }
         _ => Err(strange()),
     }
-}
-
-fn strange() -> Failure {
-    Failure::new("the broker's answer is to another question; install the same release of Ropeway on both")
 }
 
 /// The columns of the list of leases.

@@ -42,12 +42,10 @@ pub struct LendingOptions {
 impl LendingOptions {
     /// Where clients reach a server that listens on these.
     fn address(&self, listeners: &[Listener]) -> Option<String> {
+        let is_encrypted = |endpoint: &&Endpoint| matches!(endpoint, Endpoint::Tls { .. });
         let listened = || {
-            let endpoint = listeners.iter().map(Listener::endpoint).find(|one| matches!(one, Endpoint::Tls { .. }))?;
-            Some(match endpoint.host() {
-                "0.0.0.0" | "::" => format!("tls://{}:{}", host_name(), endpoint.port()),
-                _ => endpoint.to_string(),
-            })
+            let endpoint = listeners.iter().map(Listener::endpoint).find(is_encrypted)?;
+            Some(endpoint.reached_at(&host_name()).to_string())
         };
         self.address.as_ref().map(ToString::to_string).or_else(listened)
     }
