@@ -84,10 +84,8 @@ pub(crate) struct Pool {
     rooms: Rooms,
     /// Whether a worker ever became ready.
     can_serve: bool,
-    /// What a worker has said of the devices, as far as it has come.
-    devices: Vec<Properties>,
-    /// All of them, once, when it was ready.
-    all_devices: Option<Vec<Properties>>,
+    /// The devices, as the first worker that was ready has said them; empty once they were taken.
+    devices: Option<Vec<Properties>>,
 }
 
 impl Pool {
@@ -113,8 +111,7 @@ impl Pool {
             audit,
             rooms: Rooms::default(),
             can_serve: false,
-            devices: Vec::new(),
-            all_devices: None,
+            devices: None,
         }
     }
 
@@ -153,7 +150,7 @@ impl Pool {
 
     /// What the first worker has said of the devices, once.
     pub(crate) fn take_devices(&mut self) -> Option<Vec<Properties>> {
-        let devices = self.all_devices.as_mut()?;
+        let devices = self.devices.as_mut()?;
         (!devices.is_empty()).then(|| std::mem::take(devices))
     }
 
@@ -376,14 +373,16 @@ impl Pool {
                 worker.became_ready(session);
                 worker.tell_drivers(&self.drivers);
                 self.failures = 0;
-                if !self.devices.is_empty() && self.all_devices.is_none() {
-                    self.all_devices = Some(std::mem::take(&mut self.devices));
+                let devices = std::mem::take(&mut worker.devices);
+                if !devices.is_empty() && self.devices.is_none() {
+                    self.devices = Some(devices);
                 }
                 self.can_serve = true;
                 debug!(worker = pid, after = ?worker.started.elapsed(), "worker is warm");
             }
-            Word::Device(0, properties) if self.all_devices.is_none() => self.devices = vec![properties],
-            Word::Device(number, properties) if number as usize == self.devices.len() => self.devices.push(properties),
+            Word::Device(number, properties) if number as usize == worker.devices.len() => {
+                worker.devices.push(properties);
+            }
             Word::Device(..) => {}
             Word::Step(what) => worker.takes_step(what, STUCK_STEP),
             word @ (Word::Account(_) | Word::Limit(_)) => last_words(worker, word),

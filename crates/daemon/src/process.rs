@@ -119,6 +119,8 @@ pub(crate) struct Worker {
     pub(crate) dials: Arc<AtomicUsize>,
     pub(crate) state: State,
     pub(crate) started: Instant,
+    /// What it has said of the machine's devices, while it starts.
+    pub(crate) devices: Vec<Properties>,
     /// The current step of the worker's start, as the worker reports it.
     pub(crate) step: Option<Step>,
     /// When to kill the worker unless it makes progress.
@@ -195,6 +197,7 @@ impl Worker {
                 dials: Arc::default(),
                 state: State::Starting,
                 started: now,
+                devices: Vec::new(),
                 step: None,
                 kill_at: Some(now + START_LIMIT),
                 folder,

@@ -1,3 +1,5 @@
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
 use super::*;
 
 /// A pool of workers that are shell scripts; their standard input is the control socket.
@@ -32,6 +34,29 @@ fn it_fills_and_counts_those_who_wait() {
     drive(&mut pool, 0, Pool::is_full);
     assert_eq!(pool.workers.len(), 2);
     drive(&mut pool, 3, |pool| pool.ready() == 5);
+}
+
+/// Reads the next message of a worker.
+fn hear_next(pool: &mut Pool, pid: u32) {
+    let control = pool.workers[&pid].shared_control();
+    let limit = Timespec { tv_sec: 10, tv_nsec: 0 };
+    assert_eq!(poll(&mut [PollFd::new(&control, PollFlags::IN)], Some(&limit)), Ok(1));
+    pool.hear(pid);
+}
+
+#[test]
+fn the_devices_are_those_of_one_worker_whatever_others_say_meanwhile() {
+    let describing = r"printf '\007\000\002{}\000' >&0; printf '\007\001\002{}\000' >&0; ";
+    let mut pool = pool(&format!("{describing}{GOOD}"), 2);
+    assert!(pool.refill(0, Instant::now()) && pool.refill(0, Instant::now()));
+    let [first, second] = pool.workers.keys().copied().collect::<Vec<_>>()[..] else { panic!("there are two") };
+    for pid in [first, first, second, first] {
+        assert!(pool.take_devices().is_none());
+        hear_next(&mut pool, pid);
+    }
+    assert_eq!(pool.take_devices().map(|devices| devices.len()), Some(2));
+    drive(&mut pool, 0, Pool::is_full);
+    assert!(pool.take_devices().is_none());
 }
 
 #[test]
