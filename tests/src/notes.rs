@@ -38,11 +38,6 @@ pub fn skipped(why: &str) {
     note("skipped", why);
 }
 
-/// A run through Ropeway hung, nobody knows why, and is made again.
-pub fn unexplained_hang(what: &str) {
-    note("unexplained hang", what);
-}
-
 /// A native program crashed, without Ropeway, and is run again.
 pub fn native_crash(what: &str) {
     note("native crash", what);

@@ -46,7 +46,7 @@ pub struct Outcome {
     /// How long it took.
     pub elapsed: Duration,
     /// It was killed, because it did not end.
-    pub has_hung: bool,
+    has_hung: bool,
     /// Its home.
     home: TempDir,
 }
@@ -199,12 +199,6 @@ impl Program {
     /// That it crashes or hangs natively is what is looked at, and no accident.
     pub fn may_crash(mut self) -> Self {
         self.is_native = false;
-        self
-    }
-
-    /// It may be kept waiting for ever by what is not Ropeway's: that is an outcome, and no failure of the test.
-    pub fn may_be_kept_waiting(mut self) -> Self {
-        self.may_hang = true;
         self
     }
 

@@ -9,7 +9,6 @@ use std::fs;
 use std::time::Duration;
 
 use ropeway_tests::natives::Native;
-use ropeway_tests::notes::unexplained_hang;
 use ropeway_tests::places::{c_program, root};
 use ropeway_tests::program::{Outcome, Program};
 use ropeway_tests::server::Server;
@@ -61,29 +60,8 @@ fn failures(
 /// # Panics
 /// When some fail, with what the program said of each.
 fn run(count: u64, left_out: &[String], program: impl Fn() -> Program) {
-    check(count, left_out, |with| with(program()).run());
-}
-
-/// Runs the seeds on servers of unlike implementations. On busy cores, such a run has hung, with each worker in a wait for
-/// a native event; it is not known why, nor whose fault it is. A run that hangs is counted in the summary, and made once
-/// more.
-///
-/// # Panics
-/// As [`run`].
-fn run_beside_others(count: u64, left_out: &[String], program: impl Fn() -> Program) {
-    check(count, left_out, |with| {
-        let outcome = with(program()).may_be_kept_waiting().run();
-        if !outcome.has_hung {
-            return outcome;
-        }
-        unexplained_hang("random commands over servers of unlike implementations");
-        with(program()).run()
-    });
-}
-
-fn check(count: u64, left_out: &[String], run: impl Fn(&dyn Fn(Program) -> Program) -> Outcome) {
     let seeds = seeds(count);
-    let failed = failures(seeds, true, left_out, run);
+    let failed = failures(seeds, true, left_out, |with| with(program()).run());
     assert!(failed.is_empty(), "{} of the seeds up to {} failed:\n{}", failed.len(), seeds.1, failed.join("\n"));
 }
 
@@ -179,5 +157,5 @@ fn on_servers_of_different_implementations() {
     }
     let servers: Vec<_> = natives.iter().map(Server::start_on_native).collect();
     let left_out: Vec<_> = natives.iter().flat_map(|native| departures(native, true)).collect();
-    run_beside_others(10, &left_out, || over(&servers));
+    run(10, &left_out, || over(&servers));
 }
