@@ -7,7 +7,7 @@ use ropeway_abi as cl;
 use ropeway_protocol::types::Status;
 
 use super::api::api;
-use super::{Context, check, info};
+use super::{Context, check, info, waiting};
 
 /// How long an event's reported status may lag behind the end of a wait for the event.
 const LAG: Duration = Duration::from_secs(10);
@@ -63,8 +63,7 @@ impl Event {
     /// # Errors
     /// The status of the native call; [`Event::status`] tells how the command ended.
     pub fn wait(&self) -> Result<(), Status> {
-        // SAFETY: a list of one event.
-        check(unsafe { (api().clWaitForEvents)(1, &raw const self.0) })
+        waiting::for_events(&[self.0])
     }
 
     /// Blocks until it has ended; CL_COMPLETE, or the error that it has ended with.
@@ -141,18 +140,6 @@ impl Event {
             drop(unsafe { Box::from_raw(then) });
         })
     }
-}
-
-/// Blocks until all of `events` have ended; they are of one context.
-///
-/// # Errors
-/// The status of clWaitForEvents.
-pub fn wait_all(events: &[cl::cl_event]) -> Result<(), Status> {
-    if events.is_empty() {
-        return Ok(());
-    }
-    // SAFETY: the list has the announced length.
-    check(unsafe { (api().clWaitForEvents)(events.len() as u32, events.as_ptr()) })
 }
 
 impl Clone for Event {

@@ -6,7 +6,7 @@ use ropeway_abi as cl;
 use ropeway_protocol::types::Status;
 
 use super::api::api;
-use super::{Context, Event, Memory, Part, Queue, Waits, check, svm};
+use super::{Context, Event, Memory, Part, Queue, Waits, check, svm, waiting};
 
 /// Part of a buffer, mapped. Unmapped when dropped.
 #[derive(Debug)]
@@ -68,23 +68,15 @@ impl Mapping {
             let at = memory.at(offset);
             return svm::map(queue, flags, at, len).map(|()| at);
         }
-        let mut status = 0;
-        // SAFETY: the range is within the buffer; the call blocks until the memory is there.
-        let at = unsafe {
-            (api().clEnqueueMapBuffer)(
-                queue.raw(),
-                buffer.mem,
-                cl::CL_TRUE,
-                flags,
-                offset,
-                len,
-                0,
-                std::ptr::null(),
-                std::ptr::null_mut(),
-                &raw mut status,
-            )
-        };
-        check(status)?;
+        let mut at = std::ptr::null_mut();
+        waiting::for_command(queue.raw(), |blocking, event| {
+            let (map, mut status) = (api().clEnqueueMapBuffer, 0);
+            // SAFETY: the range is within the buffer; the memory is used once the command has ended.
+            at = unsafe {
+                map(queue.raw(), buffer.mem, blocking, flags, offset, len, 0, std::ptr::null(), event, &raw mut status)
+            };
+            status
+        })?;
         if at.is_null() { Err(cl::CL_MAP_FAILURE) } else { Ok(at.cast()) }
     }
 

@@ -35,6 +35,7 @@ mod shared_numbers;
 mod staging;
 mod subdevice;
 mod svm;
+mod waiting;
 
 pub use bands::{ImageReader, ImageWriter};
 pub use device_queue::DeviceQueue;

@@ -7,7 +7,7 @@ use ropeway_abi as cl;
 use ropeway_protocol::types::Status;
 
 use super::api::{api, load};
-use super::{check, info};
+use super::{check, info, waiting};
 
 /// Most characters of [`Device::driver`].
 const MAX_DRIVER: usize = 200;
@@ -49,10 +49,17 @@ pub fn platforms() -> Result<Vec<Platform>, String> {
         return Err(format!("the OpenCL loader cannot list this machine's platforms (error {status})"));
     }
     ids.truncate(count as usize);
-    Ok(ids.into_iter().map(Platform).collect())
+    let platforms: Vec<_> = ids.into_iter().map(Platform).collect();
+    waiting::know(&platforms);
+    Ok(platforms)
 }
 
 impl Platform {
+    /// Whether its handle is at this address.
+    pub(super) fn is_at(self, address: usize) -> bool {
+        self.0.addr() == address
+    }
+
     /// clGetPlatformInfo, as bytes.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use super::api::api;
 use super::running::{self, Command, Launching, Stage};
-use super::{Context, Device, Event, check, kept};
+use super::{Context, Device, Event, check, kept, waiting};
 
 /// The events that a command waits for. They must outlive the call that it is passed to.
 #[derive(Default)]
@@ -51,7 +51,7 @@ impl<'a> Waits<'a> {
     /// # Errors
     /// The status of clWaitForEvents.
     pub fn wait(&self) -> Result<(), Status> {
-        super::event::wait_all(&self.handles)
+        waiting::for_events(&self.handles)
     }
 
     pub(super) fn parts(&self) -> (u32, *const cl::cl_event) {
@@ -179,8 +179,7 @@ impl Queue {
     /// # Errors
     /// The status of the native call.
     pub fn finish(&self) -> Result<(), Status> {
-        // SAFETY: the queue is alive.
-        check(unsafe { (api().clFinish)(self.handle) })
+        waiting::for_queue(self.handle)
     }
 
     /// clEnqueueMarkerWithWaitList.

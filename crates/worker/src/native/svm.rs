@@ -12,7 +12,7 @@ use ropeway_protocol::types::Status;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
 use super::api::api;
-use super::{Context, Event, check};
+use super::{Context, Event, check, waiting};
 
 /// The status where the native implementation lacks a function.
 const MISSING: Status = cl::CL_INVALID_OPERATION;
@@ -134,7 +134,9 @@ impl Drop for Svm {
 pub(super) fn map(queue: &impl NativeQueue, flags: u64, at: *mut u8, len: usize) -> Result<(), Status> {
     let map = api().clEnqueueSVMMap.ok_or(MISSING)?;
     // SAFETY: the caller has made sure that the range is in an allocation that is kept.
-    check(unsafe { map(queue.raw(), cl::CL_TRUE, flags, at.cast(), len, 0, std::ptr::null(), std::ptr::null_mut()) })
+    waiting::for_command(queue.raw(), |blocking, event| unsafe {
+        map(queue.raw(), blocking, flags, at.cast(), len, 0, std::ptr::null(), event)
+    })
 }
 
 /// clEnqueueSVMUnmap.
