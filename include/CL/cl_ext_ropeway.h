@@ -54,6 +54,7 @@ typedef cl_bitfield cl_server_events_ropeway;
 #define CL_SERVER_BYTES_RECEIVED_ROPEWAY 0x52570207 /* cl_ulong */
 #define CL_SERVER_PLATFORMS_ROPEWAY 0x52570208      /* cl_platform_id[] */
 #define CL_SERVER_DEVICES_ROPEWAY 0x52570209        /* cl_device_id[] */
+#define CL_SERVER_TIME_LEFT_ROPEWAY 0x5257020A      /* cl_ulong: milliseconds; CL_ULONG_MAX: no notice */
 
 /* cl_server_state_ropeway */
 #define CL_SERVER_STATE_CONNECTED_ROPEWAY 1
@@ -63,6 +64,7 @@ typedef cl_bitfield cl_server_events_ropeway;
 /* cl_server_events_ropeway */
 #define CL_SERVER_EVENT_LOST_ROPEWAY (1 << 0)
 #define CL_SERVER_EVENT_FOUND_ROPEWAY (1 << 1)
+#define CL_SERVER_EVENT_NOTICE_ROPEWAY (1 << 2)
 
 /* Error codes */
 #define CL_INVALID_SERVER_ROPEWAY -52571

@@ -235,6 +235,7 @@ static int news_count;
 static struct {
     cl_server_ropeway server;
     cl_server_events_ropeway event;
+    cl_ulong left;
 } news[MOST];
 
 static void CL_CALLBACK notify(cl_server_ropeway server, cl_server_events_ropeway event, void *user_data)
@@ -243,9 +244,12 @@ static void CL_CALLBACK notify(cl_server_ropeway server, cl_server_events_ropewa
     /* Calls are allowed here. */
     char address[256];
     CHECK(get_server_info(server, CL_SERVER_ADDRESS_ROPEWAY, sizeof address, address, NULL));
+    cl_ulong left;
+    CHECK(get_server_info(server, CL_SERVER_TIME_LEFT_ROPEWAY, sizeof left, &left, NULL));
     pthread_mutex_lock(&news_lock);
     REQUIRE(news_count < MOST);
     news[news_count].server = server;
+    news[news_count].left = left;
     news[news_count++].event = event;
     pthread_cond_signal(&news_came);
     pthread_mutex_unlock(&news_lock);
@@ -258,8 +262,13 @@ static void print_news(void)
     while (printed == news_count)
         pthread_cond_wait(&news_came, &news_lock);
     cl_server_ropeway server = news[printed].server;
+    cl_ulong left = news[printed].left;
     cl_server_events_ropeway event = news[printed++].event;
     pthread_mutex_unlock(&news_lock);
+    if (event == CL_SERVER_EVENT_NOTICE_ROPEWAY) {
+        printf("notice %d %llu\n", number_of(server), (unsigned long long)left);
+        return;
+    }
     printf("%s %d\n", event == CL_SERVER_EVENT_LOST_ROPEWAY ? "lost" : event == CL_SERVER_EVENT_FOUND_ROPEWAY ? "found" : "?",
            number_of(server));
 }
@@ -305,7 +314,7 @@ static void wrong(void)
     GIVES(get_server_devices(server, CL_DEVICE_TYPE_ALL, 0, NULL, NULL), CL_INVALID_VALUE);
     GIVES(get_server_devices(server, 0, 1, &one, &count), CL_INVALID_DEVICE_TYPE);
     GIVES(get_server_devices(server, CL_DEVICE_TYPE_CUSTOM, 1, &one, &count), CL_DEVICE_NOT_FOUND);
-    GIVES(set_server_callback(platform, 4, notify, NULL), CL_INVALID_VALUE);
+    GIVES(set_server_callback(platform, 8, notify, NULL), CL_INVALID_VALUE);
     GIVES(set_server_callback(platform, 0, notify, NULL), CL_INVALID_VALUE);
     GIVES(set_server_callback(platform, 1, NULL, NULL), CL_INVALID_VALUE);
     GIVES(set_server_callback(platform, 0, NULL, &local), CL_INVALID_VALUE);
@@ -380,6 +389,17 @@ int main(void)
             CHECK(set_server_callback(platform, CL_SERVER_EVENT_LOST_ROPEWAY | CL_SERVER_EVENT_FOUND_ROPEWAY, notify,
                                       &news_count));
             puts("watching");
+        } else if (strcmp(word, "heed") == 0) {
+            CHECK(set_server_callback(platform, CL_SERVER_EVENT_LOST_ROPEWAY | CL_SERVER_EVENT_NOTICE_ROPEWAY, notify,
+                                      &news_count));
+            puts("heeding");
+        } else if (strcmp(word, "left") == 0) {
+            cl_ulong left;
+            CHECK(get_server_info(met[atoi(rest)], CL_SERVER_TIME_LEFT_ROPEWAY, sizeof left, &left, NULL));
+            if (left == CL_ULONG_MAX)
+                puts("left ever");
+            else
+                printf("left %llu\n", (unsigned long long)left);
         } else if (strcmp(word, "unwatch") == 0) {
             CHECK(set_server_callback(platform, 0, NULL, NULL));
             puts("not watching");

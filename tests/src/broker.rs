@@ -158,6 +158,21 @@ impl Broker {
         ticket.replace(&self.address, &other.address)
     }
 
+    /// Gives it these rules, and waits until it has read them.
+    pub fn rule(&mut self, rules: &str) {
+        let read = |broker: &mut Self| broker.daemon().log().matches("the pool's rules were read again").count();
+        let before = read(self);
+        self.write_rules(rules);
+        wait_for("rules that were read again", SOON, || (read(self) > before).then_some(()));
+    }
+
+    /// Gives it this file of rules.
+    pub fn write_rules(&self, rules: &str) {
+        let fresh = self.folder.path().join("pool.toml");
+        fs::write(&fresh, rules).expect("a file can be written");
+        fs::rename(&fresh, self.state().join("pool.toml")).expect("a file can be renamed");
+    }
+
     /// Its state folder.
     pub fn state(&self) -> PathBuf {
         self.folder.path().join("state")

@@ -67,6 +67,8 @@ pub const CL_SERVER_BYTES_RECEIVED_ROPEWAY: cl_server_info_ropeway = 0x5257_0207
 pub const CL_SERVER_PLATFORMS_ROPEWAY: cl_server_info_ropeway = 0x5257_0208;
 /// → `cl_device_id[]`: its devices.
 pub const CL_SERVER_DEVICES_ROPEWAY: cl_server_info_ropeway = 0x5257_0209;
+/// → `cl_ulong`: in how many milliseconds its devices are taken back; CL_ULONG_MAX where there is no notice of that.
+pub const CL_SERVER_TIME_LEFT_ROPEWAY: cl_server_info_ropeway = 0x5257_020A;
 
 /// State: its devices can be used.
 pub const CL_SERVER_STATE_CONNECTED_ROPEWAY: cl_uint = 1;
@@ -83,6 +85,8 @@ pub type cl_server_events_ropeway = cl_bitfield;
 pub const CL_SERVER_EVENT_LOST_ROPEWAY: cl_server_events_ropeway = 1 << 0;
 /// A server was found: it is connected, and its devices are there.
 pub const CL_SERVER_EVENT_FOUND_ROPEWAY: cl_server_events_ropeway = 1 << 1;
+/// The broker that has lent a server's devices is going to take them back.
+pub const CL_SERVER_EVENT_NOTICE_ROPEWAY: cl_server_events_ropeway = 1 << 2;
 
 /// The handle given as a server is none.
 pub const CL_INVALID_SERVER_ROPEWAY: cl_int = -52571;

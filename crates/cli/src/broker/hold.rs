@@ -7,6 +7,7 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use ropeway_client::servers::Notice;
 use ropeway_lease::connection::{BrokerError, Connection};
 use ropeway_lease::messages::{Ask, Lease, Tell};
 use ropeway_transport::Endpoint;
@@ -177,6 +178,9 @@ impl Holder {
             }
             Tell::Notice { in_ms, why, .. } => {
                 eprintln!("ropeway: the devices are taken back in {} s: {why}", in_ms.div_ceil(1000));
+                if let Err(error) = Notice::after(Duration::from_millis(in_ms)).write(&self.file()) {
+                    eprintln!("ropeway: the program cannot be told of that by cl_ropeway_servers: {error}");
+                }
             }
             Tell::Ended { why, .. } => eprintln!("ropeway: the lease is over: {why}"),
             _ => {}

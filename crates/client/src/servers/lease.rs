@@ -4,7 +4,7 @@
 //! file that it writes.
 
 use std::io;
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -22,6 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub(super) struct Leased {
     /// Its servers, with what they are shown.
     pub(super) servers: Vec<Endpoint>,
+    /// The host file that names them.
+    pub(super) file: PathBuf,
     _companion: Companion,
 }
 
@@ -41,9 +43,10 @@ impl Leased {
         let started = Companion::start(None, &args, Stdio::inherit(), ("leased ", wanted.wait + PATIENCE))?;
         let (companion, file) = started.ok_or_else(|| io::Error::other("there is no lease"))?;
         let mut config = Config::default();
-        config.read_host_file(Path::new(&file));
+        let file = PathBuf::from(file);
+        config.read_host_file(&file);
         match config.problems.first() {
-            None => Ok(Self { servers: config.servers, _companion: companion }),
+            None => Ok(Self { servers: config.servers, file, _companion: companion }),
             Some(problem) => Err(io::Error::other(problem.clone())),
         }
     }

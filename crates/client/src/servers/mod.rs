@@ -10,6 +10,7 @@ pub mod config;
 pub mod discover;
 mod lease;
 pub mod local;
+mod notice;
 pub mod reach;
 mod seek;
 mod server;
@@ -23,6 +24,7 @@ use std::time::Duration;
 
 use ropeway_transport::Endpoint;
 
+pub use notice::Notice;
 pub use server::{Change, Server, State};
 
 use crate::base::callbacks::run_later;
@@ -47,7 +49,7 @@ pub struct System {
     strangers: Mutex<HashSet<String>>,
     pub(crate) watch: Watch,
     /// What a broker has lent to the program.
-    _leased: Option<Leased>,
+    leased: Option<Leased>,
 }
 
 /// Both only grow.
@@ -80,7 +82,7 @@ impl System {
             lists: Mutex::default(),
             strangers: Mutex::default(),
             watch: Watch::default(),
-            _leased: leased,
+            leased,
         });
         if config.presentation == Presentation::Always {
             lock(&system.lists).platforms.push(Platform::new(None));

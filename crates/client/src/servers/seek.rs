@@ -10,7 +10,7 @@ use ropeway_transport::Endpoint;
 
 use super::System;
 use super::server::{Change, State};
-use super::watch::{Listener, Wanted};
+use super::watch::{Changes, Listener, Wanted};
 use crate::base::sync::lock;
 use crate::base::threads;
 
@@ -22,9 +22,9 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 
 impl System {
-    /// Tells `listener` from now on of servers that are `lost`, `found`, or both; `None` stops that. Replaces the
-    /// previous listener.
-    pub fn watch(&self, listener: Option<Listener>, lost: bool, found: bool) {
+    /// Tells `listener` from now on of these changes, and of a notice that is there already; `None` stops that.
+    /// Replaces the previous listener.
+    pub fn watch(&self, listener: Option<Listener>, changes: Changes) {
         {
             let mut wanted = lock(&self.watch.wanted);
             if listener.is_none() {
@@ -32,7 +32,8 @@ impl System {
                     connection.news_came();
                 }
             }
-            (wanted.lost, wanted.found) = (lost, found);
+            wanted.heeding = None;
+            wanted.changes = changes;
             wanted.listener = listener;
             self.watch.changed.notify_all();
             if wanted.listener.is_none() {
@@ -41,6 +42,10 @@ impl System {
         }
         for server in self.servers() {
             self.watch.attend(server.connection());
+        }
+        if changes.notice {
+            let heeding = self.heed();
+            lock(&self.watch.wanted).heeding = heeding;
         }
         self.seek();
     }

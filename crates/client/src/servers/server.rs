@@ -34,6 +34,8 @@ pub enum Change {
     Lost,
     /// It is there: its devices are among the platform's.
     Found,
+    /// Its devices are going to be taken back: [`System::time_left`](super::System::time_left).
+    Notice,
 }
 
 impl Server {

@@ -1,4 +1,4 @@
-//! Watching for servers that are lost or found again, for applications that want to be told.
+//! Watching for servers that are lost, found again or to be given back, for applications that want to be told.
 //!
 //! Nobody reads an idle link, so a lost server is noticed only when it is used. If the application wants to be told,
 //! each connection's background I/O thread watches its link.
@@ -8,9 +8,10 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use crate::base::sync::lock;
 use crate::link::connection::Connection;
+use crate::servers::notice::Heeding;
 use crate::servers::server::{Change, Server};
 
-/// Told of a server that was lost or found.
+/// Told of a change of a server.
 pub type Listener = Arc<dyn Fn(&Arc<Server>, Change) + Send + Sync>;
 
 /// The listeners, and what each wants to be told of.
@@ -21,11 +22,24 @@ pub(crate) struct Watch {
     pub(super) changed: Condvar,
 }
 
+/// Which changes somebody wants to be told of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Changes {
+    /// Servers that are lost.
+    pub lost: bool,
+    /// Servers that are there.
+    pub found: bool,
+    /// Servers whose devices are going to be taken back.
+    pub notice: bool,
+}
+
 #[derive(Default)]
 pub(super) struct Wanted {
     pub listener: Option<Listener>,
-    pub lost: bool,
-    pub found: bool,
+    /// What it is told of.
+    pub changes: Changes,
+    /// The thread that waits for notices, while they are wanted and there can be any.
+    pub heeding: Option<Heeding>,
     /// Connections whose background I/O thread watches their link.
     pub attended: Vec<Arc<Connection>>,
     /// Whether a thread is looking for lost servers.
@@ -37,7 +51,7 @@ pub(super) struct Wanted {
 impl Wanted {
     /// Whether nobody wants to be told of servers that come back.
     pub fn is_over(&self) -> bool {
-        self.listener.is_none() || !self.found
+        self.listener.is_none() || !self.changes.found
     }
 }
 
@@ -52,8 +66,9 @@ impl Watch {
     pub(crate) fn listener(&self, change: Change) -> Option<Listener> {
         let wanted = lock(&self.wanted);
         let wants = match change {
-            Change::Lost => wanted.lost,
-            Change::Found => wanted.found,
+            Change::Lost => wanted.changes.lost,
+            Change::Found => wanted.changes.found,
+            Change::Notice => wanted.changes.notice,
         };
         wanted.listener.clone().filter(|_| wants)
     }

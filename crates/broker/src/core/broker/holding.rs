@@ -11,7 +11,7 @@ use crate::core::peer::{Peer, User};
 
 impl Broker {
     /// A lease's holder is back.
-    pub(super) fn attach(&mut self, peer: Peer, user: &User, lease: LeaseId) {
+    pub(super) fn attach(&mut self, peer: Peer, user: &User, lease: LeaseId, now: Duration) {
         if let Err(why) = self.owned(lease, user) {
             return self.say(peer, Tell::Ended { lease, why });
         }
@@ -25,8 +25,14 @@ impl Broker {
         if let Some(connection) = self.connections.get_mut(&peer) {
             connection.leases.insert(lease);
         }
+        let notice = held.notice.clone();
         self.set_alarm(lease);
         self.say(peer, Tell::Done);
+        // It may have missed that as well.
+        if let Some(notice) = notice {
+            let in_ms = notice.at.saturating_sub(now).as_millis() as u64;
+            self.say(peer, Tell::Notice { lease, in_ms, why: notice.why });
+        }
     }
 
     /// A lease is to last longer.

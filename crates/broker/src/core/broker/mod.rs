@@ -314,7 +314,7 @@ impl Broker {
                 }
                 self.say(peer, Tell::Done);
             }
-            Ask::Attach { lease } => self.attach(peer, &user, lease),
+            Ask::Attach { lease } => self.attach(peer, &user, lease, now),
             Ask::Renew { lease, for_ms } => self.renew(peer, &user, lease, for_ms, now),
             Ask::Release { lease } => match self.owned(lease, &user) {
                 Ok(_) => {

@@ -4,8 +4,8 @@ use std::ffi::{c_char, c_void};
 use std::sync::Arc;
 
 use ropeway_abi::ropeway::{
-    CL_SERVER_EVENT_FOUND_ROPEWAY, CL_SERVER_EVENT_LOST_ROPEWAY, CL_SERVER_REFUSED_ROPEWAY,
-    CL_SERVER_UNREACHABLE_ROPEWAY, cl_server_events_ropeway, cl_server_ropeway,
+    CL_SERVER_EVENT_FOUND_ROPEWAY, CL_SERVER_EVENT_LOST_ROPEWAY, CL_SERVER_EVENT_NOTICE_ROPEWAY,
+    CL_SERVER_REFUSED_ROPEWAY, CL_SERVER_UNREACHABLE_ROPEWAY, cl_server_events_ropeway, cl_server_ropeway,
 };
 use ropeway_abi::{
     CL_INVALID_PLATFORM, CL_INVALID_VALUE, CL_OUT_OF_HOST_MEMORY, cl_device_id, cl_device_type, cl_int, cl_platform_id,
@@ -13,7 +13,7 @@ use ropeway_abi::{
 };
 use ropeway_client::link::OpenError;
 use ropeway_client::servers::{self, Change, System};
-use ropeway_client::watch::Listener;
+use ropeway_client::watch::{Changes, Listener};
 
 use crate::api::{Callback, check_enumeration, device_types, enumerate, text};
 use crate::handle::Handle;
@@ -137,15 +137,19 @@ pub unsafe extern "C" fn clSetServerCallbackROPEWAY(
 ) -> cl_int {
     guard::status("clSetServerCallbackROPEWAY", || {
         let system = system(platform)?;
-        let (lost, found) = (events & CL_SERVER_EVENT_LOST_ROPEWAY != 0, events & CL_SERVER_EVENT_FOUND_ROPEWAY != 0);
-        let known = CL_SERVER_EVENT_LOST_ROPEWAY | CL_SERVER_EVENT_FOUND_ROPEWAY;
+        let known = CL_SERVER_EVENT_LOST_ROPEWAY | CL_SERVER_EVENT_FOUND_ROPEWAY | CL_SERVER_EVENT_NOTICE_ROPEWAY;
+        let changes = Changes {
+            lost: events & CL_SERVER_EVENT_LOST_ROPEWAY != 0,
+            found: events & CL_SERVER_EVENT_FOUND_ROPEWAY != 0,
+            notice: events & CL_SERVER_EVENT_NOTICE_ROPEWAY != 0,
+        };
         // CL_INVALID_VALUE if events has other bits than those, or if it is 0 and pfn_notify is not NULL, or not 0 and
         // pfn_notify is NULL, or if pfn_notify is NULL but user_data is not.
         if events & !known != 0 || (events == 0) != pfn_notify.is_none() || pfn_notify.is_none() && !user_data.is_null()
         {
             return Err(CL_INVALID_VALUE);
         }
-        system.watch(pfn_notify.map(|notify| listener(notify, user_data)), lost, found);
+        system.watch(pfn_notify.map(|notify| listener(notify, user_data)), changes);
         Ok(())
     })
 }
@@ -158,6 +162,7 @@ fn listener(notify: Notify, user_data: *mut c_void) -> Listener {
         let event = match change {
             Change::Lost => CL_SERVER_EVENT_LOST_ROPEWAY,
             Change::Found => CL_SERVER_EVENT_FOUND_ROPEWAY,
+            Change::Notice => CL_SERVER_EVENT_NOTICE_ROPEWAY,
         };
         let (notify, user_data) = callback.parts();
         // SAFETY: the application gave this function and argument for this.

@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 
 use ropeway_abi::ropeway::*;
-use ropeway_abi::{CL_INVALID_VALUE, cl_device_info, cl_int, cl_uint};
+use ropeway_abi::{CL_INVALID_VALUE, cl_device_info, cl_int, cl_uint, cl_ulong};
 use ropeway_client::device::host_timer;
 use ropeway_client::link::Connection;
 use ropeway_client::servers::State;
@@ -111,6 +111,10 @@ pub(super) fn answer(server: &Server, name: cl_server_info_ropeway, info: Info) 
             State::Lost => CL_SERVER_STATE_LOST_ROPEWAY,
             State::Disconnected => CL_SERVER_STATE_DISCONNECTED_ROPEWAY,
         }),
+        CL_SERVER_TIME_LEFT_ROPEWAY => {
+            let left = registry::system().and_then(|system| system.time_left(&server.client));
+            info.value(left.map_or(cl_ulong::MAX, |left| left.as_millis() as cl_ulong))
+        }
         CL_SERVER_RELEASE_ROPEWAY => info.string(&connection.welcome().release.replace('\0', " ")),
         CL_SERVER_PLATFORMS_ROPEWAY => {
             let mut platforms: Vec<_> =

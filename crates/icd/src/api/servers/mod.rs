@@ -1,4 +1,4 @@
-//! Servers that come and go (cl_ropeway_servers 1.0.0, `docs/extensions/cl_ropeway_servers.md`).
+//! Servers that come and go (cl_ropeway_servers 1.1.0, `docs/extensions/cl_ropeway_servers.md`).
 
 mod call;
 mod info;
@@ -14,7 +14,7 @@ use crate::capabilities;
 pub const NAME: &str = "cl_ropeway_servers";
 
 /// Its version.
-pub const VERSION: cl_version = capabilities::version(1, 0, 0);
+pub const VERSION: cl_version = capabilities::version(1, 1, 0);
 
 super::functions! {
     call::clConnectServerROPEWAY,
