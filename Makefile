@@ -21,10 +21,10 @@ help:
 	@echo 'make model    locks and atomics in many interleavings of threads, RUNS=300 for each test (part of test)'
 	@echo 'make miri     what Miri can run of the unit tests; needs a nightly compiler'
 	@echo 'make e2e      end-to-end tests with real servers and programs (part of test)'
-	@echo 'make integration   tests with a real Slurm, which takes packages of its own'
+	@echo 'make integration   tests with a real Slurm, which takes packages of its own, and make histories'
 	@echo 'make natives  the tests that run on each native OpenCL, on PoCL, Intel'\''s runtime and rusticl (e2e: the first two)'
 	@echo 'make random SEEDS=1000   commands at random over several servers, for so many seeds (a few are part of e2e)'
-	@echo 'make histories SEEDS=200   brokers that are killed, paused and cut off from etcd at random (a few are part of e2e)'
+	@echo 'make histories SEEDS=200   brokers that are killed, paused and cut off at random (a few are part of e2e)'
 	@echo 'make fuzz     a brief run of the fuzz targets (part of test)'
 	@echo 'make bench    figures beside native OpenCL and the raw link'
 	@echo 'make conformance CTS=<folder>   the conformance programs built there, natively and through Ropeway;'
@@ -81,6 +81,7 @@ e2e: packages build
 integration: packages build
 	scripts/packages.sh slurm-wlm munge
 	$(CARGO) test -p ropeway-tests --locked --test slurm -- --ignored --nocapture
+	$(MAKE) --no-print-directory histories
 
 # The tests that run on each native implementation, on all that can be installed.
 natives: packages build

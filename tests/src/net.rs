@@ -253,6 +253,14 @@ impl Host {
         }
     }
 
+    /// Ends that.
+    pub fn join_with(&self, other: &Self) {
+        for (from, to) in [(self, other), (other, self)] {
+            let (namespace, address) = (&from.namespace, to.address);
+            self.order(&format!("ip -n {namespace} neigh del {address} dev net0"));
+        }
+    }
+
     /// Lets it and `other` find no way to each other, which who tries is told at once.
     pub fn has_no_way_to(&self, other: &Self) {
         for (from, to) in [(self, other), (other, self)] {

@@ -1,11 +1,14 @@
 //! Histories at random: servers and clients of a broker that is killed and paused, or of several on etcd, which are cut
-//! off from it as well. No device is lent twice, and what was granted stays granted.
+//! off from it as well, and parted from some servers and clients. No device is lent twice, and what was granted stays granted.
 //!
 //! `make histories SEEDS=200` runs so many seeds instead of the few of `make test`.
 
+use std::time::Instant;
+
 use ropeway_tests::broker::Broker;
 use ropeway_tests::etcd::Etcd;
-use ropeway_tests::histories::{Event, Run, Trouble};
+use ropeway_tests::histories::{Event, Parts, Run, Trouble};
+use ropeway_tests::net::Net;
 use ropeway_tests::valve::Valve;
 
 /// Brokers of a pool.
@@ -23,7 +26,7 @@ fn seeds(count: u64) -> std::ops::RangeInclusive<u64> {
     given.split_once('-').map_or_else(|| 1..=number(&given), |(first, last)| number(first)..=number(last))
 }
 
-fn report(seed: u64, events: &[Event]) {
+fn report(seed: u64, events: &[Event], begin: Instant) {
     let count = |is: fn(&Event) -> bool| events.iter().filter(|event| is(event)).count();
     let granted = count(|event| matches!(event, Event::Granted(_)));
     let opened = count(|event| matches!(event, Event::Opened(..)));
@@ -34,7 +37,8 @@ fn report(seed: u64, events: &[Event]) {
             _ => None,
         })
         .collect();
-    println!("seed {seed}: {granted} leases, {opened} sessions; {}", faults.join(", "));
+    let took = begin.elapsed().as_secs();
+    println!("seed {seed}: {granted} leases, {opened} sessions, {took} s; {}", faults.join(", "));
     assert!(granted > 0, "seed {seed}: nothing was lent");
 }
 
@@ -43,7 +47,9 @@ fn one_broker_that_is_killed_and_paused_lends_nothing_twice() {
     for seed in seeds(10) {
         let broker = Broker::start_with(&RETURNS);
         let troubles = vec![Trouble::Killed, Trouble::Killed, Trouble::Stopped, Trouble::Paused];
-        report(seed, &Run { brokers: vec![(broker, Vec::new())], troubles }.run(seed));
+        let begin = Instant::now();
+        let run = Run { brokers: vec![(broker, Vec::new())], troubles, parts: None };
+        report(seed, &run.run(seed), begin);
     }
 }
 
@@ -64,6 +70,29 @@ fn brokers_on_etcd_that_are_killed_paused_and_cut_off_lend_nothing_twice() {
             brokers.push((broker, valves));
         }
         let troubles = vec![Trouble::Killed, Trouble::Stopped, Trouble::Paused, Trouble::CutOff];
-        report(seed, &Run { brokers, troubles }.run(seed));
+        let begin = Instant::now();
+        report(seed, &Run { brokers, troubles, parts: None }.run(seed), begin);
+    }
+}
+
+#[test]
+fn a_broker_that_is_cut_off_from_etcd_but_not_from_everybody_lends_nothing_more() {
+    let Some(net) = Net::or_skip(Parts::HOSTS) else { return };
+    let parts = || Parts::of(&net);
+    let etcd = Etcd::start_on(&parts().etcd.iter().collect::<Vec<_>>());
+    for seed in seeds(4) {
+        let store = format!("{}/seed{seed}", etcd.url());
+        let options = [&RETURNS[..], &["--store", &store]].concat();
+        let mut brokers: Vec<(Broker, Vec<Valve>)> = Vec::new();
+        for host in &parts().brokers {
+            let broker = match brokers.first() {
+                None => Broker::start_on_with(host, &options),
+                Some((first, _)) => first.start_another_with(Some(host), &options),
+            };
+            brokers.push((broker, Vec::new()));
+        }
+        let troubles = vec![Trouble::Parted, Trouble::Parted, Trouble::Killed, Trouble::Paused];
+        let begin = Instant::now();
+        report(seed, &Run { brokers, troubles, parts: Some(parts()) }.run(seed), begin);
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use ropeway_transport::Endpoint;
 
+use super::parts::Parts;
 use super::rack::Rack;
 use super::user::User;
 use super::{Dice, Event, History, faults_of};
@@ -31,6 +32,8 @@ pub enum Trouble {
     Paused,
     /// It does not reach etcd for a while; what is under way arrives late.
     CutOff,
+    /// It does not reach etcd until another one leads, and some servers and clients do not reach it, while the others do.
+    Parted,
 }
 
 /// Brokers of one pool.
@@ -39,6 +42,8 @@ pub struct Run {
     pub brokers: Vec<(Broker, Vec<Valve>)>,
     /// What may be done to them.
     pub troubles: Vec<Trouble>,
+    /// The machines, if they are not all this one.
+    pub parts: Option<Parts>,
 }
 
 impl Run {
@@ -51,8 +56,10 @@ impl Run {
         let (racks_end, users_end) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let (for_racks, for_users) = (self.endpoints("racks", &["--registers"]), self.endpoints("users", &[]));
         let racks: Vec<_> = (0..SERVERS).map(|number| Rack::new(&format!("rack{number}"), &history)).collect();
+        let parts = self.parts.as_ref();
         let start = |(number, rack): (u64, &Arc<Rack>)| {
-            rack.start(for_racks.clone(), Dice::new(seed, 100 + number), Arc::clone(&racks_end))
+            let begin = || rack.start(for_racks.clone(), Dice::new(seed, 100 + number), Arc::clone(&racks_end));
+            parts.map_or_else(begin, |parts| parts.side(number).inside(begin))
         };
         let serving: Vec<_> = (0..).zip(&racks).map(start).collect();
         let start = |number| {
@@ -63,13 +70,17 @@ impl Run {
                 dice: Dice::new(seed, 200 + number),
                 name: format!("user{number}"),
             };
-            user.start(Arc::clone(&users_end))
+            let begin = || user.start(Arc::clone(&users_end));
+            match parts {
+                Some(parts) => parts.side(number).inside(begin),
+                None => begin(),
+            }
         };
         let using: Vec<_> = (0..USERS).map(start).collect();
         let mut dice = Dice::new(seed, 0);
         for _ in 0..TROUBLES {
             thread::sleep(Duration::from_millis(500 + dice.below(1500)));
-            self.trouble(&mut dice, &history);
+            self.trouble(&mut dice, &history, &racks);
         }
         thread::sleep(Duration::from_millis(1000));
         users_end.store(true, Ordering::Relaxed);
@@ -101,16 +112,17 @@ impl Run {
     }
 
     /// Does something to one of them.
-    fn trouble(&mut self, dice: &mut Dice, history: &History) {
+    fn trouble(&mut self, dice: &mut Dice, history: &History, racks: &[Arc<Rack>]) {
         let trouble = self.troubles[dice.below(self.troubles.len() as u64) as usize];
         let leader = self.brokers.iter().position(|(broker, _)| broker.leads());
         let any = dice.below(self.brokers.len() as u64) as usize;
         // The one that leads, for the most part.
-        let number = leader.filter(|_| dice.below(4) > 0).unwrap_or(any);
+        let number = leader.filter(|_| dice.below(4) > 0 || trouble == Trouble::Parted).unwrap_or(any);
         // A broker that is cut off for less than two seconds still leads afterwards.
         let least = if trouble == Trouble::CutOff { 1500 } else { 100 };
         let time = Duration::from_millis(least + dice.below(3500));
-        history.note(Event::Fault(format!("broker {number} is {trouble:?} for {time:?}")));
+        let told = if trouble == Trouble::Parted { String::new() } else { format!(" for {time:?}") };
+        history.note(Event::Fault(format!("broker {number} is {trouble:?}{told}")));
         let (broker, valves) = &mut self.brokers[number];
         match trouble {
             Trouble::Killed | Trouble::Stopped => {
@@ -126,6 +138,10 @@ impl Run {
                 process::stop(pid);
                 thread::sleep(time);
                 process::resume(pid);
+            }
+            Trouble::Parted => {
+                let parts = self.parts.as_ref().expect("there is a network to part");
+                parts.part(&self.brokers, number, racks, dice);
             }
             Trouble::CutOff => {
                 valves.iter().for_each(Valve::shut);

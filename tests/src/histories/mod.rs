@@ -2,6 +2,7 @@
 //! down what they see; and what must hold of all that they have written down.
 
 mod faults;
+mod parts;
 mod rack;
 mod user;
 
@@ -11,6 +12,7 @@ use std::sync::{Mutex, PoisonError};
 use ropeway_lease::grant::{LeaseId, Share, WHOLE};
 
 pub use faults::{Run, Trouble};
+pub use parts::Parts;
 
 /// Something that somebody has seen.
 #[derive(Clone, PartialEq, Eq, Debug)]

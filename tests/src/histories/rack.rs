@@ -26,6 +26,8 @@ pub(super) struct Rack {
     pub(super) name: String,
     history: Arc<History>,
     book: Mutex<Book>,
+    /// Whether its connection is to end.
+    hangs_up: AtomicBool,
 }
 
 #[derive(Default)]
@@ -48,7 +50,8 @@ impl Book {
 
 impl Rack {
     pub(super) fn new(name: &str, history: &Arc<History>) -> Arc<Self> {
-        Arc::new(Self { name: name.to_owned(), history: Arc::clone(history), book: Mutex::default() })
+        let history = Arc::clone(history);
+        Arc::new(Self { name: name.to_owned(), history, book: Mutex::default(), hangs_up: AtomicBool::new(false) })
     }
 
     /// Serves until `end`.
@@ -66,6 +69,11 @@ impl Rack {
                 let _ = rack.serve(connection, &mut dice, &end);
             }
         })
+    }
+
+    /// Has it connect again.
+    pub(super) fn hang_up(&self) {
+        self.hangs_up.store(true, Ordering::Relaxed);
     }
 
     fn book(&self) -> MutexGuard<'_, Book> {
@@ -115,7 +123,7 @@ impl Rack {
 
     fn serve(&self, mut connection: Connection, dice: &mut Dice, end: &AtomicBool) -> Result<(), BrokerError> {
         connection.say(&Ask::Register(self.registration()))?;
-        while !end.load(Ordering::Relaxed) {
+        while !end.load(Ordering::Relaxed) && !self.hangs_up.swap(false, Ordering::Relaxed) {
             if let Some(tell) = connection.next_by(Instant::now() + Duration::from_millis(20))? {
                 self.take(tell);
             }
