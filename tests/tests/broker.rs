@@ -178,6 +178,36 @@ fn a_server_that_is_started_again_keeps_its_leases() {
 }
 
 #[test]
+fn a_server_that_is_started_again_without_a_broker_knows_which_leases_are_over() {
+    let mut broker = Broker::start();
+    let mut server = broker.server(2);
+    let folder = tempfile::tempdir().unwrap();
+    let files = ["over", "open"].map(|name| folder.path().join(name).to_str().unwrap().to_owned());
+    let [over, open] = &files;
+    let number = broker.says(&["lease", "new", "--want", "cpu", "--output", over]);
+    broker.says(&["lease", "new", "--want", "cpu", "--output", open]);
+    let list = |file: &str| {
+        let program = Program::remote("clinfo", "").without("ROPEWAY_SERVERS");
+        program.env("ROPEWAY_HOSTFILE", file).args(["-l"]).run()
+    };
+    assert_eq!(listed(&list(over).success()), 1);
+    broker.says(&["lease", "release", number.trim()]);
+    broker.expect_leases(1);
+    broker.kill();
+    server.restart();
+    assert_eq!(listed(&list(open).success()), 1);
+    let outcome = list(over);
+    assert_eq!(listed(&outcome), 0, "{outcome:?}");
+    assert!(
+        outcome.stderr.contains(&format!("lease {} is over: its broker has ended it", number.trim())),
+        "{outcome:?}"
+    );
+    broker.restart();
+    wait_for("the server at the broker", LONG, || broker.devices().contains("lent").then_some(()));
+    assert_eq!((listed(&list(open).success()), listed(&list(over))), (1, 0));
+}
+
+#[test]
 fn only_the_servers_own_broker_lends_its_devices() {
     let (broker, other) = (Broker::start(), Broker::start());
     let (server, foreign) = (broker.server(1), other.server(1));

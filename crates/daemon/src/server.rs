@@ -66,9 +66,10 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
         .map(|folder| Guests::open(State::open(folder)?, options.certificates.as_ref(), authority))
         .transpose();
     let guests = guests.map_err(ServeError::State)?;
-    let lending = options.lending.clone().zip(guests.as_ref());
-    let lending =
-        lending.map(|(lending, guests)| Lending::start(lending, &guests.key(), &listeners, time.clone())).transpose();
+    let lending = options.lending.clone().zip(guests.as_ref()).zip(options.state.as_deref());
+    let lending = lending
+        .map(|((lending, guests), state)| Lending::start(lending, (&guests.key(), state), &listeners, time.clone()))
+        .transpose();
     let lending = lending.map_err(|error| ServeError::System("begin to look for the broker", error))?;
     let mut worker = options.worker.clone();
     if let Some(key) = guests.as_ref().and_then(Guests::key_to_tell) {

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 use ropeway_lease::grant::{GrantedDevice, LeaseId};
 use ropeway_lease::property::{Properties, Value};
 
+use super::kept::Known;
+
 /// Why a lease is over that its broker has not ended.
 const EXPIRED: &str = "it was not renewed in time";
 
@@ -17,6 +19,8 @@ pub(super) struct Book {
     /// Of leases up to this number, `current` has all that are not over; nothing is known of later ones. `None` before
     /// the broker was reached.
     latest: Option<LeaseId>,
+    /// Leases up to `latest` that were not over when this server was stopped; of no use once the broker is reached.
+    before: BTreeSet<LeaseId>,
     /// Leases that are not over, and until when they last.
     current: BTreeMap<LeaseId, Instant>,
     /// Leases that the broker has ended, until it is told that nothing of them is left; and why.
@@ -34,6 +38,19 @@ pub(super) struct Book {
 }
 
 impl Book {
+    /// Takes in what was known of leases when this server was stopped.
+    pub(super) fn recall(&mut self, known: Known) {
+        self.latest = Some(known.latest);
+        self.before = known.open.into_iter().collect();
+    }
+
+    /// What is known of leases; `None` before anything is.
+    pub(super) fn known(&self) -> Option<Known> {
+        let latest = self.latest?;
+        let open: BTreeSet<LeaseId> = self.before.iter().chain(self.current.keys()).copied().collect();
+        Some(Known { latest, open: open.into_iter().filter(|lease| *lease <= latest).collect() })
+    }
+
     /// Takes in which devices there are.
     pub(super) fn know(&mut self, devices: Vec<Properties>) {
         self.devices = Some(devices);
@@ -93,6 +110,7 @@ impl Book {
             (Some(why), _) => over(why),
             (None, Some(until)) if *until <= now => over(EXPIRED),
             (None, Some(_)) => None,
+            (None, None) if self.before.contains(&lease) => None,
             (None, None) if self.latest.is_some_and(|latest| lease <= latest) => over("its broker has ended it"),
             (None, None) => None,
         }
@@ -101,6 +119,7 @@ impl Book {
     /// The broker has said which leases there are.
     pub(super) fn registered(&mut self, latest: LeaseId, leases: Vec<(LeaseId, u64)>, now: Instant) {
         self.latest = Some(latest);
+        self.before.clear();
         self.mistaken.clear();
         self.ending.clear();
         self.current = leases.into_iter().map(|(lease, ms)| (lease, now + Duration::from_millis(ms))).collect();
@@ -116,6 +135,7 @@ impl Book {
     /// The broker has ended a lease.
     pub(super) fn end(&mut self, lease: LeaseId, why: String) {
         self.current.remove(&lease);
+        self.before.remove(&lease);
         self.latest = self.latest.map(|latest| latest.max(lease));
         self.ending.insert(lease, why);
     }
@@ -169,6 +189,26 @@ mod tests {
         assert!(book.ended(two, now + Duration::from_secs(5)).is_none());
         book.end(three, "for others".into());
         assert_eq!(book.check(three, now, LONG).unwrap_err(), "lease 3 is over: for others");
+    }
+
+    #[test]
+    fn what_was_over_before_a_restart_is_over_after_it() {
+        let (mut book, now) = (Book::default(), Instant::now());
+        let [one, two, three, four] = [1, 2, 3, 4].map(LeaseId);
+        assert_eq!(book.known(), None);
+        book.registered(two, vec![(one, 5_000), (two, 5_000)], now);
+        book.lasts(three, 5_000, now);
+        book.end(one, "it was released".into());
+        let known = book.known().unwrap();
+        assert_eq!(known, Known { latest: three, open: vec![two, three] });
+        let mut book = Book::default();
+        book.recall(known.clone());
+        assert_eq!(book.known(), Some(known));
+        assert!(book.check(one, now, LONG).unwrap_err().contains("lease 1 is over: its broker has ended it"));
+        assert_eq!([two, three, four].map(|lease| book.check(lease, now, LONG)), [Ok(()), Ok(()), Ok(())]);
+        assert!(book.ended(two, now + LONG).unwrap().contains("not renewed"));
+        book.registered(four, vec![(four, 5_000)], now);
+        assert!(book.check(two, now, LONG).is_err() && book.check(four, now, LONG).is_ok());
     }
 
     #[test]

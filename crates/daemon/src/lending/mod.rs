@@ -7,12 +7,14 @@
 //! ```
 
 mod book;
+mod kept;
 mod registrar;
 mod time;
 
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -26,6 +28,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use crate::access::Rules;
 use crate::worker::host_name;
 use book::Book;
+use kept::Kept;
 pub(crate) use time::BrokerTime;
 
 /// Which broker lends the devices, and how.
@@ -94,13 +97,14 @@ pub(crate) struct Lending {
 }
 
 impl Lending {
-    /// Begins to look for the broker, in a thread of its own. Nothing is registered before the devices are known.
+    /// Begins to look for the broker, in a thread of its own. Nothing is registered before the devices are known. The
+    /// state folder has which leases are over, as far as that was known when the server was stopped.
     ///
     /// # Errors
     /// The system has no thread or no descriptor; no listener is for encrypted connections.
     pub(crate) fn start(
         options: LendingOptions,
-        key: &PublicKey,
+        (key, state): (&PublicKey, &Path),
         listeners: &[Listener],
         time: Arc<BrokerTime>,
     ) -> io::Result<Self> {
@@ -109,7 +113,12 @@ impl Lending {
         let descriptor = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let shared = Arc::new(Shared { book: Mutex::default(), news: descriptor()?, work: descriptor()?, time });
         let key = key.text();
-        registrar::start(options, (key.clone(), address), shared.clone())?;
+        let broker = options.authority().map(|key| key.text()).unwrap_or_default();
+        let (kept, known) = Kept::open(state, broker);
+        if let Some(known) = known {
+            shared.book().recall(known);
+        }
+        registrar::start(options, (key.clone(), address), shared.clone(), kept)?;
         Ok(Self { shared, key })
     }
 

@@ -11,6 +11,7 @@ use ropeway_lease::messages::{Ask, BEAT_MS, Registration, Tell};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::{info, warn};
 
+use super::kept::Kept;
 use super::{LendingOptions, Shared, hear, tell};
 
 /// How long connecting may take.
@@ -23,7 +24,12 @@ const PAUSE: Duration = Duration::from_millis(400);
 ///
 /// # Errors
 /// The system has no thread.
-pub(super) fn start(options: LendingOptions, (key, address): (String, String), shared: Arc<Shared>) -> io::Result<()> {
+pub(super) fn start(
+    options: LendingOptions,
+    (key, address): (String, String),
+    shared: Arc<Shared>,
+    mut kept: Kept,
+) -> io::Result<()> {
     let run = move || {
         let mut last = String::new();
         loop {
@@ -36,7 +42,9 @@ pub(super) fn start(options: LendingOptions, (key, address): (String, String), s
                         key: &key,
                         address: &address,
                         shared: &shared,
+                        kept: &mut kept,
                         registered: false,
+                        unwritten: false,
                     }
                     .serve()
                 }
@@ -59,7 +67,10 @@ struct Registrar<'a> {
     key: &'a str,
     address: &'a str,
     shared: &'a Shared,
+    kept: &'a mut Kept,
     registered: bool,
+    /// Whether the broker has said of leases that they are over, and that is not written down.
+    unwritten: bool,
 }
 
 impl Registrar<'_> {
@@ -92,10 +103,20 @@ impl Registrar<'_> {
             return self.register();
         }
         let (using, cleared) = self.shared.book().news();
+        self.keep();
         for (lease, sessions) in using {
             self.connection.say(&Ask::Using { lease, sessions, device_seconds: 0.0 })?;
         }
         cleared.into_iter().try_for_each(|lease| self.connection.say(&Ask::Cleared { lease }))
+    }
+
+    /// Writes down which leases are over, before the broker hears that nothing of them is left: from then on, their holders
+    /// must not be let in any more. On a full disk, devices come free all the same.
+    fn keep(&mut self) {
+        if self.unwritten {
+            let known = self.shared.book().known();
+            self.unwritten = known.is_some_and(|known| !self.kept.keep(known));
+        }
     }
 
     /// Registers the devices, once they are known.
@@ -119,9 +140,13 @@ impl Registrar<'_> {
             Tell::Registered { latest, leases } => {
                 info!(broker = %self.connection.broker(), leases = leases.len(), "the devices are lent by the broker");
                 book.registered(latest, leases, now);
+                self.unwritten = true;
             }
             Tell::Lasts { lease, for_ms } => book.lasts(lease, for_ms, now),
-            Tell::End { lease, why } => book.end(lease, why),
+            Tell::End { lease, why } => {
+                book.end(lease, why);
+                self.unwritten = true;
+            }
             Tell::Refused { why } => {
                 let broker = self.connection.broker();
                 return Err(BrokerError::Refused(format!("the broker {broker} refuses: {why}")));
