@@ -92,7 +92,12 @@ impl Broker {
 
     /// Starts one with these variables.
     pub fn start_with_env(env: &[(&str, &str)]) -> Self {
-        Self::new("127.0.0.1:0".to_owned(), &[], env, folder(), None)
+        Self::start_with_both(&[], env)
+    }
+
+    /// Starts one with these further arguments and variables.
+    pub fn start_with_both(options: &[&str], env: &[(&str, &str)]) -> Self {
+        Self::new("127.0.0.1:0".to_owned(), options, env, folder(), None)
     }
 
     fn new(address: String, options: &[&str], env: &[(&str, &str)], folder: TempDir, host: Option<Host>) -> Self {

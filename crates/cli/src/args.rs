@@ -322,7 +322,7 @@ pub struct BrokerArgs {
     pub returns: Duration,
 
     /// Where several brokers of one pool write what they lend, one of which leads:
-    /// etcd://[USER:PASSWORD@]HOST[:PORT],HOST[:PORT],...[/POOL] [default: $ROPEWAY_STORE, else a file of this
+    /// etcd://[USER@]HOST[:PORT],HOST[:PORT],...[/POOL] [default: $ROPEWAY_STORE, else a file of this
     /// broker's alone]
     #[arg(long, value_name = "URL")]
     pub store: Option<EtcdAddress>,
@@ -330,6 +330,11 @@ pub struct BrokerArgs {
     /// Where clients reach this broker when it leads such a pool [default: as it listens]
     #[arg(long, value_name = "HOST:PORT")]
     pub address: Option<String>,
+
+    /// The password of etcd's user, in a file that nobody else can read [default: in $ROPEWAY_STORE, after the user's
+    /// name and a colon]
+    #[arg(long, value_name = "FILE")]
+    pub etcd_password: Option<PathBuf>,
 
     /// Certificates of who signs for etcd's members; encrypts the connections to it
     #[arg(long, value_name = "FILE")]

@@ -13,7 +13,7 @@ pub use lease::{devices, lease, queue};
 
 use ropeway_broker::core::Settings;
 use ropeway_broker::service::{BrokerOptions, serve};
-use ropeway_broker::store::EtcdFiles;
+use ropeway_broker::store::{EtcdAddress, EtcdFiles};
 use ropeway_client::tickets;
 use ropeway_daemon::LendingOptions;
 use ropeway_daemon::worker::host_name;
@@ -38,9 +38,15 @@ pub fn broker(args: BrokerArgs) -> Result<(), Failure> {
         .ok_or_else(|| Failure::new("this user has no home folder; name the broker's state folder with --state"))?;
     let settings = Settings { lasts: args.lasts, returns: args.returns, ..Settings::default() };
     let named = filled(STORE).map(|text| text.to_string_lossy().parse()).transpose();
+    if args.store.as_ref().is_some_and(EtcdAddress::has_password) {
+        return Err(Failure::new(format!(
+            "everybody on this machine can see what a command is started with; put the password of --store into a file for --etcd-password, or the address into {STORE}"
+        )));
+    }
     let store = args.store.map_or(named, |store| Ok(Some(store)));
     let store = store.map_err(|why| Failure::new(format!("{STORE}: {why}")))?;
-    let files = EtcdFiles { authority: args.etcd_ca, client: args.etcd_certificate.zip(args.etcd_key) };
+    let client = args.etcd_certificate.zip(args.etcd_key);
+    let files = EtcdFiles { authority: args.etcd_ca, client, password: args.etcd_password };
     let etcd = store.map(|store| (store, files));
     Ok(serve(&BrokerOptions { listen: args.listen, state, settings, etcd, address: args.address })?)
 }

@@ -15,6 +15,9 @@ use super::address::{EtcdAddress, EtcdFiles, read};
 /// Longest answer, in bytes. A page of what is stored is far shorter.
 const MAX_ANSWER: u64 = 256 << 20;
 
+/// Longest reason of a refusal that is told, in letters.
+const MAX_REASON: usize = 300;
+
 /// The code of gRPC that a token which is not valid any more is answered with.
 const UNAUTHENTICATED: u64 = 16;
 
@@ -120,7 +123,7 @@ impl Client {
             agent: agent.build().into(),
             scheme: if files.authority.is_some() { "https" } else { "http" },
             members: address.members.clone(),
-            login: address.login.clone(),
+            login: address.login(files)?,
             token: None,
             at: 0,
         })
@@ -216,10 +219,15 @@ impl Client {
         let mut response = request.content_type("application/json").send(asked.to_string()).map_err(plain)?;
         let is_right = response.status().is_success();
         let answer = response.body_mut().with_config().limit(MAX_ANSWER).read_to_vec().map_err(plain)?;
-        let answer: Value = serde_json::from_slice(&answer).map_err(|error| (error.to_string(), 0))?;
-        if is_right {
-            return Ok(answer);
-        }
+        let text: String = String::from_utf8_lossy(&answer).trim().chars().take(MAX_REASON).collect();
+        let read: Result<Value, _> = serde_json::from_slice(&answer);
+        let answer = match read {
+            Ok(answer) if is_right => return Ok(answer),
+            Ok(answer) => answer,
+            // What refuses before anything is asked of etcd's heart gives a reason in words.
+            Err(_) if !is_right && !text.is_empty() => return Err((text, 0)),
+            Err(error) => return Err((error.to_string(), 0)),
+        };
         let why = answer["message"].as_str().or_else(|| answer["error"].as_str());
         Err((why.unwrap_or("it refuses").to_owned(), answer["code"].as_u64().unwrap_or(0)))
     }
