@@ -146,7 +146,7 @@ pub fn rows(bench: &Bench, say: &dyn Fn(&str)) -> Vec<Row> {
 }
 
 /// The prefix of errors that only say what this machine lacks.
-const MISSING: &str = "not here: ";
+pub const MISSING: &str = "not here: ";
 
 /// Returns variables that give each server one of the machine's devices, if there are several.
 fn a_device_each(devices: usize) -> impl Fn(usize) -> Vec<(&'static str, OsString)> {
@@ -227,7 +227,7 @@ fn counts(bench: &Bench) -> Result<Vec<Row>, String> {
 }
 
 /// Returns a side whose programs and servers find only the stub.
-fn stub(bench: &Bench) -> Result<Side, String> {
+pub fn stub(bench: &Bench) -> Result<Side, String> {
     let itself = std::env::current_exe().map_err(|e| format!("this program cannot be found: {e}"))?;
     let library: PathBuf = itself.with_file_name("libstub-opencl.so");
     if !library.exists() {

@@ -1,5 +1,9 @@
 /* The kernels that the device knows. */
 #include "stub.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 static void sleep_until(cl_ulong when)
 {
@@ -14,6 +18,28 @@ static cl_ulong time_of(double operations)
     const char *said = getenv("STUB_GFLOPS");
     double rate = said != NULL ? atof(said) : 0;
     return rate > 0 ? (cl_ulong)(operations / rate) : 0;
+}
+
+/* With STUB_DEVICE, a file, all processes that name it have one device: whoever computes has it locked. -1: it cannot be had. */
+static int take_device(void)
+{
+    const char *path = getenv("STUB_DEVICE");
+    if (path == NULL)
+        return 0;
+    int device = open(path, O_RDONLY | O_CLOEXEC);
+    while (device >= 0 && flock(device, LOCK_EX) != 0) {
+        if (errno != EINTR) {
+            close(device);
+            return -1;
+        }
+    }
+    return device;
+}
+
+static void give_device(int device)
+{
+    if (getenv("STUB_DEVICE") != NULL)
+        close(device);
 }
 
 /* product(a, b, c, n): rows of a matrix product, one work-item for each element. It takes the time of the true one; what it gives is a
@@ -45,9 +71,15 @@ void stub_run_kernel(struct command *command)
     const struct declaration *is = command->kernel->is;
     cl_ulong begun = stub_now();
     if (strcmp(is->name, "product") == 0 && is->args == 4) {
+        int device = take_device();
+        /* What nobody has computed is found to be wrong. */
+        if (device < 0)
+            return;
+        begun = stub_now();
         product(command);
         double n = command->value[3].number;
         sleep_until(begun + time_of(2.0 * n * (double)command->global[0] * (double)command->global[1]));
+        give_device(device);
     } else if (strcmp(is->name, "inc") == 0 && is->args == 1) {
         inc(command);
     } else if (strcmp(is->name, "endless") == 0) {
