@@ -50,6 +50,20 @@ fn the_youngest_gets_notice_and_ends_after_the_grace_time() {
 }
 
 #[test]
+fn a_holder_that_comes_back_is_told_again_how_long_it_has() {
+    let mut house = House::ruled(RULES);
+    house.serve("a", &[80]);
+    let (holder, lease) = hold(&mut house, "a", 0.0, "gpu", 0);
+    house.broker.disconnected(holder, at(9.5));
+    // Nobody hears it.
+    ask(&mut house, "b", 10.0, "gpu", 10);
+    let again = house.connect("a");
+    let told = house.ask(again, 10.25, Ask::Attach { lease });
+    let why = "its devices are needed for a request of priority 10".to_owned();
+    assert_eq!(told[..2], [Tell::Done, Tell::Notice { lease, in_ms: 29_750, why }]);
+}
+
+#[test]
 fn nobody_is_ended_without_a_rule_or_a_difference_or_against_the_rules() {
     let mut house = House::new();
     house.serve("a", &[80]);
