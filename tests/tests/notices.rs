@@ -26,8 +26,12 @@ struct Pool {
 
 impl Pool {
     fn start() -> Self {
+        Self::start_with(RULES)
+    }
+
+    fn start_with(rules: &str) -> Self {
         let mut broker = Broker::start();
-        broker.rule(RULES);
+        broker.rule(rules);
         let server = broker.server(1);
         let (alice, bob) = (broker.ticket("alice", &[]), broker.ticket("bob", &[]));
         Self { broker, _server: server, alice, bob }
@@ -99,6 +103,24 @@ fn so_is_one_whose_lease_the_library_has_asked_for() {
     let program =
         program.env("ROPEWAY_BINARY", ropeway()).env("ROPEWAY_BROKER", &pool.alice).env("ROPEWAY_WANT", "cpu");
     is_told(&pool, program);
+}
+
+#[test]
+fn without_such_a_rule_nobody_is_told_anything() {
+    let pool = Pool::start_with("[queue]\ngrace = '5s'\n");
+    let mut program = computing(pool.broker.program(&pool.alice, "cpu", c_program("servers"), &[]));
+    assert_eq!(ask(&mut program, "heed"), "heeding");
+    let urgent = pool.urgent();
+    wait_for("a request that waits", LONG, || pool.broker.says(&["queue"]).contains("bob").then_some(()));
+    // Longer than it would have had.
+    std::thread::sleep(Duration::from_millis(GRACE + 1000));
+    assert_eq!(ask(&mut program, "left 0"), "left ever");
+    assert_eq!(ask(&mut program, "run"), "run 42");
+    assert_eq!(ask(&mut program, "unwatch"), "not watching");
+    let outcome = program.finish().success();
+    assert_eq!((outcome.stdout.as_str(), outcome.stderr.as_str()), ("", ""));
+    assert!(urgent.finish().success().stdout.contains("Device #0"));
+    pool.broker.expect_leases(0);
 }
 
 #[test]
