@@ -32,7 +32,7 @@ export -f one
 export out
 
 # Those that take longest begin first, and all others fit beside them.
-mapfile -t programs < <(printf '%s\n' "${programs[@]}" | awk '{ print (/\/(pyopencl_[a-z]+|third_party)-/ ? 0 : /\/(pyopencl|package)-/ ? 1 : 2), $0 }' | sort -s -k1,1 | cut -d' ' -f2-)
+mapfile -t programs < <(printf '%s\n' "${programs[@]}" | awk '{ print (/\/(pyopencl_[a-z]+|third_party)-/ ? 0 : /\/(pyopencl|package|histories)-/ ? 1 : 2), $0 }' | sort -s -k1,1 | cut -d' ' -f2-)
 # One more than there are processors: many tests wait most of the time, for what is stopped, silent or cut off.
 printf '%s\0' "${programs[@]}" | xargs -0 -n 1 -P "$(($(nproc) + 1))" bash -c 'one "$1"' one
 
