@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::time::Duration;
 
+use ropeway_tests::encrypted::Encrypted;
 use ropeway_tests::natives::Native;
 use ropeway_tests::places::{c_program, root};
 use ropeway_tests::program::{Outcome, Program};
@@ -139,6 +140,25 @@ fn on_several_devices_of_a_server() {
     run(5, &left_out, || over(std::slice::from_ref(&three)));
     let servers = [three, Server::start()];
     run(5, &left_out, || over(&servers));
+}
+
+/// Sessions that take turns on the devices of a server, each with commands that wait for all kinds of others.
+#[test]
+fn in_turns_by_weight() {
+    let server = Encrypted::start_in(&[], &[("POCL_DEVICES", "pthread pthread pthread")]);
+    let left_out = departures(&Native::pocl(), false);
+    std::thread::scope(|scope| {
+        for weight in [1, 2, 7_u64] {
+            let ticket = server.new_ticket(&format!("weight {weight}"), &["--weight", &weight.to_string()]);
+            let left_out = &left_out;
+            scope.spawn(move || {
+                let seeds = (100 * weight, 100 * weight + 9);
+                let program = || Program::remote(c_program("random"), &ticket);
+                let failed = failures(seeds, true, left_out, |with| with(program()).run());
+                assert!(failed.is_empty(), "with a weight of {weight}:\n{}", failed.join("\n"));
+            });
+        }
+    });
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::broker::parse_broker;
 use clap::{Args, Parser, Subcommand};
 use ropeway_broker::store::EtcdAddress;
-use ropeway_daemon::access::{parse_size, parse_time};
+use ropeway_daemon::access::{MAX_WEIGHT, parse_size, parse_time};
 use ropeway_daemon::worker::{DeviceSelector, Wall};
 use ropeway_lease::grant::LeaseId;
 use ropeway_lease::want::Want;
@@ -274,6 +274,10 @@ pub enum TicketCommand {
         /// Most sessions at one time
         #[arg(long, value_name = "N")]
         sessions: Option<u32>,
+        /// Weight, in sharing the time of devices with other clients that have one [default: none: its sessions take no
+        /// turns]
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_WEIGHT)))]
+        weight: Option<u32>,
         /// Most bytes of the server's main memory for each session; K, M and G are understood; a session that takes
         /// more ends [default: what the server's options say]
         #[arg(long, value_name = "SIZE", value_parser = parse_size)]

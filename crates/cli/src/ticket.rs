@@ -27,18 +27,28 @@ pub fn ticket(args: &TicketArgs) -> Result<(), Failure> {
         .ok_or_else(|| Failure::new("this user has no home folder; name the server's state folder with --state"))?;
     let state = State::open(&folder)?;
     match &args.command {
-        TicketCommand::New { name, host, expires, sessions, host_memory, compiler_cache, registers, allowed } => {
+        TicketCommand::New {
+            name,
+            host,
+            expires,
+            sessions,
+            weight,
+            host_memory,
+            compiler_cache,
+            registers,
+            allowed,
+        } => {
             let now = SystemTime::now();
             let identity = Identity::generate()?;
             let expires = expires.as_deref().map(|text| from_now(text, now)).transpose().map_err(Failure::new)?;
             let AllowanceArgs { devices, memory, objects, kernel_time, build_time } = allowed.clone();
             let devices = (!devices.is_empty()).then_some(devices);
             let allowance = Allowance { devices, memory, objects, kernel_time, build_time, client: None };
-            let (sessions, host_memory, compiler_cache) = (*sessions, *host_memory, *compiler_cache);
-            let key = identity.public();
-            let registers = *registers;
-            let created = Some(now);
-            let rules = Rules { key, created, expires, sessions, host_memory, compiler_cache, allowance, registers };
+            let (sessions, weight, registers) = (*sessions, *weight, *registers);
+            let (host_memory, compiler_cache) = (*host_memory, *compiler_cache);
+            let (key, created) = (identity.public(), Some(now));
+            let rules =
+                Rules { key, created, expires, sessions, weight, host_memory, compiler_cache, allowance, registers };
             let server = state.identity()?.public();
             let address = host.clone().unwrap_or_else(|| format!("{}:{DEFAULT_PORT}", host_name()));
             let endpoint: Endpoint = format!("tls://{address}").parse()?;
@@ -79,12 +89,13 @@ fn no_client(name: &str) -> Failure {
 }
 
 /// The columns of the list of tickets.
-const COLUMNS: [&str; 12] = [
+const COLUMNS: [&str; 13] = [
     "NAME",
     "KEY",
     "CREATED",
     "EXPIRES",
     "SESSIONS",
+    "WEIGHT",
     "MEMORY",
     "HOST-MEMORY",
     "COMPILER-CACHE",
@@ -104,6 +115,7 @@ fn row(name: &str, rules: &Rules, now: SystemTime) -> Vec<String> {
         or_none(rules.created.map(text_of)),
         or_none(rules.expires.map(text_of)) + over,
         or_none(rules.sessions.map(|most| most.to_string())),
+        or_none(rules.weight.map(|weight| weight.to_string())),
         or_none(rules.allowance.memory.map(size_text)),
         or_none(rules.host_memory.map(size_text)),
         or_none(rules.compiler_cache.map(size_text)),

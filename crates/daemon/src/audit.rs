@@ -3,6 +3,7 @@
 //! The file is opened for each line, so that whoever rotates logs may move it away at any time. It holds no secrets:
 //! clients are named, not their keys; programs are named, not what they send.
 
+use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -58,6 +59,8 @@ pub(crate) enum Event<'a> {
         seconds: f64,
         /// How it ended: "ended", or what was wrong.
         outcome: &'a str,
+        /// For how many seconds its commands kept each device busy, by the device's number.
+        device_seconds: BTreeMap<u32, f64>,
         /// What it took; absent if its worker could not say that any more.
         #[serde(flatten)]
         account: Option<&'a Account>,
@@ -117,9 +120,10 @@ mod tests {
         let who = Who { client: Some("alice".into()), address: "10.0.0.1:7".into(), ..Who::default() };
         let about = About { session: 3, who, program: "a\"\n{b".into(), pid: 9 };
         let account = Account { devices: vec!["H200".into()], sent: 1, received: 2, peak_memory: 3 };
-        let end = Event::End { about: &about, seconds: 0.5, outcome: "ended", account: Some(&account) };
+        let device_seconds = BTreeMap::from([(0, 0.25), (3, 1.5)]);
+        let end = Event::End { about: &about, seconds: 0.5, outcome: "ended", device_seconds, account: Some(&account) };
         let text = String::from_utf8(line(&end, SystemTime::UNIX_EPOCH).unwrap()).unwrap();
-        let expected = r#"{"at":"1970-01-01T00:00:00.000Z","event":"end","session":3,"client":"alice","user":null,"address":"10.0.0.1:7","program":"a\"\n{b","pid":9,"seconds":0.5,"outcome":"ended","devices":["H200"],"sent":1,"received":2,"peak_memory":3}"#;
+        let expected = r#"{"at":"1970-01-01T00:00:00.000Z","event":"end","session":3,"client":"alice","user":null,"address":"10.0.0.1:7","program":"a\"\n{b","pid":9,"seconds":0.5,"outcome":"ended","device_seconds":{"0":0.25,"3":1.5},"devices":["H200"],"sent":1,"received":2,"peak_memory":3}"#;
         assert_eq!(text, format!("{expected}\n"));
     }
 

@@ -17,6 +17,9 @@
 //! | `rooms` | the folder and the control group of each worker |
 //! | `probe` | finds out facts about drivers by trying them, in a process of its own |
 //! | `memory` | how much main memory a session takes |
+//! | `usage` | how long a session keeps each device busy |
+//! | `turns` | whose turn it is on a device that is shared by weight |
+//! | `page` | memory that is shared with workers |
 //! | `dial` | connections to other servers, made for workers, which have no network of their own |
 //! | `server` | the loop that drives all of these |
 //! | `stop`, `notify` | signals, and what systemd is told |
@@ -37,6 +40,7 @@ mod memory;
 mod notify;
 mod openings;
 pub mod options;
+mod page;
 mod pool;
 mod probe;
 mod process;
@@ -45,6 +49,8 @@ mod sandbox;
 mod server;
 mod stop;
 mod tally;
+mod turns;
+mod usage;
 pub mod worker;
 mod worker_user;
 

@@ -140,10 +140,12 @@ impl Pool {
         self.count(|state| matches!(state, State::Session(session) if session.is_of(key)))
     }
 
-    /// The leases of the sessions, as often as each has some.
-    pub(crate) fn leases(&self) -> impl Iterator<Item = LeaseId> {
+    /// The sessions that have leases: the lease, the session's number, and for how many seconds it has kept devices busy.
+    pub(crate) fn leases(&self) -> impl Iterator<Item = (LeaseId, u64, f64)> {
         self.workers.values().filter_map(|worker| match &worker.state {
-            State::Session(session) => session.lease,
+            State::Session(session) => {
+                Some((session.lease?, session.about.session, worker.device_seconds().values().sum()))
+            }
             _ => None,
         })
     }

@@ -1,5 +1,6 @@
 //! One worker process, from its start to its end.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,7 +16,7 @@ use ropeway_protocol::handshake::Hello;
 use ropeway_protocol::ids::SessionId;
 use ropeway_transport::Link;
 use ropeway_transport::tls::{Identity, PublicKey};
-use ropeway_worker::handoff::{self, Account, Allowance, DriverFact, ToDaemon, ToWorker};
+use ropeway_worker::handoff::{self, Account, Allowance, DriverFact, Files, ToDaemon, ToWorker};
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, pidfd_send_signal, waitid,
 };
@@ -31,6 +32,7 @@ use crate::memory::MemoryLimit;
 use crate::options::WorkerCommand;
 use crate::pool::{Client, Guest};
 use crate::rooms::Rooms;
+use crate::usage::Usage;
 
 /// How long a worker may take to become ready. A worker that takes longer hangs in a driver, and is killed.
 pub(crate) const START_LIMIT: Duration = Duration::from_secs(60);
@@ -129,6 +131,8 @@ pub(crate) struct Worker {
     folder: Option<Folder>,
     /// The control group that it alone is in, with what it starts. Dropped after the process has ended.
     pub(crate) group: Option<Group>,
+    /// What its session takes of the devices.
+    usage: Usage,
     /// Its session's share of the client's limits. Dropped after the process has ended.
     share: Option<Arc<Share>>,
 }
@@ -162,6 +166,7 @@ impl Worker {
     /// Starts one, with a folder and a control group of its own if there are such.
     pub(crate) fn spawn(command: &WorkerCommand, rooms: &Rooms, now: Instant) -> io::Result<Self> {
         let (folder, group) = rooms.for_worker()?;
+        let usage = Usage::new()?;
         let (control, theirs) = handoff::pair()?;
         // A driver's output from before the worker captures it belongs in the log, not between the lines that say where
         // the server listens.
@@ -202,6 +207,7 @@ impl Worker {
                 kill_at: Some(now + START_LIMIT),
                 folder,
                 group,
+                usage,
                 share: None,
             }),
             Err(error) => {
@@ -344,14 +350,17 @@ impl Worker {
         });
         let allowance = allowance.unwrap_or_default();
         let share = client.guest.as_ref().and_then(|guest| guest.share.clone());
-        let place = share.as_deref().map(Share::parts);
-        handoff::send(self.control.as_fd(), &client.link, (&client.hello, &allowance), place)?;
+        let turns = client.guest.as_ref().and_then(|guest| guest.turns.as_deref().map(AsFd::as_fd));
+        let files = Files { share: share.as_deref().map(Share::parts), usage: Some(self.usage.file()), turns };
+        handoff::send(self.control.as_fd(), &client.link, (&client.hello, &allowance), files)?;
         self.share = share;
         let now = Instant::now();
         let Hello { program, pid, credential, .. } = &*client.hello;
         let about = About { session: number, who: client.who.clone(), program: program.clone(), pid: *pid };
         let peers = credential.as_slice().try_into().ok().map(PublicKey::new);
-        let (guest, look_at) = (client.guest.clone(), Some(now));
+        // The worker alone has its end of the socket for turns from now on.
+        let guest = client.guest.clone().map(|guest| Guest { turns: None, ..guest });
+        let look_at = Some(now);
         let lease = guest.as_ref().and_then(|guest| guest.lease);
         let session = Session { about, lease, guest, peers, since: now, look_at, ended_for: None, account: None };
         self.state = State::Session(Box::new(session));
@@ -364,6 +373,14 @@ impl Worker {
             && let MemoryLimit { bytes, of: Some(_) } = session.memory_limit(most)
         {
             group.bound_memory(bytes);
+        }
+    }
+
+    /// The seconds for which its session has kept each device busy so far, by the device's number.
+    pub(crate) fn device_seconds(&self) -> BTreeMap<u32, f64> {
+        match &self.state {
+            State::Session(session) => self.usage.device_seconds(session.since.elapsed()),
+            _ => BTreeMap::new(),
         }
     }
 

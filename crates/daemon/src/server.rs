@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -27,6 +27,7 @@ use crate::pool::{Client, Guest, Pool};
 use crate::probe::Prober;
 use crate::rooms::Rooms;
 use crate::stop::StopSignal;
+use crate::turns::Turns;
 use crate::worker::host_name;
 use crate::{ServeError, ServeOptions, listen, memory, notify};
 
@@ -98,6 +99,7 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
         takes_others: options.certificates.is_some() || options.lending.is_some(),
         folders: rooms.folders,
         shares: Shares::default(),
+        turns: None,
         audit,
         local_users: options.local_users.clone(),
         look_at: now,
@@ -153,6 +155,8 @@ struct Server {
     folders: Option<Folders>,
     /// What all sessions of a client have together.
     shares: Shares,
+    /// Who decides whose turn it is, if there ever was somebody with a weight.
+    turns: Option<Turns>,
     /// Where refusals are written down.
     audit: Audit,
     /// The users of this machine that Unix sockets are for.
@@ -313,6 +317,7 @@ impl Server {
         self.prober.expire(now);
         if now >= self.look_at {
             self.show_out(false);
+            self.counts_are_old = true;
             self.look_at = now + LOOK;
         }
         for client in self.line.expired(now) {
@@ -415,8 +420,20 @@ impl Server {
         let share = has_share.then(|| self.shares.share_for(&key)).transpose();
         let share =
             share.map_err(|error| format!("it cannot watch the limits of '{name}' in one more session: {error}"))?;
+        let turns = rules.weight.map(|weight| self.turns_for(key, weight)).transpose();
+        let turns = turns.map_err(|error| format!("it cannot give '{name}' turns on its devices: {error}"))?;
         let certified = client.certified.clone();
-        Ok(Guest { key, certified, lease, name, rules, share: share.map(Arc::new) })
+        let (share, turns) = (share.map(Arc::new), turns.map(Arc::new));
+        Ok(Guest { key, certified, lease, name, rules, share, turns })
+    }
+
+    /// A place among those who take turns, for a session of the client with this key and weight.
+    fn turns_for(&mut self, key: PublicKey, weight: u32) -> io::Result<OwnedFd> {
+        let turns = match self.turns.take() {
+            Some(turns) => turns,
+            None => Turns::start()?,
+        };
+        self.turns.insert(turns).join(key, weight)
     }
 
     /// Lets in the peers of all sessions that there are now, and no others.
@@ -472,9 +489,11 @@ impl Server {
             return;
         }
         if let Some(lending) = &self.lending {
-            let mut sessions = BTreeMap::new();
-            for lease in self.pool.leases().chain(self.line.leases()) {
-                *sessions.entry(lease).or_insert(0) += 1;
+            let mut sessions: BTreeMap<_, Vec<_>> = BTreeMap::new();
+            // Those who wait in line have no number yet, and nothing busy.
+            let waiting = self.line.leases().map(|lease| (lease, 0, 0.0));
+            for (lease, session, seconds) in self.pool.leases().chain(waiting) {
+                sessions.entry(lease).or_default().push((session, seconds));
             }
             lending.report(sessions);
         }

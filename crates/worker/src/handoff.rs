@@ -4,6 +4,9 @@
 //! its session will have; the daemon then gives it its client's connection. While the session lasts, the daemon passes
 //! on connections from peers, and connects the worker to other servers: a worker has no network of its own.
 
+pub mod turns;
+
+use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -44,6 +47,23 @@ pub const SHARES: usize = 1024;
 /// The numbers of each share: bytes of buffers, and objects.
 pub const SHARED_RESOURCES: usize = 2;
 
+/// Devices whose use is counted: the first so many of a machine, in the order in which the server lists them.
+pub const METERED_DEVICES: usize = 64;
+
+/// Most files that go with a connection.
+const MAX_FILES: usize = 3;
+
+/// Files that a session gets.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Files<'a> {
+    /// See [`Served::share`].
+    pub share: Option<(BorrowedFd<'a>, u32)>,
+    /// See [`Served::usage`].
+    pub usage: Option<BorrowedFd<'a>>,
+    /// See [`Served::turns`].
+    pub turns: Option<BorrowedFd<'a>>,
+}
+
 /// A session that the daemon gives to the worker.
 #[derive(Debug)]
 pub struct Served {
@@ -54,6 +74,11 @@ pub struct Served {
     /// Its share of what all sessions of the client may use together: the file with all shares, and its place there.
     /// The file has [`SHARES`] times [`SHARED_RESOURCES`] numbers of 64 bits, in this machine's order.
     pub share: Option<(OwnedFd, u32)>,
+    /// Where it writes how long its commands have kept each device busy: a file of [`METERED_DEVICES`] numbers of
+    /// nanoseconds, with 64 bits each, in this machine's order.
+    pub usage: Option<OwnedFd>,
+    /// Where it hears whose turn it is ([`turns`]), if it shares devices by weight.
+    pub turns: Option<OwnedFd>,
 }
 
 /// What a session has taken, as its worker says at its end.
@@ -107,9 +132,10 @@ pub enum ToWorker {
     Drivers(Vec<DriverFact>),
     /// The session has to end, for this reason: one sentence for a person.
     End(String),
-    /// The client's connection, from which this hello has been read, what its session may use, and the place of its
-    /// share, whose file comes with the connection.
-    Serve(Hello, Allowance, Option<u32>),
+    /// The client's connection, from which this hello has been read, what its session may use, the place of its share,
+    /// and whether its use of devices is counted and whether it takes turns. The files of these come with the
+    /// connection, in this order.
+    Serve(Hello, Allowance, Option<u32>, [bool; 2]),
     /// The connection of a pending peer, from which this hello has been read.
     Peer(Hello),
     /// The outcome of a [`ToDaemon::Dial`]: a connection, with the proof in the peer's answer, or one sentence that
@@ -136,14 +162,14 @@ pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
 /// The socket's error: the other side is gone, or, without `wait`, does not listen; [`ErrorKind::InvalidData`] for an
 /// encrypted connection on which more has come than was asked for.
 pub fn say<T: Serialize>(control: BorrowedFd<'_>, message: &T, link: Option<&Link>, wait: bool) -> io::Result<()> {
-    say_with(control, message, (link, None), wait)
+    say_with(control, message, (link, &[]), wait)
 }
 
-/// As [`say`]; a file can go with the connection.
+/// As [`say`]; up to [`MAX_FILES`] files can go with the connection.
 fn say_with<T: Serialize>(
     control: BorrowedFd<'_>,
     message: &T,
-    (link, file): (Option<&Link>, Option<BorrowedFd<'_>>),
+    (link, files): (Option<&Link>, &[BorrowedFd<'_>]),
     wait: bool,
 ) -> io::Result<()> {
     let secrets = link.map(Link::secrets).transpose()?.flatten();
@@ -152,8 +178,8 @@ fn say_with<T: Serialize>(
     if bytes.len() > MAX_MESSAGE {
         return Err(ErrorKind::InvalidInput.into());
     }
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
-    let fds: Vec<_> = link.map(AsFd::as_fd).into_iter().chain(file).collect();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FILES + 1))];
+    let fds: Vec<_> = link.map(AsFd::as_fd).into_iter().chain(files.iter().copied()).collect();
     let flags = SendFlags::NOSIGNAL | if wait { SendFlags::empty() } else { SendFlags::DONTWAIT };
     loop {
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -177,12 +203,12 @@ pub fn hear<T: DeserializeOwned>(control: BorrowedFd<'_>, wait: bool) -> io::Res
     Ok(hear_with(control, wait)?.map(|(message, link, _)| (message, link)))
 }
 
-/// A message, and the connection and the file that came with it.
-type Heard<T> = (T, Option<Link>, Option<OwnedFd>);
+/// A message, and the connection and the files that came with it.
+type Heard<T> = (T, Option<Link>, VecDeque<OwnedFd>);
 
-/// As [`hear`], with the file that came with the connection.
+/// As [`hear`], with the files that came with the connection.
 fn hear_with<T: DeserializeOwned>(control: BorrowedFd<'_>, wait: bool) -> io::Result<Option<Heard<T>>> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FILES + 1))];
     let mut bytes = [0; MAX_MESSAGE];
     let flags = RecvFlags::CMSG_CLOEXEC | if wait { RecvFlags::empty() } else { RecvFlags::DONTWAIT };
     loop {
@@ -200,8 +226,8 @@ fn hear_with<T: DeserializeOwned>(control: BorrowedFd<'_>, wait: bool) -> io::Re
             RecvAncillaryMessage::ScmRights(fds) => Some(fds),
             _ => None,
         });
-        let mut passed = passed.flatten();
-        let (socket, file) = (passed.next(), passed.next());
+        let mut files: VecDeque<_> = passed.flatten().collect();
+        let socket = files.pop_front();
         let message = bytes.get(..got).and_then(|bytes| decode(bytes).ok());
         let (message, secrets): (T, Option<Secrets>) =
             message.ok_or_else(|| io::Error::new(ErrorKind::InvalidData, "it does not decode"))?;
@@ -210,7 +236,7 @@ fn hear_with<T: DeserializeOwned>(control: BorrowedFd<'_>, wait: bool) -> io::Re
             (Some(link), Some(secrets)) => Some(link.encrypt(secrets)?),
             (link, _) => link,
         };
-        return Ok(Some((message, link, file)));
+        return Ok(Some((message, link, files)));
     }
 }
 
@@ -237,10 +263,13 @@ pub fn send(
     control: BorrowedFd<'_>,
     link: &Link,
     (hello, allowance): (&Hello, &Allowance),
-    share: Option<(BorrowedFd<'_>, u32)>,
+    files: Files<'_>,
 ) -> io::Result<()> {
-    let (file, place) = share.unzip();
-    say_with(control, &ToWorker::Serve(hello.clone(), allowance.clone(), place), (Some(link), file), false)
+    let (share, place) = files.share.unzip();
+    let optional = [files.usage, files.turns];
+    let message = ToWorker::Serve(hello.clone(), allowance.clone(), place, optional.map(|file| file.is_some()));
+    let files: Vec<_> = share.into_iter().chain(optional.into_iter().flatten()).collect();
+    say_with(control, &message, (Some(link), &files), false)
 }
 
 /// Waits, on the worker's side, for the client, and meanwhile takes in the facts about the drivers. `None` if the
@@ -253,8 +282,12 @@ pub fn receive(control: BorrowedFd<'_>) -> io::Result<Option<(Link, Served)>> {
         match hear_with(control, true)? {
             None => return Ok(None),
             Some((ToWorker::Drivers(facts), _, _)) => drivers::learn(facts),
-            Some((ToWorker::Serve(hello, allowance, place), Some(link), file)) if place.is_some() == file.is_some() => {
-                return Ok(Some((link, Served { hello, allowance, share: file.zip(place) })));
+            Some((ToWorker::Serve(hello, allowance, place, has), Some(link), mut files))
+                if files.len() == [place.is_some(), has[0], has[1]].into_iter().filter(|has| *has).count() =>
+            {
+                let share = place.and_then(|place| Some((files.pop_front()?, place)));
+                let [usage, turns] = has.map(|has| has.then(|| files.pop_front()).flatten());
+                return Ok(Some((link, Served { hello, allowance, share, usage, turns })));
             }
             Some(_) => return Err(io::Error::new(ErrorKind::InvalidData, "the daemon sent no client")),
         }
@@ -284,9 +317,11 @@ mod tests {
             pid: 7,
             credential: vec![],
         };
-        send(daemon.as_fd(), &server, (&hello, &Allowance::default()), Some((server.as_fd(), 7))).unwrap();
+        let files = Files { share: Some((server.as_fd(), 7)), usage: None, turns: Some(server.as_fd()) };
+        send(daemon.as_fd(), &server, (&hello, &Allowance::default()), files).unwrap();
         let (link, served) = receive(worker.as_fd()).unwrap().unwrap();
         assert_eq!((served.hello, served.share.map(|(_, place)| place)), (hello, Some(7)));
+        assert!(served.usage.is_none() && served.turns.is_some());
         drop(server);
         let byte = rustix::io::write(&link, b"x").and_then(|_| {
             let mut byte = [0];

@@ -7,7 +7,8 @@
 //! enqueues it natively and never waits; work that waits is a [`session::job`], run by the same thread once it has
 //! given up the reader's role ([`session::team`]). [`rendezvous`] does large transfers. [`peers`] handles traffic with
 //! other sessions of the same client. Only [`native`] calls the native OpenCL, by way of [`objects`]; [`notify`] waits
-//! for events that no call of the client's waits for. [`limits`] are those of the client's access rules.
+//! for events that no call of the client's waits for. [`limits`] are those of the client's access rules; [`usage`]
+//! is what it takes of the devices, and [`turns`] when it may.
 #![deny(unsafe_code)]
 
 mod base;
@@ -26,6 +27,8 @@ mod rendezvous;
 mod run;
 mod serve;
 mod session;
+mod turns;
+mod usage;
 mod warmup;
 
 pub use options::WorkerOptions;

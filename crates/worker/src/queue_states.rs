@@ -98,7 +98,10 @@ impl QueueStates {
                 queue.push(cell.clone());
                 claim(total, &mut self.events, id, cell)
             }
-            (None, Ok(_)) => Ok(()),
+            (None, Ok(_)) => {
+                queue.line.turn();
+                Ok(())
+            }
             (event, Err(status)) => {
                 let queue = queue.clone();
                 self.fail(total, event, status, &queue)
@@ -179,6 +182,7 @@ impl QueueStates {
     pub fn flush(&mut self, except: Option<&Arc<Queue>>) {
         for queue in self.dirty.drain(..) {
             queue.dirty.store(false, Ordering::Relaxed);
+            queue.usage.handed_over(queue.line.len());
             if except.is_none_or(|except| !Arc::ptr_eq(except, &queue))
                 && let Ok(native) = &queue.native
                 && let Err(status) = native.flush()

@@ -15,7 +15,7 @@ use crate::base::allowance::Allowance;
 use crate::base::budget::Budget;
 use crate::base::error::End;
 use crate::base::log::Log;
-use crate::handoff::{self, Account, Served, ToDaemon};
+use crate::handoff::{self, Account, METERED_DEVICES, Served, ToDaemon};
 use crate::limits::Limits;
 use crate::limits::clock::Clock;
 use crate::limits::share::Share;
@@ -24,7 +24,8 @@ use crate::link::input::Input;
 use crate::link::outgoing::Outgoing;
 use crate::link::printed::Printed;
 use crate::native::process::Exit;
-use crate::native::{Arenas, platforms};
+use crate::native::{Arenas, Event, SharedNumbers, platforms};
+use crate::notify::idle::Idle;
 use crate::notify::notifier::Notifier;
 use crate::notify::report::Reporter;
 use crate::options::WorkerOptions;
@@ -35,6 +36,8 @@ use crate::session::Session;
 use crate::session::common::Common;
 use crate::session::job::MAX_LEFT;
 use crate::session::team::{Reader, Team};
+use crate::turns::Turns;
+use crate::usage::Usage;
 use crate::warmup::{Warm, refuse_own_library};
 
 /// How long the client has to read why the session ended.
@@ -93,16 +96,18 @@ pub fn run_in_turn(
 fn run_until(exit: Exit, control: OwnedFd, options: WorkerOptions, warm: Option<Warm>) -> u8 {
     match prepare(&control, &options, warm) {
         Ok(None) => 0,
-        Ok(Some((mut warm, link, Served { hello, allowance, share }))) => {
+        Ok(Some((mut warm, link, Served { hello, allowance, share, usage, turns }))) => {
             if let Some(selectors) = &allowance.devices {
                 warm.restrict(selectors);
             }
-            let share = match share.map(|(file, place)| Share::new(file, place)).transpose() {
-                Ok(share) => share,
+            let share = share.map(|(file, place)| Share::new(file, place)).transpose();
+            let usage = usage.map(|file| SharedNumbers::map(file, METERED_DEVICES)).transpose();
+            let (share, usage) = match share.and_then(|share| Ok((share, Usage::new(usage?)))) {
+                Ok(both) => both,
                 Err(error) => {
                     let _ = writeln!(
                         std::io::stderr(),
-                        "ropeway worker[{}]: cannot share its client's limits: {error}",
+                        "ropeway worker[{}]: cannot write to the pages that it shares: {error}",
                         std::process::id()
                     );
                     return 1;
@@ -112,7 +117,7 @@ fn run_until(exit: Exit, control: OwnedFd, options: WorkerOptions, warm: Option<
                 Ok(fd) => Log::new(fd),
                 Err(_) => return 1,
             };
-            serve(warm, (link, control), (&hello, &allowance, share), options, (&log, &exit))
+            serve(warm, (link, control), (&hello, &allowance, share), (usage, turns), (options, &log, &exit))
         }
         Err(why) => {
             let _ = writeln!(std::io::stderr(), "ropeway worker[{}]: {why}", std::process::id());
@@ -149,8 +154,8 @@ fn serve(
     mut warm: Warm,
     (link, control): (Link, OwnedFd),
     (hello, allowance, share): (&Hello, &Allowance, Option<Share>),
-    options: WorkerOptions,
-    (log, exit): (&Log, &Exit),
+    (usage, turns): (Arc<Usage>, Option<OwnedFd>),
+    (options, log, exit): (WorkerOptions, &Log, &Exit),
 ) -> ! {
     let give_up = |why: String| -> ! {
         log.line(&why);
@@ -172,6 +177,17 @@ fn serve(
     let staged = Arc::new(Budget::new(options.staged_bytes));
     let (reporter, notifier) = (Reporter::new(client.clone(), staged.clone()), Notifier::new(post));
     let services = Services::new(warm.session, reporter.clone(), notifier.clone(), log.clone());
+    let turns = turns.map(|socket| {
+        let notifier = notifier.clone();
+        let watch = move |event: &Event, then: Box<dyn FnOnce() + Send>| {
+            let then = move || {
+                then();
+                Ok(())
+            };
+            notifier.watch(Some(event.clone()), None, Box::new(then));
+        };
+        Turns::new(socket, usage.clone(), Box::new(watch))
+    });
     let common = Arc::new(Common {
         client: client.clone(),
         reporter,
@@ -184,6 +200,9 @@ fn serve(
         peak_memory: AtomicU64::new(0),
         limits: Arc::new(Limits::new(client.clone(), allowance, options.memory_quota, share)),
         clock: Arc::new(Clock::new(allowance)),
+        usage,
+        turns,
+        idle: Idle::default(),
         left: Budget::new(MAX_LEFT),
         is_over: AtomicBool::new(false),
     });
@@ -201,6 +220,7 @@ fn serve(
                 // From here on the daemon sees to it that this process ends.
                 common.peers.tell_daemon(&ToDaemon::Limit(why.clone()));
             }
+            common.usage.add_up();
             let account = Account { devices: devices.clone(), sent, received, peak_memory };
             common.peers.tell_daemon(&ToDaemon::Account(account));
             over((&log, &exit), &common.client, &name, &end)
@@ -228,6 +248,14 @@ fn serve(
             clock.watch(|end| on_end(end), |look| spawn("look", (&for_looks.0, &for_looks.1), look));
         });
     }
+
+    if let Some(turns) = common.turns.clone() {
+        let common = common.clone();
+        spawn("turns", (log, exit), move || turns.follow_forever(|device| common.idle.markers(device)));
+    }
+
+    let looking = common.clone();
+    spawn("idle", (log, exit), move || looking.idle.look(&looking.usage, &looking.is_over));
 
     let listening = common.peers.clone();
     let on_end = over.clone();

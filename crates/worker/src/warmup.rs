@@ -93,6 +93,8 @@ pub struct Warm {
     /// The channel for notifications from native code.
     pub notification: (Post, Letterbox),
     contexts: HashMap<(u32, u32), (objects::Context, Arc<ContextErrors>)>,
+    /// The machine's devices, in the order in which access rules number them, and parts of them with the same number.
+    numbers: Vec<(Device, usize)>,
     force_pinned: bool,
 }
 
@@ -135,8 +137,11 @@ impl Warm {
             session,
             notification,
             contexts: HashMap::new(),
+            numbers: Vec::new(),
             force_pinned: options.force_pinned,
         };
+        let all = warm.platforms.iter().flat_map(|platform| &platform.devices);
+        warm.numbers = all.copied().zip(0..).collect();
         for (index, platform) in warm.platforms.iter().enumerate() {
             for device in 0..platform.devices.len().min(WARM_DEVICES) {
                 let name = platform.devices[device].name();
@@ -171,6 +176,11 @@ impl Warm {
             property::to_text(&property::properties(answers))
         };
         devices.map(text).collect()
+    }
+
+    /// The number of a device, or of the device that it is a part of, among all of the machine's.
+    pub fn number_of(&self, device: Device) -> Option<usize> {
+        self.numbers.iter().find(|(of, _)| *of == device).map(|(_, number)| *number)
     }
 
     /// Leaves only the devices that one of these names, and the platforms that have some. To the client, the others are
@@ -273,8 +283,10 @@ impl Warm {
             let count = SubDevice::count(device, properties);
             return Some(count.map(|count| SubDevices { count, devices: Vec::new() }));
         }
+        let number = self.numbers.iter().find(|(of, _)| *of == device).map(|(_, number)| *number);
         Some(SubDevice::create(device, properties).map(|parts| {
             let devices = parts.into_iter().map(|part| {
+                self.numbers.extend(number.map(|number| (part.device(), number)));
                 let index = platform.next_part;
                 platform.next_part += 1;
                 let properties = device_properties(part.device());
@@ -288,7 +300,10 @@ impl Warm {
 
     /// Lets go of a part of a device; false when there is none of this index.
     pub fn drop_part(&mut self, platform: u32, index: u32) -> bool {
-        self.platforms.get_mut(platform as usize).is_some_and(|platform| platform.parts.remove(&index).is_some())
+        let part = self.platforms.get_mut(platform as usize).and_then(|platform| platform.parts.remove(&index));
+        // Its handle may become that of another part.
+        self.numbers.retain(|(device, _)| part.as_ref().is_none_or(|part| part.device() != *device));
+        part.is_some()
     }
 
     /// How many parts of devices there are.

@@ -53,7 +53,7 @@ impl Worker {
         };
         let link = Link::from_fd(server.into()).expect("a link");
         // It need not be warm: it takes the connection when it is.
-        handoff::send(self.control.as_fd(), &link, (&hello, &handoff::Allowance::default()), None)
+        handoff::send(self.control.as_fd(), &link, (&hello, &handoff::Allowance::default()), handoff::Files::default())
             .expect("a worker takes a connection");
         drop(link);
         let heard = script.speak(client, stay);

@@ -127,7 +127,7 @@ fn leases(broker: &AskArgs, all: bool) -> Result<Vec<LeaseLine>, Failure> {
 }
 
 /// The columns of the list of leases.
-const COLUMNS: [&str; 7] = ["LEASE", "USER", "PROGRAM", "HELD", "LASTS", "SESSIONS", "DEVICES"];
+const COLUMNS: [&str; 8] = ["LEASE", "USER", "PROGRAM", "HELD", "LASTS", "SESSIONS", "BUSY", "DEVICES"];
 
 fn row(line: &LeaseLine) -> Vec<String> {
     let device = |(server, number, name, share): &(String, u32, String, Share)| {
@@ -146,6 +146,7 @@ fn row(line: &LeaseLine) -> Vec<String> {
         time(line.age_ms),
         lasts,
         line.sessions.to_string(),
+        format!("{:.1} s", line.device_seconds.abs()),
         line.devices.iter().map(device).collect::<Vec<_>>().join(", "),
     ]
 }

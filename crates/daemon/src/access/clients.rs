@@ -5,6 +5,7 @@
 //! key = "..."                       # her public key; `ropeway ticket new` puts it here. None: whom a certificate names
 //! expires = "2026-12-24T18:00:00Z"
 //! sessions = 4                      # at one time
+//! weight = 2                        # in sharing the time of devices with other clients that have a weight
 //! devices = ["gpu", "0"]            # by type, number or a part of the name; what is not named she does not see
 //! memory = "8G"                     # of buffers, for all sessions together
 //! host_memory = "16G"               # of the server's main memory, for each session
@@ -25,6 +26,9 @@ use toml_edit::{Array, DocumentMut, Item, Table, value};
 
 /// The table that holds all clients.
 const CLIENTS: &str = "clients";
+
+/// The largest weight.
+pub const MAX_WEIGHT: u32 = 1_000_000;
 
 /// Longest name of a client.
 const MAX_NAME: usize = 64;
@@ -50,6 +54,8 @@ pub struct Rules {
     pub expires: Option<SystemTime>,
     /// Most sessions at one time.
     pub sessions: Option<u32>,
+    /// Its weight where devices are shared, from 1 to [`MAX_WEIGHT`]. `None`: it takes no turns.
+    pub weight: Option<u32>,
     /// Most bytes of the server's main memory for each session.
     pub host_memory: Option<u64>,
     /// Most bytes of its compilers' caches that are kept between sessions.
@@ -68,6 +74,7 @@ impl Rules {
             created: None,
             expires: None,
             sessions: None,
+            weight: None,
             host_memory: None,
             compiler_cache: None,
             allowance: Allowance::default(),
@@ -137,6 +144,9 @@ impl Clients {
         if let Some(sessions) = rules.sessions {
             table["sessions"] = value(i64::from(sessions));
         }
+        if let Some(weight) = rules.weight {
+            table["weight"] = value(i64::from(weight));
+        }
         if let Some(devices) = &rules.allowance.devices {
             table["devices"] = value(devices.iter().map(ToString::to_string).collect::<Array>());
         }
@@ -196,6 +206,11 @@ fn read_rules(table: &dyn toml_edit::TableLike, name: &str) -> Result<Rules, Str
             "sessions" => {
                 let sessions = item.as_integer().and_then(|sessions| u32::try_from(sessions).ok());
                 rules.sessions = Some(sessions.ok_or("'sessions' is not a number of sessions")?);
+            }
+            "weight" => {
+                let weight = item.as_integer().and_then(|weight| u32::try_from(weight).ok());
+                let weight = weight.filter(|weight| (1..=MAX_WEIGHT).contains(weight));
+                rules.weight = Some(weight.ok_or_else(|| format!("'weight' is not a number from 1 to {MAX_WEIGHT}"))?);
             }
             "devices" => {
                 let list = item.as_array().ok_or("'devices' is not a list of devices")?;
@@ -315,7 +330,7 @@ mod tests {
         let allowance = Allowance { devices, memory, objects, kernel_time, build_time, client: None };
         let (host_memory, compiler_cache) = (Some(5 << 30), Some(200 << 20));
         let rules = Rules::new(PublicKey::new([byte; 32]));
-        Rules { sessions: Some(4), host_memory, compiler_cache, allowance, ..rules }
+        Rules { sessions: Some(4), weight: Some(3), host_memory, compiler_cache, allowance, ..rules }
     }
 
     #[test]

@@ -8,7 +8,7 @@ mod shares;
 mod state;
 mod users;
 
-pub use clients::{Clients, Rules, from_now, parse_size, parse_time, size_text, text_of, time_text};
+pub use clients::{Clients, MAX_WEIGHT, Rules, from_now, parse_size, parse_time, size_text, text_of, time_text};
 pub use expiry::server_clock;
 pub use guests::Guests;
 pub(crate) use shares::{Share, Shares};

@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use ropeway_transport::tls::PublicKey;
 use ropeway_worker::handoff::{SHARED_RESOURCES, SHARES};
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+
+use crate::page;
 
 /// The bytes of one share.
 const SHARE: usize = SHARED_RESOURCES * size_of::<u64>();
@@ -56,11 +57,7 @@ impl Shares {
 
 impl Page {
     fn new() -> io::Result<Self> {
-        let file = memfd_create("ropeway-shares", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-        ftruncate(&file, (SHARES * SHARE) as u64)?;
-        // No worker can make the others' memory go away.
-        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-        Ok(Self { file, free: Mutex::default() })
+        Ok(Self { file: page::sealed("ropeway-shares", SHARES * SHARE)?, free: Mutex::default() })
     }
 
     fn take(&self) -> Option<u32> {

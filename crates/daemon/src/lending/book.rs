@@ -11,6 +11,9 @@ use super::kept::Known;
 /// Why a lease is over that its broker has not ended.
 const EXPIRED: &str = "it was not renewed in time";
 
+/// So many more seconds of busy devices are worth telling the broker.
+const WORTH_TELLING: f64 = 0.05;
+
 /// What is known.
 #[derive(Default, Debug)]
 pub(super) struct Book {
@@ -29,6 +32,10 @@ pub(super) struct Book {
     counted: BTreeSet<LeaseId>,
     /// The sessions of each lease.
     sessions: BTreeMap<LeaseId, u32>,
+    /// For how many seconds each session of a lease has kept devices busy, those that have ended among them.
+    busy: BTreeMap<LeaseId, BTreeMap<u64, f64>>,
+    /// What of that the broker knows, all sessions of a lease together.
+    told: BTreeMap<LeaseId, f64>,
     /// The names of devices that leases were let in with before it was known which devices there are.
     unproved: Vec<(LeaseId, Vec<GrantedDevice>)>,
     /// Leases on devices that are others now.
@@ -141,12 +148,25 @@ impl Book {
     }
 
     /// Takes in how many sessions each lease has; returns whether the broker has to hear of it.
-    pub(super) fn reported(&mut self, sessions: BTreeMap<LeaseId, u32>) -> bool {
-        let before = std::mem::replace(&mut self.sessions, sessions);
+    pub(super) fn reported(&mut self, sessions: BTreeMap<LeaseId, Vec<(u64, f64)>>) -> bool {
+        let counts = sessions.iter().map(|(lease, all)| (*lease, all.len() as u32)).collect();
+        for (lease, all) in sessions {
+            self.busy.entry(lease).or_default().extend(all);
+            let news = self.seconds(lease) - self.told.get(&lease).unwrap_or(&0.0);
+            if news >= WORTH_TELLING {
+                self.changed.insert(lease);
+            }
+        }
+        let before = std::mem::replace(&mut self.sessions, counts);
         let all: BTreeSet<LeaseId> = before.keys().chain(self.sessions.keys()).copied().collect();
         self.changed.extend(all.into_iter().filter(|lease| before.get(lease) != self.sessions.get(lease)));
         self.counted = self.ending.keys().copied().collect();
         !self.changed.is_empty() || !self.counted.is_empty()
+    }
+
+    /// For how many seconds the sessions of a lease have kept devices busy.
+    fn seconds(&self, lease: LeaseId) -> f64 {
+        self.busy.get(&lease).map_or(0.0, |all| all.values().sum())
     }
 
     /// The leases with sessions.
@@ -154,16 +174,21 @@ impl Book {
         self.sessions.keys().copied().collect()
     }
 
-    /// What the broker has to hear: how many sessions leases have, and which are over with nothing left.
-    pub(super) fn news(&mut self) -> (Vec<(LeaseId, u32)>, Vec<LeaseId>) {
+    /// What the broker has to hear: how many sessions leases have, with the seconds for which these have kept devices
+    /// busy, and which are over with nothing left.
+    pub(super) fn news(&mut self) -> (Vec<(LeaseId, u32, f64)>, Vec<LeaseId>) {
         let changed = std::mem::take(&mut self.changed);
-        let count = |lease: &LeaseId| self.sessions.get(lease).copied().unwrap_or(0);
-        let using = changed.iter().map(|lease| (*lease, count(lease))).collect();
+        let sessions = &self.sessions;
+        let count = |lease: &LeaseId| sessions.get(lease).copied().unwrap_or(0);
+        let using: Vec<_> = changed.iter().map(|lease| (*lease, count(lease), self.seconds(*lease))).collect();
+        self.told.extend(using.iter().map(|(lease, _, seconds)| (*lease, *seconds)));
         let is_clear = |lease: &LeaseId| count(lease) == 0 && self.ending.contains_key(lease);
         let cleared: Vec<LeaseId> = self.counted.iter().copied().filter(is_clear).collect();
         for lease in &cleared {
             self.ending.remove(lease);
             self.counted.remove(lease);
+            self.busy.remove(lease);
+            self.told.remove(lease);
         }
         (using, cleared)
     }
@@ -216,14 +241,17 @@ mod tests {
         let (mut book, now) = (Book::default(), Instant::now());
         let one = LeaseId(1);
         book.registered(one, vec![(one, 5_000)], now);
-        assert!(book.reported(BTreeMap::from([(one, 2)])));
-        assert_eq!(book.news(), (vec![(one, 2)], vec![]));
+        assert!(book.reported(BTreeMap::from([(one, vec![(7, 0.0), (8, 0.0)])])));
+        assert_eq!(book.news(), (vec![(one, 2, 0.0)], vec![]));
+        assert!(!book.reported(BTreeMap::from([(one, vec![(7, 0.04), (8, 0.0)])])), "too little to tell");
+        assert!(book.reported(BTreeMap::from([(one, vec![(7, 0.5), (8, 0.25)])])));
+        assert_eq!(book.news(), (vec![(one, 2, 0.75)], vec![]));
         book.end(one, "it was released".into());
         assert_eq!(book.news(), (vec![], vec![]), "the server's loop has not looked yet");
-        assert!(book.reported(BTreeMap::from([(one, 1)])));
-        assert_eq!(book.news(), (vec![(one, 1)], vec![]));
+        assert!(book.reported(BTreeMap::from([(one, vec![(7, 1.0)])])));
+        assert_eq!(book.news(), (vec![(one, 1, 1.25)], vec![]), "a session that has ended still counts");
         assert!(book.reported(BTreeMap::new()));
-        assert_eq!(book.news(), (vec![(one, 0)], vec![one]));
+        assert_eq!(book.news(), (vec![(one, 0, 1.25)], vec![one]));
         assert!(!book.reported(BTreeMap::new()));
         assert!(book.check(one, now, LONG).is_err(), "its proof still says that it lasts");
     }

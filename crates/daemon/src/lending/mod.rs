@@ -18,7 +18,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use ropeway_lease::grant::{Grant, LeaseId};
+use ropeway_lease::grant::{Grant, LeaseId, WHOLE};
 use ropeway_lease::property::Properties;
 use ropeway_transport::tls::{Lease, PublicKey};
 use ropeway_transport::{Endpoint, Listener};
@@ -145,9 +145,12 @@ impl Lending {
         let devices = here.devices.iter().map(|device| DeviceSelector::Number(device.number)).collect();
         let memory: Option<Vec<u64>> = here.devices.iter().map(|device| device.memory).collect();
         let memory = memory.map(|all| all.into_iter().sum());
+        // Who has a device alone takes no turns on it.
+        let shares = here.devices.iter().map(|device| device.share).filter(|share| *share < WHOLE);
+        let weight = shares.max().map(u32::from);
         let allowance = Allowance { devices: Some(devices), memory, ..Allowance::default() };
         let name = format!("{} (lease {})", grant.user, grant.lease);
-        Ok((grant.lease, name, Rules { allowance, ..Rules::new(key) }))
+        Ok((grant.lease, name, Rules { allowance, weight, ..Rules::new(key) }))
     }
 
     /// Why the sessions of a lease have to end, if they have.
@@ -160,8 +163,9 @@ impl Lending {
         hear(&self.shared.news);
     }
 
-    /// How many sessions each lease has now, after those that are over were told to end.
-    pub(crate) fn report(&self, sessions: BTreeMap<LeaseId, u32>) {
+    /// The sessions of each lease that are there now, each with its number and for how many seconds it has kept devices
+    /// busy, after those of leases that are over were told to end.
+    pub(crate) fn report(&self, sessions: BTreeMap<LeaseId, Vec<(u64, f64)>>) {
         let mut book = self.shared.book();
         if book.reported(sessions) {
             tell(&self.shared.work);

@@ -104,8 +104,8 @@ impl Registrar<'_> {
         }
         let (using, cleared) = self.shared.book().news();
         self.keep();
-        for (lease, sessions) in using {
-            self.connection.say(&Ask::Using { lease, sessions, device_seconds: 0.0 })?;
+        for (lease, sessions, device_seconds) in using {
+            self.connection.say(&Ask::Using { lease, sessions, device_seconds })?;
         }
         cleared.into_iter().try_for_each(|lease| self.connection.say(&Ask::Cleared { lease }))
     }

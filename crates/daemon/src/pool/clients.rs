@@ -1,5 +1,6 @@
 //! Who a worker is for.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use ropeway_lease::grant::LeaseId;
@@ -42,6 +43,8 @@ pub(crate) struct Guest {
     pub(crate) rules: Rules,
     /// The share of a new session in what all its sessions may have together, if that has limits.
     pub(crate) share: Option<Arc<Share>>,
+    /// Where a new session hears whose turn it is, if the client has a weight.
+    pub(crate) turns: Option<Arc<OwnedFd>>,
 }
 
 impl Client {

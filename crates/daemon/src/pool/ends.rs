@@ -58,6 +58,7 @@ impl Pool {
         while let word @ (Word::Account(_) | Word::Limit(_)) = worker.listen() {
             last_words(worker, word);
         }
+        let device_seconds = worker.device_seconds();
         let was_over = worker.group.as_ref().is_some_and(Group::was_over);
         let State::Session(session) = &mut worker.state else { return };
         if was_over && session.ended_for.is_none() {
@@ -70,7 +71,7 @@ impl Pool {
         let by_itself = || failed.map_or_else(|| "ended".to_owned(), |end| format!("its worker failed: {end}"));
         let outcome = ended_for.clone().unwrap_or_else(by_itself);
         let (seconds, account) = (since.elapsed().as_secs_f64(), account.as_ref());
-        self.audit.write(&Event::End { about, seconds, outcome: &outcome, account });
+        self.audit.write(&Event::End { about, seconds, outcome: &outcome, device_seconds, account });
     }
 
     /// Asks all workers to end, waits up to `limit`, and kills the rest. Stops waiting early when `hurry` returns true.

@@ -9,7 +9,7 @@ use super::whose;
 use crate::base::allowance::Allowance;
 use crate::base::error::End;
 use crate::base::lock::lock;
-use crate::native::running::{self, UnderWay};
+use crate::native::running::{self, UnderWay, Watcher};
 
 /// The shortest time from one look to the next, ...
 const MIN_PAUSE: Duration = Duration::from_millis(5);
@@ -54,7 +54,7 @@ impl Clock {
     pub fn new(allowance: &Allowance) -> Self {
         let Allowance { kernel_time, build_time, .. } = *allowance;
         if kernel_time.is_some() {
-            running::watch();
+            running::watch(Watcher::Clock, true);
         }
         if kernel_time.and(build_time).is_some() {
             running::count_launches();
@@ -119,7 +119,7 @@ impl Clock {
 
     /// Returns once a kernel has run for longer than `limit`.
     fn look_at_kernels(&self, limit: Duration) {
-        let mut under_way = UnderWay::new();
+        let mut under_way = UnderWay::of(Watcher::Clock);
         loop {
             let began = Instant::now();
             *lock(&self.look) = Some(began);

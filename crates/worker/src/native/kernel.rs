@@ -28,6 +28,11 @@ unsafe impl Send for Kernel {}
 unsafe impl Sync for Kernel {}
 
 impl Kernel {
+    /// What identifies it in this process.
+    pub fn address(&self) -> usize {
+        self.0.addr()
+    }
+
     fn set(&mut self, index: u32, size: usize, value: *const c_void) -> i32 {
         // SAFETY: callers pass null or a pointer to `size` readable bytes.
         unsafe { (api().clSetKernelArg)(self.0, index, size, value) }

@@ -238,6 +238,11 @@ unsafe impl Send for Context {}
 unsafe impl Sync for Context {}
 
 impl Context {
+    /// What identifies it in this process.
+    pub fn address(&self) -> usize {
+        self.0.addr()
+    }
+
     /// clCreateContext. `errors` is kept for ever: the native implementation may call it until the process ends.
     ///
     /// # Errors

@@ -202,6 +202,11 @@ impl Queue {
         self.enqueue(waits, event, |out| unsafe { (api().clEnqueueBarrierWithWaitList)(self.handle, count, list, out) })
     }
 
+    /// What identifies it in this process.
+    pub fn address(&self) -> usize {
+        self.handle.addr()
+    }
+
     /// The handle, for [`super::Mapping`].
     pub(super) fn raw(&self) -> cl::cl_command_queue {
         self.handle

@@ -1,4 +1,5 @@
-//! Commands that have not ended, watched in sessions whose kernels may run for a limited time only.
+//! Commands that have not ended, watched in sessions whose kernels may run for a limited time only, and where sessions
+//! take turns.
 //!
 //! A driver says of an event whether its command runs (CL_RUNNING), but some never do: with NVIDIA's, a command is
 //! submitted until it has ended; and PoCL compiles for a kernel that is submitted. So a kernel also counts as running
@@ -17,11 +18,23 @@ use smallvec::SmallVec;
 
 use super::Event;
 
-/// Whether commands are watched. There is one session in a process.
-static WATCHING: AtomicBool = AtomicBool::new(false);
+/// Who watches commands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Watcher {
+    /// The limit on the time of kernels.
+    Clock,
+    /// The turns of sessions on a device.
+    Turns,
+}
 
-/// Commands that were enqueued since the last look.
-static NEW: Mutex<Vec<Command<Event>>> = Mutex::new(Vec::new());
+/// The number of watchers.
+const WATCHERS: usize = 2;
+
+/// Whether commands are watched, by each. There is one session in a process.
+static WATCHING: [AtomicBool; WATCHERS] = [const { AtomicBool::new(false) }; WATCHERS];
+
+/// Commands that were enqueued since each watcher's last look.
+static NEW: [Mutex<Vec<Command<Event>>>; WATCHERS] = [const { Mutex::new(Vec::new()) }; WATCHERS];
 
 /// Whether the calls that launch kernels are counted.
 static COUNTING: AtomicBool = AtomicBool::new(false);
@@ -30,9 +43,16 @@ static COUNTING: AtomicBool = AtomicBool::new(false);
 /// one thread launches at a time: the one that carries out the client's commands.
 static LAUNCHES: AtomicU64 = AtomicU64::new(0);
 
-/// Watches all commands from now on: each has an event.
-pub fn watch() {
-    WATCHING.store(true, Ordering::Relaxed);
+/// Watches all commands from now on, each of which has an event then; or no more.
+pub fn watch(watcher: Watcher, watches: bool) {
+    WATCHING[watcher as usize].store(watches, Ordering::Relaxed);
+    if !watches {
+        drop(take_new(watcher));
+    }
+}
+
+fn take_new(watcher: Watcher) -> Vec<Command<Event>> {
+    std::mem::take(&mut *NEW[watcher as usize].lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// Counts the calls that launch kernels from now on.
@@ -42,7 +62,7 @@ pub fn count_launches() {
 
 /// Whether commands are watched.
 pub(super) fn is_watching() -> bool {
-    WATCHING.load(Ordering::Relaxed)
+    WATCHING.iter().any(|watching| watching.load(Ordering::Relaxed))
 }
 
 /// A call that launches a kernel, while it lasts.
@@ -83,6 +103,7 @@ impl Progress for Event {
 }
 
 /// A command that was enqueued.
+#[derive(Clone)]
 pub struct Command<E> {
     /// Its queue, by the native handle's address.
     pub queue: usize,
@@ -113,11 +134,16 @@ pub enum Stage {
 
 /// Watches a command that was enqueued.
 pub(super) fn note(command: Command<Event>) {
-    NEW.lock().unwrap_or_else(PoisonError::into_inner).push(command);
+    for (new, watching) in NEW.iter().zip(&WATCHING) {
+        if watching.load(Ordering::Relaxed) {
+            new.lock().unwrap_or_else(PoisonError::into_inner).push(command.clone());
+        }
+    }
 }
 
 /// The commands that have not been seen to end.
 pub struct UnderWay<E = Event> {
+    watcher: Watcher,
     queues: FxHashMap<usize, VecDeque<Command<E>>>,
 }
 
@@ -125,16 +151,15 @@ impl UnderWay {
     /// Takes in the commands that were enqueued since the last look, and returns how long the kernel that has been
     /// running longest has.
     pub fn look(&mut self, now: Instant) -> Option<Duration> {
-        let new = std::mem::take(&mut *NEW.lock().unwrap_or_else(PoisonError::into_inner));
-        new.into_iter().for_each(|command| self.add(command));
+        take_new(self.watcher).into_iter().for_each(|command| self.add(command));
         self.longest(now)
     }
 }
 
 impl<E: Progress> UnderWay<E> {
-    /// None yet.
-    pub fn new() -> Self {
-        Self { queues: FxHashMap::default() }
+    /// None yet, for this watcher.
+    pub fn of(watcher: Watcher) -> Self {
+        Self { watcher, queues: FxHashMap::default() }
     }
 
     fn add(&mut self, command: Command<E>) {
@@ -221,7 +246,7 @@ mod tests {
 
     impl Watch {
         fn new(in_order: bool) -> Self {
-            Self { under_way: UnderWay::new(), in_order, now: Instant::now() }
+            Self { under_way: UnderWay::of(Watcher::Clock), in_order, now: Instant::now() }
         }
 
         fn enqueue(&mut self, queue: usize, status: Status, waits: &[&Fake]) -> Fake {

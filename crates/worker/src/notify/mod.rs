@@ -1,5 +1,6 @@
 //! The ends of native commands: who waits for them, and how the client is notified.
 
+pub mod idle;
 #[cfg(all(test, feature = "model"))]
 mod model;
 pub mod notification;

@@ -170,9 +170,11 @@ impl Report<'_> {
             let cell = &pending[at];
             let status = if cell.settled() { cl::CL_COMPLETE } else { cell.status() };
             if status <= cl::CL_COMPLETE {
-                if let Some(cell) = pending.remove(at)
-                    && !cell.settled()
-                {
+                let Some(cell) = pending.remove(at) else { return };
+                if let Some(turn) = cell.turn {
+                    queue.usage.ended(turn.number + 1);
+                }
+                if !cell.settled() {
                     self.add(&cell, status);
                 }
                 continue;

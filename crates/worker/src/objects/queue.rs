@@ -12,6 +12,8 @@ use super::event::Cell;
 use crate::base::lock::lock;
 use crate::base::order::Sequence;
 use crate::native;
+use crate::turns::{DeviceTurns, Launch};
+use crate::usage::QueueUsage;
 
 /// A command queue.
 pub struct Queue {
@@ -35,6 +37,10 @@ pub struct Queue {
     pub dirty: AtomicBool,
     /// The places of its commands.
     pub line: Sequence,
+    /// What it takes of its device.
+    pub usage: QueueUsage,
+    /// Whose turn it is on its device, if sessions share that by weight.
+    pub turns: Option<Arc<DeviceTurns>>,
     /// The extra queues next to it.
     pub pre_enqueue: PreEnqueued,
 }
@@ -48,6 +54,22 @@ impl Queue {
             pending.retain(|cell| !cell.settled());
         }
         pending.push_back(cell);
+    }
+
+    /// Where launches on this queue have to wait for their turn, and its native context.
+    ///
+    /// # Errors
+    /// There is no native context.
+    #[inline]
+    pub fn in_turns(&self) -> Result<Option<(&Arc<DeviceTurns>, &native::Context)>, Status> {
+        let Some(turns) = self.turns.as_ref().filter(|turns| !turns.is_open()) else { return Ok(None) };
+        Ok(Some((turns, self.context.native.as_ref().map_err(|status| *status)?)))
+    }
+
+    /// A launch on this queue, of no kind in particular.
+    pub fn launch(&self) -> Launch {
+        let native = self.native.as_ref().map_or(0, native::Queue::address);
+        Launch { kind: 0, queue: self.in_order.then_some(native) }
     }
 
     /// Keeps the first error of a command without an event.

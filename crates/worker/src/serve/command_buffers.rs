@@ -7,13 +7,16 @@ use ropeway_protocol::image::ImagePart;
 use ropeway_protocol::limits::MAX_OBJECTS;
 use ropeway_protocol::messages::{CreateCommandBuffer, Record, ReleaseCommandBuffer, Replay};
 use ropeway_protocol::recording::Recorded;
+use ropeway_protocol::types::Status;
 
 use crate::base::error::End;
 use crate::base::error::unknown;
-use crate::objects::Cell;
+use crate::native::Waits;
 use crate::objects::command_buffer::{Action, CommandBuffer, Replayed};
+use crate::objects::{Cell, Queue};
 use crate::queue_states::{claim, gather};
 use crate::session::Session;
+use crate::turns::Launch;
 
 impl Session {
     /// Makes a command buffer.
@@ -111,7 +114,7 @@ impl Session {
         let outcome = match gather(&self.queue_states.events, &m.command.waits, self.queue_states.may_have_failed())? {
             Ok(_) if !Arc::ptr_eq(&queue.context, &buffer.queue.context) => Err(cl::CL_INVALID_CONTEXT),
             Ok(_) if allowed.is_err() => allowed.map(|()| Replayed::default()),
-            Ok(waits) => buffer.replay(&queue, &waits, m.command.event.is_some()),
+            Ok(waits) => replay(buffer, &queue, &waits, m.command.event.is_some()),
             Err(status) => Err(status),
         };
         self.queue_states.touch(&queue);
@@ -123,8 +126,26 @@ impl Session {
                 queue.push(cell.clone());
                 claim(total, &mut self.queue_states.events, id, cell)
             }
-            (None, Ok(_)) => Ok(()),
+            (None, Ok(_)) => {
+                queue.line.turn();
+                Ok(())
+            }
             (event, Err(status)) => self.queue_states.fail(total, event, status, &queue),
         }
     }
+}
+
+/// Carries out a command buffer, where devices are shared by weight in a turn of the session.
+fn replay(buffer: &mut CommandBuffer, queue: &Arc<Queue>, waits: &Waits<'_>, event: bool) -> Result<Replayed, Status> {
+    let Some((turns, context)) = queue.in_turns()? else { return buffer.replay(queue, waits, event) };
+    let mut replayed = Replayed::default();
+    let kind = Launch { kind: std::ptr::from_ref(buffer).addr() as u64, ..queue.launch() };
+    turns.launch(context, kind, |gate| {
+        let mut all = Waits::none();
+        all.push_all(waits);
+        gate.into_iter().for_each(|gate| all.push(gate));
+        replayed = buffer.replay(queue, &all, true)?;
+        Ok(replayed.end.clone())
+    })?;
+    Ok(replayed)
 }

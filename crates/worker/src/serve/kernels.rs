@@ -8,15 +8,16 @@ use ropeway_protocol::messages::{
     CloneKernel, CreateKernel, EnqueueKernel, KernelSubGroupInfo, LaunchKernel, ReleaseKernel, SetKernelArg,
     SuggestedLocalSize,
 };
-use ropeway_protocol::types::{ArgKind, ArgValue, Status};
+use ropeway_protocol::types::{ArgKind, ArgValue, NdRange, Status};
 
 use crate::base::error::End;
 use crate::base::error::unknown;
 use crate::base::lock::lock;
-use crate::native;
+use crate::native::{self, Waits};
 use crate::objects::{Held, Kernel};
-use crate::queue_states::claim;
+use crate::queue_states::{QueueState, claim};
 use crate::session::Session;
+use crate::turns::Launch;
 
 impl Kernel {
     /// Returns a copy of this kernel with its current arguments.
@@ -101,7 +102,7 @@ impl Session {
         let total = self.objects();
         let kernel = self.kernels.get(&m.kernel).ok_or_else(|| unknown(m.kernel))?;
         self.queue_states.enqueue(total, &m.command, |queue_state, waits, event| {
-            Ok(queue_state.native().and_then(|queue| queue.kernel(kernel.launchable()?, &m.range, waits, event)))
+            Ok(launch(queue_state, kernel, &m.range, waits, event))
         })
     }
 
@@ -110,8 +111,7 @@ impl Session {
         let kernel = self.kernels.get(&m.kernel).ok_or_else(|| unknown(m.kernel))?;
         let mut reply = Ok(());
         self.queue_states.enqueue(total, &m.command, |queue_state, waits, event| {
-            let outcome =
-                queue_state.native().and_then(|queue| queue.kernel(kernel.launchable()?, &m.range, waits, event));
+            let outcome = launch(queue_state, kernel, &m.range, waits, event);
             reply = outcome.as_ref().map(drop).map_err(|status| *status);
             // The reply carries the error; a command without an event need not report it a second time.
             Ok(if event { outcome } else { Ok(outcome.unwrap_or_default()) })
@@ -119,6 +119,29 @@ impl Session {
         self.answer(call, reply);
         Ok(())
     }
+}
+
+/// Launches a kernel, where devices are shared by weight in a turn of the session.
+fn launch(
+    queue_state: &QueueState,
+    kernel: &Kernel,
+    range: &NdRange,
+    waits: &Waits<'_>,
+    event: bool,
+) -> Result<Option<native::Event>, Status> {
+    let (queue, kernel) = (queue_state.native()?, kernel.launchable()?);
+    let Some((turns, context)) = queue_state.queue.in_turns()? else {
+        return queue.kernel(kernel, range, waits, event);
+    };
+    let items = range.global.iter().fold(1_u64, |all, items| all.wrapping_mul(*items));
+    let kind = Launch { kind: items.rotate_left(32) ^ kernel.address() as u64, ..queue_state.queue.launch() };
+    let end = turns.launch(context, kind, |gate| {
+        let mut all = Waits::none();
+        all.push_all(waits);
+        gate.into_iter().for_each(|gate| all.push(gate));
+        queue.kernel(kernel, range, &all, true)
+    })?;
+    Ok(end.filter(|_| event))
 }
 
 impl Kernel {

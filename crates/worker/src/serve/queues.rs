@@ -44,6 +44,7 @@ impl Session {
             .allow_object()
             .and(context.native.as_ref().map_err(|status| *status))
             .and_then(|native| native::Queue::with_hints(native, device, m.properties, m.priority, m.throttle));
+        let number = self.warm.number_of(device);
         let queue = Arc::new(Queue {
             native,
             context,
@@ -55,9 +56,12 @@ impl Session {
             first_error: Default::default(),
             dirty: Default::default(),
             line: Sequence::new(),
+            usage: self.common.usage.queue(number),
+            turns: self.common.turns.as_ref().zip(number).and_then(|(turns, number)| turns.device(number)),
             pre_enqueue: Default::default(),
         });
         self.common.reporter.add(&queue);
+        self.common.idle.add(&queue);
         let queue_state =
             QueueState { queue, staging: native::Staging::new(self.common.arenas.clone()), barrier: None };
         claim(total, &mut self.queue_states.queues, m.queue, queue_state)
@@ -72,6 +76,9 @@ impl Session {
             let _ = queue_state.staging.leave(native);
             let _ = native.flush();
         }
+        let queue = &queue_state.queue;
+        queue.usage.handed_over(queue.line.len());
+        self.common.idle.outlive(queue);
         Ok(())
     }
 

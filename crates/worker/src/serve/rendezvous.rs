@@ -57,9 +57,12 @@ impl Session {
             self.common.client.outgoing.leave(&TransferFailed { transfer, status });
             return self.queue_states.fail(total, command.event, status, &queue);
         }
-        if let (Some(id), Some(cell)) = (command.event, &rendezvous.cell) {
-            queue.push(cell.clone());
-            claim(total, &mut self.queue_states.events, id, cell.clone())?;
+        match (command.event, &rendezvous.cell) {
+            (Some(id), Some(cell)) => {
+                queue.push(cell.clone());
+                claim(total, &mut self.queue_states.events, id, cell.clone())?;
+            }
+            _ => drop(queue.line.turn()),
         }
         self.queue_states.touch(&queue);
         let rendezvous = Arc::new(rendezvous);

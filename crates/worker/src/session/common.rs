@@ -10,10 +10,13 @@ use crate::limits::clock::Clock;
 use crate::link::client::Client;
 use crate::link::heartbeat::Leading;
 use crate::native::Arenas;
+use crate::notify::idle::Idle;
 use crate::notify::notifier::Notifier;
 use crate::notify::report::Reporter;
 use crate::peers::Peers;
 use crate::programs::cache::Cache;
+use crate::turns::Turns;
+use crate::usage::Usage;
 
 /// Shared by all threads of the session.
 pub struct Common {
@@ -39,6 +42,12 @@ pub struct Common {
     pub limits: Arc<Limits>,
     /// Holds kernels and builds against their limits on time.
     pub clock: Arc<Clock>,
+    /// What the session takes of the devices.
+    pub usage: Arc<Usage>,
+    /// Turns on devices, if sessions share those by weight.
+    pub turns: Option<Arc<Turns>>,
+    /// Finds out which queues are idle.
+    pub idle: Idle,
     /// Calls that wait without a thread.
     pub left: Budget,
     /// Whether a thread has found that the session is over, and ends the process.

@@ -168,6 +168,9 @@ fn finish(common: &Common, asked: &Finished, call: &CallId<Waited>) -> Result<()
         Ok(native) => native.finish().err().unwrap_or(cl::CL_SUCCESS),
         Err(status) => *status,
     };
+    if status == cl::CL_SUCCESS {
+        asked.queue.usage.ended(asked.commands);
+    }
     let ended = if status == cl::CL_SUCCESS { Ended::Queue(asked) } else { Ended::Perhaps(&[]) };
     answer_wait(common, status, std::iter::once(&asked.queue), ended, call)
 }

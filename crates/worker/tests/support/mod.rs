@@ -96,7 +96,7 @@ impl Worker {
             self.control.as_fd(),
             &Link::from_fd(theirs).unwrap(),
             (&hello, &handoff::Allowance::default()),
-            None,
+            handoff::Files::default(),
         )
         .unwrap();
         let link = Link::from_fd(ours).unwrap();

@@ -1,0 +1,118 @@
+//! Finds out that queues are idle which nobody waits for, so that no time is counted in which nothing runs.
+//!
+//! A thread looks every 20 ms while a device is busy. A queue that is busy gets a marker, and the next look asks
+//! whether that has ended.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::thread;
+use std::time::Duration;
+
+use ropeway_protocol::types::Status;
+
+use crate::base::lock::lock;
+use crate::native::{Event, Waits};
+use crate::objects::Queue;
+use crate::usage::Usage;
+
+/// The time from one look to the next.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// After so many looks at idle devices, the thread sleeps: who becomes busy again has to wake it.
+const PATIENCE: u32 = 25;
+
+/// A queue, as the last look has found it.
+struct Seen {
+    queue: Weak<Queue>,
+    /// The queue itself, if the client has released it and its commands have not ended.
+    kept: Option<Arc<Queue>>,
+    /// A marker behind so many of its commands.
+    marker: Option<(u64, Event)>,
+}
+
+/// The queues that are looked at.
+#[derive(Default)]
+pub struct Idle(Mutex<Vec<Seen>>);
+
+impl Idle {
+    /// Looks at `queue` from now on.
+    pub fn add(&self, queue: &Arc<Queue>) {
+        let seen = Seen { queue: Arc::downgrade(queue), kept: None, marker: None };
+        lock(&self.0).push(seen);
+    }
+
+    /// Keeps a queue that the client has released until its commands have ended.
+    pub fn outlive(&self, queue: &Arc<Queue>) {
+        let mut all = lock(&self.0);
+        let seen = all.iter_mut().find(|seen| std::ptr::eq(seen.queue.as_ptr(), Arc::as_ptr(queue)));
+        if let Some(seen) = seen.filter(|_| queue.usage.is_busy()) {
+            seen.kept = Some(queue.clone());
+        }
+    }
+
+    /// Events behind all that was enqueued on a device and is not known to have ended.
+    pub fn markers(&self, device: usize) -> Vec<Event> {
+        let queues: Vec<_> = lock(&self.0).iter().filter_map(|seen| seen.queue.upgrade()).collect();
+        let is_busy = |queue: &Queue| queue.usage.is_busy() || queue.dirty.load(Ordering::Relaxed);
+        let busy = queues.iter().filter(|queue| queue.usage.device() == Some(device) && is_busy(queue));
+        busy.filter_map(|queue| mark(queue).ok().flatten()).collect()
+    }
+
+    /// Looks until the session is over.
+    pub fn look(&self, usage: &Usage, is_over: &AtomicBool) {
+        let mut idle = PATIENCE;
+        while !is_over.load(Ordering::Relaxed) {
+            if idle >= PATIENCE {
+                usage.sleep();
+                idle = 0;
+            }
+            thread::sleep(LOOK);
+            self.look_at_all();
+            usage.add_up();
+            idle = if usage.is_busy() { 0 } else { idle + 1 };
+        }
+    }
+
+    fn look_at_all(&self) {
+        // The last owner of a queue releases it, which may take a driver long: not while others wait for the lock.
+        let mut released = Vec::new();
+        lock(&self.0).retain_mut(|seen| {
+            let Some(queue) = seen.queue.upgrade() else { return false };
+            seen.look(&queue);
+            if !queue.usage.is_busy() {
+                released.extend(seen.kept.take());
+            }
+            released.push(queue);
+            true
+        });
+    }
+}
+
+/// Puts a marker behind all that was enqueued.
+fn mark(queue: &Queue) -> Result<Option<Event>, Status> {
+    let native = queue.native.as_ref().map_err(|status| *status)?;
+    let marker = native.marker(&Waits::none(), true)?;
+    native.flush().map(|()| marker)
+}
+
+impl Seen {
+    fn look(&mut self, queue: &Queue) {
+        if let Some((count, marker)) = &self.marker {
+            if !marker.ended() {
+                return;
+            }
+            queue.usage.ended(*count);
+            self.marker = None;
+        }
+        if !queue.usage.is_busy() {
+            return;
+        }
+        // In this order: the marker is behind all commands that are counted.
+        let count = queue.line.len();
+        match mark(queue) {
+            Ok(marker) => self.marker = marker.map(|marker| (count, marker)),
+            // A queue that takes no commands runs none.
+            Err(_) => queue.usage.ended(count),
+        }
+    }
+}
