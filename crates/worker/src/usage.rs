@@ -31,14 +31,29 @@ const TIME: u64 = !(COUNT | PAUSED);
 /// Such a time counts units of 256 ns.
 const UNIT_BITS: u32 = 8;
 
+/// Says how much time has passed.
+pub trait Clock {
+    /// In nanoseconds. It never goes back, whichever thread asks.
+    fn now(&self) -> u64;
+}
+
+/// The time since then.
+pub struct Since(Instant);
+
+impl Clock for Since {
+    fn now(&self) -> u64 {
+        self.0.elapsed().as_nanos() as u64
+    }
+}
+
 /// What a session uses of its devices.
-pub struct Usage {
+pub struct Usage<C = Since> {
     /// Where the nanoseconds of each device are summed up.
     page: Option<SharedNumbers>,
     /// The sums, if nobody else wants to know them.
     own: Vec<AtomicU64>,
     devices: Vec<AtomicU64>,
-    start: Instant,
+    clock: C,
     /// The thread that adds up, ...
     adder: OnceLock<Thread>,
     /// ... and whether it sleeps until a device becomes busy.
@@ -48,14 +63,20 @@ pub struct Usage {
 impl Usage {
     /// Of idle devices; the sums are in `page`, which has [`METERED_DEVICES`] numbers.
     pub fn new(page: Option<SharedNumbers>) -> Arc<Self> {
+        Self::by(Since(Instant::now()), page)
+    }
+}
+
+impl<C: Clock> Usage<C> {
+    fn by(clock: C, page: Option<SharedNumbers>) -> Arc<Self> {
         let zeros = || (0..METERED_DEVICES).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
         let own = if page.is_some() { Vec::new() } else { zeros() };
-        let (start, adder) = (Instant::now(), OnceLock::new());
-        Arc::new(Self { page, own, devices: zeros(), start, adder, is_asleep: AtomicBool::new(false) })
+        let (adder, is_asleep) = (OnceLock::new(), AtomicBool::new(false));
+        Arc::new(Self { page, own, devices: zeros(), clock, adder, is_asleep })
     }
 
     /// A new queue of this device, which nothing is counted for if the device is none of the first [`METERED_DEVICES`].
-    pub fn queue(self: &Arc<Self>, device: Option<usize>) -> QueueUsage {
+    pub fn queue(self: &Arc<Self>, device: Option<usize>) -> QueueUsage<C> {
         let usage = device.filter(|device| *device < METERED_DEVICES).map(|device| (self.clone(), device));
         QueueUsage { usage, state: AtomicU64::new(0) }
     }
@@ -65,32 +86,34 @@ impl Usage {
     }
 
     fn now(&self) -> u64 {
-        (self.start.elapsed().as_nanos() as u64 >> UNIT_BITS) << TIME_AT
+        (self.clock.now() >> UNIT_BITS) << TIME_AT
     }
 
     /// Changes how many queues of a device are busy, or whether it is paused; returns how many were.
     fn change(&self, device: usize, by: impl Fn(u64) -> u64, paused: Option<bool>) -> u64 {
-        let now = self.now();
-        // The new state, and the time to add.
-        let step = |state: u64| {
-            let (count, was_paused, since) = (state & COUNT, state & PAUSED, state & TIME);
+        let state = &self.devices[device];
+        let mut before = state.load(Ordering::SeqCst);
+        loop {
+            // The clock is asked after the state that it is compared with is known. So that state's time, which a thread
+            // has asked for before it wrote the state, has passed, and no time is counted that another thread has counted.
+            let now = self.now();
+            let (count, was_paused, since) = (before & COUNT, before & PAUSED, before & TIME);
             let next = by(count);
             let pause = paused.map_or(was_paused, |paused| if paused { PAUSED } else { 0 });
-            let passed = now.wrapping_sub(since).cast_signed();
-            // A thread that has looked at the clock earlier may come later.
-            let keeps = count > 0 && (passed < 0 || next > count);
-            let adds = count > 0 && !keeps && was_paused == 0;
-            let passed = if adds { passed.cast_unsigned() >> TIME_AT << UNIT_BITS } else { 0 };
-            (next | pause | if keeps { since } else { now }, passed)
-        };
-        let state = &self.devices[device];
-        let before = state.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |state| Some(step(state).0));
-        let before = before.unwrap_or_else(|before| before);
-        let (_, passed) = step(before);
-        if passed > 0 {
-            self.sums()[device].fetch_add(passed, Ordering::Relaxed);
+            // Whoever makes one more queue busy leaves the counting to others.
+            let keeps = count > 0 && next > count;
+            let after = next | pause | if keeps { since } else { now };
+            match state.compare_exchange_weak(before, after, Ordering::SeqCst, Ordering::SeqCst) {
+                Ok(_) => {
+                    let passed = now.wrapping_sub(since) >> TIME_AT << UNIT_BITS;
+                    if count > 0 && !keeps && was_paused == 0 && passed > 0 {
+                        self.sums()[device].fetch_add(passed, Ordering::Relaxed);
+                    }
+                    return count;
+                }
+                Err(other) => before = other,
+            }
         }
-        before & COUNT
     }
 
     fn begin(&self, device: usize) {
@@ -148,22 +171,29 @@ impl Usage {
 }
 
 /// A queue's part in what its device is used.
-pub struct QueueUsage {
-    usage: Option<(Arc<Usage>, usize)>,
+pub struct QueueUsage<C: Clock = Since> {
+    usage: Option<(Arc<Usage<C>>, usize)>,
     /// How many commands have been handed over, doubled, and one more while it is busy.
     state: AtomicU64,
 }
 
-impl QueueUsage {
+impl<C: Clock> QueueUsage<C> {
     /// Records that the first `count` commands of the queue have been handed over. Only the thread that hands over
     /// commands calls this.
     pub fn handed_over(&self, count: u64) {
         let Some((usage, device)) = &self.usage else { return };
-        if self.state.load(Ordering::Relaxed) >> 1 == count {
-            return;
-        }
-        if self.state.swap(count << 1 | 1, Ordering::SeqCst) & 1 == 0 {
-            usage.begin(*device);
+        let (mut before, busy) = (self.state.load(Ordering::Relaxed), count << 1 | 1);
+        while before >> 1 != count {
+            // Nobody else changes an idle queue. Its device is busy before it says to be so itself: whoever found its
+            // end in between would otherwise give back what has not been taken.
+            if before & 1 == 0 {
+                usage.begin(*device);
+                return self.state.store(busy, Ordering::SeqCst);
+            }
+            match self.state.compare_exchange_weak(before, busy, Ordering::SeqCst, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(other) => before = other,
+            }
         }
     }
 
@@ -187,153 +217,11 @@ impl QueueUsage {
     }
 }
 
-impl Drop for QueueUsage {
+impl<C: Clock> Drop for QueueUsage<C> {
     fn drop(&mut self) {
         self.ended(u64::MAX);
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::thread::sleep;
-    use std::time::Duration;
-
-    use super::*;
-
-    const PART: Duration = Duration::from_millis(20);
-
-    /// What `during` adds to the sum of device 3, and how long it took, in nanoseconds.
-    fn used(usage: &Usage, during: impl FnOnce()) -> (u64, u64) {
-        let (before, began) = (usage.used(3), Instant::now());
-        during();
-        (usage.used(3) - before, began.elapsed().as_nanos() as u64)
-    }
-
-    #[test]
-    fn a_device_is_busy_while_one_of_its_queues_is() {
-        let usage = Usage::new(None);
-        let [one, other] = [(); 2].map(|()| usage.queue(Some(3)));
-        let part = PART.as_nanos() as u64;
-        let (sum, took) = used(&usage, || {
-            one.handed_over(1);
-            sleep(PART);
-            other.handed_over(4);
-            sleep(PART);
-            one.ended(1);
-            sleep(PART);
-            other.ended(4);
-        });
-        assert!((3 * part..=took).contains(&sum), "{sum} of {took}");
-        assert_eq!(used(&usage, || sleep(PART)).0, 0, "both are idle");
-        assert_eq!(usage.used(0), 0);
-        // What is added up early is not added up again.
-        let (sum, took) = used(&usage, || {
-            one.handed_over(2);
-            for _ in 0..3 {
-                sleep(PART);
-                usage.add_up();
-            }
-            one.ended(2);
-        });
-        assert!((3 * part..=took).contains(&sum), "{sum} of {took}");
-    }
-
-    #[test]
-    fn the_time_in_which_a_session_waits_for_its_turn_does_not_count() {
-        let usage = Usage::new(None);
-        let queue = usage.queue(Some(3));
-        let part = PART.as_nanos() as u64;
-        let (sum, took) = used(&usage, || {
-            queue.handed_over(1);
-            sleep(PART);
-            usage.pause(3, true);
-            usage.pause(3, true);
-            sleep(4 * PART);
-            usage.add_up();
-            usage.pause(3, false);
-            sleep(PART);
-            queue.ended(1);
-        });
-        assert!((2 * part..=took - 4 * part).contains(&sum), "{sum} of {took}");
-        usage.pause(3, true);
-        assert_eq!(used(&usage, || sleep(PART)).0, 0);
-        let sum = used(&usage, || {
-            queue.handed_over(2);
-            sleep(PART);
-            queue.ended(2);
-        });
-        assert_eq!(sum.0, 0);
-    }
-
-    #[test]
-    fn a_queue_is_busy_until_its_last_command_has_ended() {
-        let usage = Usage::new(None);
-        let queue = usage.queue(Some(3));
-        queue.handed_over(2);
-        queue.handed_over(3);
-        queue.ended(2);
-        assert!(queue.is_busy());
-        queue.ended(3);
-        assert_eq!((queue.is_busy(), usage.is_busy()), (false, false));
-        queue.ended(3);
-        queue.handed_over(3);
-        assert!(!usage.is_busy(), "nothing new");
-        queue.handed_over(4);
-        assert_eq!((queue.is_busy(), usage.is_busy()), (true, true));
-        drop(queue);
-        assert!(!usage.is_busy());
-    }
-
-    #[test]
-    fn a_device_without_a_number_is_not_counted() {
-        let usage = Usage::new(None);
-        for device in [None, Some(METERED_DEVICES)] {
-            let queue = usage.queue(device);
-            queue.handed_over(1);
-            assert_eq!((queue.is_busy(), usage.is_busy()), (false, false));
-        }
-    }
-
-    #[test]
-    fn threads_that_come_in_any_order_count_right() {
-        let usage = Usage::new(None);
-        let began = Instant::now();
-        std::thread::scope(|scope| {
-            for _ in 0..4 {
-                let queue = usage.queue(Some(3));
-                scope.spawn(move || {
-                    for count in 1..20_000 {
-                        queue.handed_over(count);
-                        queue.ended(count);
-                    }
-                });
-            }
-            (0..1000).for_each(|_| usage.add_up());
-        });
-        assert!(!usage.is_busy());
-        let sum = usage.used(3);
-        assert!(sum > 0 && sum <= began.elapsed().as_nanos() as u64, "{sum}");
-    }
-
-    #[test]
-    fn who_adds_up_sleeps_until_a_device_is_busy() {
-        let usage = Usage::new(None);
-        let queue = usage.queue(Some(3));
-        let ((told, awake), (go_on, next)) = (std::sync::mpsc::channel(), std::sync::mpsc::channel());
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                for () in next {
-                    usage.sleep();
-                    told.send(()).unwrap();
-                }
-            });
-            let go_on = go_on;
-            for count in 1..=100 {
-                go_on.send(()).unwrap();
-                queue.handed_over(count);
-                awake.recv_timeout(Duration::from_secs(10)).unwrap();
-                queue.ended(count);
-            }
-        });
-    }
-}
+mod tests;
