@@ -1,6 +1,6 @@
-/* Wants more of a device than it can have: multiplies matrices for so many milliseconds, with two batches on their way at
- * any time, once it is told to by a line on standard input. Prints how many products it has got.
- * turns MILLISECONDS ROWS */
+/* Wants more of a device than it can have: multiplies matrices, with two batches on their way at any time, once it is told
+ * to by a line on standard input; so many products, or as many as it gets in so many milliseconds. Prints how many.
+ * turns PRODUCTS|MILLISECONDSms ROWS */
 #include "common.h"
 
 static const char *SOURCE =
@@ -17,7 +17,9 @@ enum { SIDE = 100, BATCH = 8 };
 int main(int argc, char **argv)
 {
     REQUIRE(argc == 3);
-    double time = atof(argv[1]) * 1e-3;
+    char *unit;
+    double most = strtod(argv[1], &unit);
+    int timed = strcmp(unit, "ms") == 0;
     size_t size[2] = {SIDE, (size_t)atoi(argv[2])};
     REQUIRE(size[1] > 0 && size[1] <= 100000);
     open_device();
@@ -40,12 +42,12 @@ int main(int argc, char **argv)
     cl_event ends[2] = {NULL, NULL};
     double began = seconds();
     unsigned done = 0;
-    for (unsigned batch = 0; seconds() - began < time; batch++) {
+    for (unsigned batch = 0; timed ? (seconds() - began) * 1e3 < most : done < most; batch++) {
         cl_event *end = &ends[batch % 2];
         if (*end != NULL) {
             CHECK(clWaitForEvents(1, end));
             CHECK(clReleaseEvent(*end));
-            done += seconds() - began < time ? BATCH : 0;
+            done += !timed || (seconds() - began) * 1e3 < most ? BATCH : 0;
         }
         for (int i = 1; i <= BATCH; i++)
             CHECK(clEnqueueNDRangeKernel(queue, kernel, 2, NULL, size, NULL, 0, NULL, i == BATCH ? end : NULL));

@@ -93,7 +93,10 @@ fn stub(name: &str, more: &[PathBuf]) -> PathBuf {
     let sources = sources.map(|name| root().join("bench/stub").join(format!("{name}.c")));
     let sources = [&sources[..], more].concat();
     compile(&sources, &["-fPIC", "-fvisibility=hidden", "-shared", "-lpthread"], &library);
-    fs::write(folder.join("stub.icd"), format!("{}\n", library.display())).expect("an .icd file can be written");
+    // A server of another test may be about to read it: at no time is it there and not whole.
+    let mine = folder.join(format!("stub.{}", std::process::id()));
+    fs::write(&mine, format!("{}\n", library.display())).expect("an .icd file can be written");
+    fs::rename(&mine, folder.join("stub.icd")).expect("what was written can be renamed");
     folder
 }
 

@@ -63,6 +63,14 @@ fn another_version_of_the_protocol() {
 }
 
 #[test]
+fn a_server_without_devices() {
+    let empty = tempfile::tempdir().unwrap();
+    let vendors = [("OCL_ICD_VENDORS", empty.path().to_str().unwrap())];
+    let server = Server::start_with(&["--listen", "tcp://127.0.0.1:0"], &vendors);
+    gives_nothing(server.url(), "shows no OpenCL devices");
+}
+
+#[test]
 fn a_server_of_the_other_byte_order() {
     let welcome = |little_endian, properties| Welcome {
         features: 0,

@@ -140,11 +140,6 @@ impl<C: Clock> Usage<C> {
         self.devices.iter().any(|state| state.load(Ordering::SeqCst) & COUNT > 0)
     }
 
-    /// Whether this device is busy.
-    pub fn is_device_busy(&self, device: usize) -> bool {
-        self.devices.get(device).is_some_and(|state| state.load(Ordering::SeqCst) & COUNT > 0)
-    }
-
     /// Has no more time of this device counted, as the session waits for its turn there; or has it counted again.
     pub fn pause(&self, device: usize, paused: bool) {
         if device < METERED_DEVICES {
@@ -162,11 +157,6 @@ impl<C: Clock> Usage<C> {
             }
             std::thread::park();
         }
-    }
-
-    /// For how many nanoseconds this device has been busy, as far as they have been added up.
-    pub fn used(&self, device: usize) -> u64 {
-        self.sums()[device].load(Ordering::Relaxed)
     }
 }
 

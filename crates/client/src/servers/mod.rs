@@ -168,6 +168,12 @@ impl System {
         let Opened { connection, held } = opened;
         let server = Arc::new(Server::new(connection, held));
         let connection = server.connection();
+        if connection.welcome().platforms.iter().all(|platform| platform.devices.is_empty()) {
+            crate::warning!(
+                "the server {} shows no OpenCL devices: its machine's drivers have none, or this client may use none of them                  (`ropeway doctor` there tells more)",
+                connection.configured()
+            );
+        }
         {
             let mut lists = lock(&self.lists);
             let same = |other: &&Arc<Server>| other.is_at(connection.configured());

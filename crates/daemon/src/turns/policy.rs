@@ -3,7 +3,8 @@
 //! Each session has a virtual time: the time for which it has had the device, divided by its weight. Whoever wants the
 //! device and has the least gets the next turn. A turn lasts a quantum and then until what was begun has ended; all of it
 //! counts. Who has been idle begins with the virtual time of those that are served, so that nobody saves up. A session
-//! that is alone has the device without turns.
+//! that is alone has the device without turns, and pays nothing for that: it keeps the device, also while it is idle,
+//! until somebody else wants it, and nothing is said meanwhile.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -39,9 +40,9 @@ enum Standing {
     Idle,
     /// It waits for its turn.
     Waiting,
-    /// It has had the device alone since then.
-    Open(Instant),
-    /// It has had a turn, or been told to give back the device, since the first time, and is overdue after the second.
+    /// It has the device alone.
+    Open,
+    /// It has had a turn, or been told to give back the device, at the first time, and is overdue after the second.
     Turn(Instant, Instant),
     /// Others have turns although it has not given back the device that it got then.
     Overdue(Instant),
@@ -95,13 +96,13 @@ impl<G: PartialEq + Clone> Device<G> {
 
     /// A session has given back the device, and wants `more` or not.
     pub(super) fn yields(&mut self, session: u64, more: bool, now: Instant) -> Vec<(u64, Order)> {
-        let Some(since) = self.entries.get(&session).and_then(|entry| match entry.standing {
-            Standing::Open(since) | Standing::Turn(since, _) | Standing::Overdue(since) => Some(since),
-            Standing::Idle | Standing::Waiting => None,
-        }) else {
-            return Vec::new();
-        };
-        self.charge(session, now.saturating_duration_since(since));
+        match self.entries.get(&session).map(|entry| entry.standing) {
+            Some(Standing::Turn(since, _) | Standing::Overdue(since)) => {
+                self.charge(session, now.saturating_duration_since(since));
+            }
+            Some(Standing::Open) => {}
+            Some(Standing::Idle | Standing::Waiting) | None => return Vec::new(),
+        }
         let served = self.now;
         if let Some(entry) = self.entries.get_mut(&session) {
             // Who was overdue has saved nothing while others were served.
@@ -160,8 +161,10 @@ impl<G: PartialEq + Clone> Device<G> {
         let Some(next) = next else { return Vec::new() };
         if let Some(current) = self.current {
             let Some(Entry { standing, .. }) = self.entries.get_mut(&current) else { return Vec::new() };
-            let Standing::Open(since) = *standing else { return Vec::new() };
-            *standing = Standing::Turn(since, now + PATIENCE);
+            if *standing != Standing::Open {
+                return Vec::new();
+            }
+            *standing = Standing::Turn(now, now + PATIENCE);
             return vec![(current, Order::Hold)];
         }
         let others =
@@ -170,7 +173,7 @@ impl<G: PartialEq + Clone> Device<G> {
         let Some(entry) = self.entries.get_mut(&next) else { return Vec::new() };
         self.current = Some(next);
         self.now = self.now.max(entry.virtual_time);
-        entry.standing = if is_alone { Standing::Open(now) } else { Standing::Turn(now, now + QUANTUM + PATIENCE) };
+        entry.standing = if is_alone { Standing::Open } else { Standing::Turn(now, now + QUANTUM + PATIENCE) };
         vec![(next, if is_alone { Order::Open } else { Order::Turn })]
     }
 }
@@ -268,6 +271,20 @@ mod tests {
         let before = simulation.had.clone();
         (0..1000).for_each(|_| simulation.take(QUANTUM, true));
         assert_eq!(simulation.shares(&before)[1], 50);
+    }
+
+    #[test]
+    fn who_was_alone_has_nothing_to_pay_for() {
+        for (weight, of_other) in [(1, 50), (3, 25)] {
+            let mut simulation = Simulation::new();
+            simulation.wants(1, weight, 1);
+            // It may have been at work all the time, or not.
+            simulation.now += 10_000 * MS;
+            simulation.wants(2, 1, 2);
+            let before = simulation.had.clone();
+            (0..1000).for_each(|_| simulation.take(QUANTUM, true));
+            assert_eq!(simulation.shares(&before).last(), Some(&of_other));
+        }
     }
 
     #[test]

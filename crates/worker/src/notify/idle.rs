@@ -21,23 +21,26 @@ const LOOK: Duration = Duration::from_millis(20);
 /// After so many looks at idle devices, the thread sleeps: who becomes busy again has to wake it.
 const PATIENCE: u32 = 25;
 
-/// A queue, as the last look has found it.
+/// A marker behind so many commands of a queue.
+type Marker = Arc<Mutex<Option<(u64, Event)>>>;
+
+/// A queue that is looked at.
 struct Seen {
     queue: Weak<Queue>,
     /// The queue itself, if the client has released it and its commands have not ended.
     kept: Option<Arc<Queue>>,
-    /// A marker behind so many of its commands.
-    marker: Option<(u64, Event)>,
+    /// The marker that the last look has left there.
+    marker: Marker,
 }
 
-/// The queues that are looked at.
+/// The queues that are looked at. Nobody waits for a driver while this is locked: the client makes and releases queues.
 #[derive(Default)]
 pub struct Idle(Mutex<Vec<Seen>>);
 
 impl Idle {
     /// Looks at `queue` from now on.
     pub fn add(&self, queue: &Arc<Queue>) {
-        let seen = Seen { queue: Arc::downgrade(queue), kept: None, marker: None };
+        let seen = Seen { queue: Arc::downgrade(queue), kept: None, marker: Marker::default() };
         lock(&self.0).push(seen);
     }
 
@@ -74,17 +77,17 @@ impl Idle {
     }
 
     fn look_at_all(&self) {
-        // The last owner of a queue releases it, which may take a driver long: not while others wait for the lock.
-        let mut released = Vec::new();
-        lock(&self.0).retain_mut(|seen| {
-            let Some(queue) = seen.queue.upgrade() else { return false };
-            seen.look(&queue);
-            if !queue.usage.is_busy() {
-                released.extend(seen.kept.take());
-            }
-            released.push(queue);
-            true
+        let mut all: Vec<(Arc<Queue>, Marker)> = Vec::new();
+        lock(&self.0).retain(|seen| {
+            let queue = seen.queue.upgrade();
+            all.extend(queue.map(|queue| (queue, seen.marker.clone())));
+            seen.queue.strong_count() > 0
         });
+        all.iter().for_each(|(queue, marker)| look(queue, &mut lock(marker)));
+        // The last owner of a queue releases it, which may take a driver long.
+        let is_over = |seen: &&mut Seen| seen.kept.as_ref().is_some_and(|queue| !queue.usage.is_busy());
+        let released: Vec<_> = lock(&self.0).iter_mut().filter(is_over).filter_map(|seen| seen.kept.take()).collect();
+        drop(released);
     }
 }
 
@@ -95,24 +98,23 @@ fn mark(queue: &Queue) -> Result<Option<Event>, Status> {
     native.flush().map(|()| marker)
 }
 
-impl Seen {
-    fn look(&mut self, queue: &Queue) {
-        if let Some((count, marker)) = &self.marker {
-            if !marker.ended() {
-                return;
-            }
-            queue.usage.ended(*count);
-            self.marker = None;
-        }
-        if !queue.usage.is_busy() {
+/// Finds out whether what was handed over up to the last look has ended.
+fn look(queue: &Queue, last: &mut Option<(u64, Event)>) {
+    if let Some((count, marker)) = last {
+        if !marker.ended() {
             return;
         }
-        // In this order: the marker is behind all commands that are counted.
-        let count = queue.line.len();
-        match mark(queue) {
-            Ok(marker) => self.marker = marker.map(|marker| (count, marker)),
-            // A queue that takes no commands runs none.
-            Err(_) => queue.usage.ended(count),
-        }
+        queue.usage.ended(*count);
+        *last = None;
+    }
+    if !queue.usage.is_busy() {
+        return;
+    }
+    // In this order: the marker is behind all commands that are counted.
+    let count = queue.line.len();
+    match mark(queue) {
+        Ok(marker) => *last = marker.map(|marker| (count, marker)),
+        // A queue that takes no commands runs none.
+        Err(_) => queue.usage.ended(count),
     }
 }

@@ -6,6 +6,8 @@
 //! of them are in the driver at a time, so that a turn ends soon. The daemon says whose turn it is (its module `turns`).
 
 mod slices;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -34,7 +36,7 @@ const GRACE: Duration = Duration::from_micros(500);
 /// How often to look in a turn whether it is over.
 const TICK: Duration = Duration::from_micros(500);
 
-/// How often to look whether a device that the session has alone is idle.
+/// How often to let go of what has ended.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// How long what was enqueued on an open device counts as running, as nobody knows whether it does.
@@ -55,7 +57,7 @@ enum Phase {
     Waiting,
     /// It has its turn until then.
     Turn(Instant),
-    /// It has the device alone.
+    /// It has the device alone, at work or not, until it is told otherwise.
     Open,
 }
 
@@ -83,8 +85,8 @@ struct State {
     backlog: Option<(u64, Instant)>,
     /// At how many looks nothing has run.
     still: u32,
-    /// How long the device had been busy at the last look at an open one.
-    used: u64,
+    /// Whether commands are watched for this device.
+    is_watched: bool,
 }
 
 /// A device that sessions take turns on.
@@ -102,6 +104,8 @@ pub struct Turns {
     usage: Arc<Usage>,
     watch: Watch,
     devices: Mutex<BTreeMap<u8, Arc<DeviceTurns>>>,
+    /// For how many devices commands are watched.
+    watched: Mutex<usize>,
 }
 
 /// What is to be done once the state is unlocked: opening gates, which may run commands in some drivers, and watching.
@@ -110,7 +114,17 @@ type Opened = Vec<(u64, Slice<UserEvent, Event>)>;
 impl Turns {
     /// Turns that `socket` tells of.
     pub fn new(socket: OwnedFd, usage: Arc<Usage>, watch: Watch) -> Arc<Self> {
-        Arc::new(Self { socket, usage, watch, devices: Mutex::default() })
+        Arc::new(Self { socket, usage, watch, devices: Mutex::default(), watched: Mutex::default() })
+    }
+
+    /// Has commands watched while there is a device whose turns need that.
+    fn watch_for(&self, state: &mut State, watches: bool) {
+        if std::mem::replace(&mut state.is_watched, watches) == watches {
+            return;
+        }
+        let mut watched = lock(&self.watched);
+        *watched = if watches { *watched + 1 } else { watched.saturating_sub(1) };
+        running::watch(Watcher::Turns, *watched > 0);
     }
 
     /// The device of this number; none beyond those whose use is counted.
@@ -127,7 +141,7 @@ impl Turns {
                 ended: now,
                 backlog: None,
                 still: 0,
-                used: 0,
+                is_watched: false,
             };
             Arc::new(DeviceTurns { turns: self.clone(), number, is_open: false.into(), state: Mutex::new(state) })
         };
@@ -140,8 +154,10 @@ impl Turns {
         let mut under_way = UnderWay::of(Watcher::Turns);
         let mut looked = Instant::now();
         loop {
-            // What has ended is not kept.
-            if looked.elapsed() >= LOOK {
+            // What has ended is not kept; nor is anything that nobody looks at any more.
+            if *lock(&self.watched) == 0 {
+                under_way = UnderWay::of(Watcher::Turns);
+            } else if looked.elapsed() >= LOOK {
                 looked = Instant::now();
                 under_way.look(looked);
             }
@@ -234,7 +250,7 @@ impl DeviceTurns {
 
     fn wants(&self, state: &mut State) {
         state.phase = Phase::Waiting;
-        running::watch(Watcher::Turns, true);
+        self.turns.watch_for(state, true);
         // If nobody decides any more, the thread that follows finds that out.
         let _ = say(&self.turns.socket, FromWorker::Wants, self.number);
         self.turns.usage.pause(self.number.into(), true);
@@ -251,7 +267,7 @@ impl DeviceTurns {
                 state.phase = Phase::Open;
                 state.flying.clear();
                 opened.extend(state.held.drain(..).map(|slice| (u64::MAX, slice)));
-                running::watch(Watcher::Turns, false);
+                self.turns.watch_for(state, false);
                 self.turns.usage.pause(self.number.into(), false);
                 self.is_open.store(true, Ordering::SeqCst);
             }
@@ -263,7 +279,7 @@ impl DeviceTurns {
             }
             (ToTurns::Hold, Phase::Open) => {
                 self.is_open.store(false, Ordering::SeqCst);
-                running::watch(Watcher::Turns, true);
+                self.turns.watch_for(state, true);
                 state.phase = Phase::Turn(now);
                 let mut before = Slice::new();
                 markers(self.number.into()).into_iter().for_each(|end| before.tails.push((None, end)));
@@ -309,6 +325,7 @@ impl DeviceTurns {
         let more = !state.held.is_empty();
         (state.still, state.backlog) = (0, None);
         state.phase = if more { Phase::Waiting } else { Phase::Quiet };
+        self.turns.watch_for(state, more);
         self.turns.usage.pause(self.number.into(), more);
         let said = if more { FromWorker::YieldsForNow } else { FromWorker::Yields };
         let _ = say(&self.turns.socket, said, self.number);
@@ -358,17 +375,7 @@ impl DeviceTurns {
         let mut guard = lock(&self.state);
         let state = &mut *guard;
         match state.phase {
-            Phase::Quiet | Phase::Waiting => None,
-            Phase::Open => {
-                let (usage, number) = (&self.turns.usage, self.number.into());
-                let before = std::mem::replace(&mut state.used, usage.used(number));
-                if usage.is_device_busy(number) || state.used != before {
-                    return Some(LOOK);
-                }
-                self.is_open.store(false, Ordering::SeqCst);
-                self.yields(state);
-                None
-            }
+            Phase::Quiet | Phase::Waiting | Phase::Open => None,
             Phase::Turn(until) => {
                 let has_nothing = state.flying.is_empty() && state.held.is_empty();
                 let is_idle = has_nothing && now.saturating_duration_since(state.ended) >= GRACE;
