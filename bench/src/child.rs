@@ -2,6 +2,7 @@
 
 use std::io::BufRead;
 
+use crate::encrypted;
 use crate::floor;
 use crate::handed;
 use crate::memory::Memory;
@@ -27,6 +28,7 @@ pub fn run(args: &[String]) -> Result<(), Error> {
         "idle" => idle(filter),
         "without" => without(),
         "work" => obey(filter),
+        "greedy" => encrypted::obey(filter),
         "everywhere" => spread::everywhere(filter),
         "once" => spread::once(filter, extra),
         "spread" => spread_obeys(filter),

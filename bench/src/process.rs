@@ -163,7 +163,8 @@ impl Probe {
         self.number()
     }
 
-    fn order(&mut self, order: &str) {
+    /// Gives an order; its figure is the next answer.
+    pub fn order(&mut self, order: &str) {
         if let Some(orders) = &mut self.orders {
             // A failed write is ignored: a child that has gone is noticed by its missing answer.
             let _ = writeln!(orders, "{order}");

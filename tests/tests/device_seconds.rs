@@ -1,10 +1,11 @@
-//! How long sessions keep devices busy, as the audit log says.
+//! How long sessions keep devices busy, as the audit log says and the list of leases.
 
 use std::fs;
 use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::Duration;
 
+use ropeway_tests::broker::Broker;
 use ropeway_tests::places::c_program;
 use ropeway_tests::program::Program;
 use ropeway_tests::server::Server;
@@ -103,4 +104,25 @@ fn a_session_whose_worker_is_killed_has_its_seconds() {
     running.kill();
     assert!(line.contains("SIGKILL") && !line.contains("\"devices\""), "{line}");
     assert!(seconds >= counted - 1e-6, "{seconds}, before {counted}: {line}");
+}
+
+#[test]
+fn the_list_of_leases_says_how_long_each_keeps_devices_busy() {
+    let broker = Broker::start();
+    let _server = broker.server(1);
+    let alice = broker.ticket("alice", &[]);
+    let mut running = broker.program(&alice, "cpu", c_program("device_seconds"), &["endless"]).start();
+    let (least, _) = bounds(&running.line());
+    let busy = || {
+        let list = broker.leases();
+        let (header, line) = (list.lines().next()?, list.lines().find(|line| line.contains("alice"))?);
+        line.get(header.find("BUSY")?..)?.split_whitespace().next()?.parse::<f64>().ok()
+    };
+    // Nobody has waited for what it does now.
+    wait_for("seconds in the list", PATIENCE, || busy().filter(|busy| *busy > 2.0 * least));
+    let before = busy().expect("it is in the list");
+    wait_for("more seconds in the list", PATIENCE, || busy().filter(|busy| *busy > before));
+    running.say("end");
+    running.finish().success();
+    broker.expect_leases(0);
 }

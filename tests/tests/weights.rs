@@ -1,11 +1,14 @@
 //! Sessions of clients with weights take turns on a device. How exactly its time is shared is a figure, which
 //! `ropeway-bench` prints: here everybody gets on, whoever else wants the device, is idle, is stopped or is killed.
 
+use std::fs;
 use std::time::Duration;
 
+use ropeway_tests::broker::Broker;
 use ropeway_tests::encrypted::Encrypted;
 use ropeway_tests::places::{c_program, stub_vendors};
 use ropeway_tests::program::{Program, Running};
+use ropeway_tests::server::Server;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Rows of the product that take 1 ms on a stub device of 1 GFLOP/s.
@@ -91,4 +94,29 @@ fn a_session_that_is_stopped_or_killed_keeps_nobody_from_the_device() {
     kill_process(worker, Signal::KILL).unwrap();
     assert_eq!(beside.line(), "400");
     stuck.kill();
+}
+
+/// Whether the server has had somebody take turns.
+fn has_turns(server: &Server) -> bool {
+    let threads = fs::read_dir(format!("/proc/{}/task", server.pid())).unwrap().flatten();
+    let names = threads.filter_map(|thread| fs::read_to_string(thread.path().join("comm")).ok());
+    names.into_iter().any(|name| name.trim() == "turns")
+}
+
+#[test]
+fn leases_on_shares_of_a_device_take_turns_and_others_do_not() {
+    let broker = Broker::start();
+    let server = broker.server(1);
+    let alice = broker.ticket("alice", &[]);
+    let start = |want: &str| {
+        let mut running = broker.program(&alice, want, c_program("turns"), &["80", ROWS]).start();
+        assert_eq!(running.line(), "ready", "{want}");
+        running
+    };
+    finish(vec![start("cpu")], "80");
+    broker.expect_leases(0);
+    assert!(!has_turns(&server));
+    let both = vec![start("cpu, share=0.25"), start("cpu, share=0.75")];
+    assert!(has_turns(&server));
+    finish(both, "80");
 }
