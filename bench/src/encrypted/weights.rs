@@ -63,15 +63,18 @@ impl Greedy {
         }
     }
 
-    /// So many rounds take about a millisecond.
+    /// So many rounds take about a millisecond, by the fastest of some runs: others may use the machine.
     fn rounds(&self) -> Result<f64> {
         let mut rounds = 64;
         loop {
             self.spin.set_int(1, rounds)?;
-            let begun = Instant::now();
-            self.queue.launch(&self.spin, ITEMS)?;
-            self.queue.finish()?;
-            let took = begun.elapsed().as_secs_f64();
+            let mut took = f64::INFINITY;
+            for _ in 0..7 {
+                let begun = Instant::now();
+                self.queue.launch(&self.spin, ITEMS)?;
+                self.queue.finish()?;
+                took = took.min(begun.elapsed().as_secs_f64());
+            }
             if took > 4e-3 || rounds > i32::MAX / 4 {
                 return Ok((f64::from(rounds) * 1e-3 / took).ceil());
             }
