@@ -3,7 +3,8 @@
 //! Servers come from the first of these that names any place to look:
 //!
 //! 1. `ROPEWAY_SERVERS`: URLs with commas between them;
-//! 2. `ROPEWAY_HOSTFILE`: a file with one server on each line and `#` comments (dOpenCL's format);
+//! 2. `ROPEWAY_HOSTFILE`: a file with one server on each line and `#` comments (dOpenCL's format), or a folder with folders
+//!    that each have such a file named `servers`;
 //! 3. what a broker lends for `ROPEWAY_WANT`, or for `want` in `ropeway.toml`;
 //! 4. `servers` in `ropeway.toml`, in the user's configuration folder (`$XDG_CONFIG_HOME/ropeway/` or
 //!    `~/.config/ropeway/`) or else in the system's (`/etc/ropeway/`).

@@ -1,6 +1,7 @@
 //! Lists of servers: `ROPEWAY_SERVERS` and host files.
 
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use super::{Config, Source};
 
@@ -21,11 +22,30 @@ impl Config {
         }
     }
 
-    /// Takes the servers of a host file.
+    /// Takes the servers of a host file, or of all files named `servers` in the folders of a folder.
     pub(in crate::servers) fn read_host_file(&mut self, path: &Path) {
         self.servers.clear();
         self.discover = false;
         self.source = Source::HostFile(path.to_owned());
+        if !path.is_dir() {
+            self.add_host_file(path);
+            return;
+        }
+        let mut files: Vec<PathBuf> = match fs::read_dir(path) {
+            Ok(entries) => entries.flatten().map(|entry| entry.path().join("servers")).collect(),
+            Err(error) => {
+                let folder = path.display();
+                self.problems
+                    .push(format!("cannot read the folder of host files {folder} (ROPEWAY_HOSTFILE): {error}"));
+                return;
+            }
+        };
+        // The order of devices is the same in each program.
+        files.sort();
+        files.iter().for_each(|file| self.add_host_file(file));
+    }
+
+    fn add_host_file(&mut self, path: &Path) {
         let text = match read_bounded(path, MAX_HOST_FILE) {
             Ok(text) => text,
             Err(error) => {

@@ -82,6 +82,24 @@ fn a_host_file_is_dopencls() {
 }
 
 #[test]
+fn a_folder_has_a_host_file_in_each_of_its_folders() {
+    let folder = Folder::new("hostfolder");
+    folder.write("claims/b/servers", "gpu2\nbad host\n");
+    folder.write("claims/b/other", "gpu3\n");
+    let first = folder.write("claims/a/servers", "gpu1\n");
+    let claims = first.parent().unwrap().parent().unwrap().to_owned();
+    let config = folder.load(&[("ROPEWAY_HOSTFILE", claims.to_str().unwrap())]);
+    assert_eq!(names(&config), ["tls://gpu1:7590", "tls://gpu2:7590"]);
+    assert_eq!(config.source, Source::HostFile(claims.clone()));
+    assert_eq!(config.problems.len(), 1);
+    assert!(config.problems[0].starts_with(&format!("{}/b/servers:2: 'bad host'", claims.display())));
+    // One of which nothing can be read is not as though there were none.
+    std::fs::create_dir(claims.join("c")).unwrap();
+    let config = folder.load(&[("ROPEWAY_HOSTFILE", claims.to_str().unwrap())]);
+    assert!(config.problems[1].contains("/c/servers (ROPEWAY_HOSTFILE)"), "{:?}", config.problems);
+}
+
+#[test]
 fn a_missing_host_file_is_a_problem() {
     let config = Folder::new("missing").load(&[("ROPEWAY_HOSTFILE", "/nonexistent/hosts")]);
     assert!(config.servers.is_empty());
