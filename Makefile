@@ -21,7 +21,8 @@ help:
 	@echo 'make model    locks and atomics in many interleavings of threads, RUNS=300 for each test (part of test)'
 	@echo 'make miri     what Miri can run of the unit tests; needs a nightly compiler'
 	@echo 'make e2e      end-to-end tests with real servers and programs (part of test)'
-	@echo 'make integration   tests with a real Slurm, which takes packages of its own, and make histories'
+	@echo 'make integration   tests with a real Slurm, which takes packages of its own, make histories, and tests with a real Kubernetes,'
+	@echo '              whose programs are in PATH or in ROPEWAY_KUBERNETES=<folder>'
 	@echo 'make natives  the tests that run on each native OpenCL, on PoCL, Intel'\''s runtime and rusticl (e2e: the first two)'
 	@echo 'make random SEEDS=1000   commands at random over several servers, for so many seeds (a few are part of e2e)'
 	@echo 'make histories SEEDS=200   brokers that are killed, paused and cut off at random (a few are part of e2e)'
@@ -79,9 +80,10 @@ e2e: packages build
 
 # What takes too long, or too much of a machine, for each run of the tests.
 integration: packages build
-	scripts/packages.sh slurm-wlm munge
+	scripts/packages.sh slurm-wlm munge runc
 	$(CARGO) test -p ropeway-tests --locked --test slurm -- --ignored --nocapture
 	$(MAKE) --no-print-directory histories
+	$(CARGO) test -p ropeway-tests --locked --test kubernetes -- --ignored --nocapture
 
 # The tests that run on each native implementation, on all that can be installed.
 natives: packages build

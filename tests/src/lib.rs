@@ -16,6 +16,8 @@ pub mod fake;
 pub mod groups;
 pub mod histories;
 pub mod keyless;
+pub mod kubelet;
+pub mod kubernetes;
 pub mod natives;
 pub mod net;
 pub mod notes;

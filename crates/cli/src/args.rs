@@ -41,6 +41,8 @@ pub enum Command {
         ropeway ticket new --state DIR --host BROKER:7591 --registers rack7   for `ropeway serve --broker TICKET`\n  \
         ropeway ticket new --state DIR --host BROKER:7591 alice               for `ropeway run --broker TICKET`")]
     Broker(BrokerArgs),
+    /// Give pods of a Kubernetes cluster devices of a broker (Dynamic Resource Allocation)
+    Dra(DraArgs),
     /// Get, list, renew and release leases on devices that a broker lends
     Lease(LeaseArgs),
     /// List the requests that wait for devices at a broker
@@ -351,6 +353,82 @@ pub struct BrokerArgs {
     /// Its key
     #[arg(long, value_name = "FILE", requires = "etcd_certificate")]
     pub etcd_key: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub struct DraArgs {
+    #[command(flatten)]
+    pub broker: AskArgs,
+
+    /// The driver's name in the cluster, which the DeviceClass names
+    #[arg(long, value_name = "NAME", default_value = ropeway_dra::DRIVER, value_parser = parse_driver, global = true)]
+    pub driver: String,
+
+    /// The name of the broker's pool in the cluster
+    #[arg(long, value_name = "NAME", default_value = "ropeway", value_parser = parse_driver, global = true)]
+    pub pool: String,
+
+    /// The cluster's API server, such as http://127.0.0.1:8001 of `kubectl proxy` [default: as pods have it]
+    #[arg(long, value_name = "URL", global = true)]
+    pub api_server: Option<String>,
+
+    /// Certificates of who signs for it [default: as pods have it]
+    #[arg(long, value_name = "FILE", global = true)]
+    pub api_ca: Option<PathBuf>,
+
+    /// File with the token that it is shown [default: as pods have it]
+    #[arg(long, value_name = "FILE", global = true)]
+    pub api_token: Option<PathBuf>,
+
+    #[command(subcommand)]
+    pub command: DraCommand,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum DraCommand {
+    /// Tell the cluster which devices there are (ResourceSlices): one for each cluster
+    Controller {
+        /// The nodes that reach the servers have this label [default: all nodes reach them]
+        #[arg(long, value_name = "LABEL=VALUE", value_parser = parse_label)]
+        nodes: Option<(String, String)>,
+        /// How often the broker is asked
+        #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_time)]
+        every: Duration,
+    },
+    /// Get leases for pods, as a plug-in of kubelet: one on each node
+    Node {
+        /// The node's name
+        #[arg(long, value_name = "NAME")]
+        node_name: String,
+        /// Kubelet's folder
+        #[arg(long, value_name = "DIR", default_value = "/var/lib/kubelet")]
+        kubelet: PathBuf,
+        /// The folder in which the container runtime looks for devices (CDI)
+        #[arg(long, value_name = "DIR", default_value = "/var/run/cdi")]
+        cdi: PathBuf,
+        /// The library that containers get [default: the one that is installed with this program]
+        #[arg(long, value_name = "FILE")]
+        library: Option<PathBuf>,
+        /// How long a pod's claim waits for devices that others have, before kubelet tries again
+        #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_any_time)]
+        wait: Duration,
+        /// How long a lease lasts while the broker cannot be reached
+        #[arg(long, value_name = "TIME", default_value = "10m", value_parser = parse_time)]
+        lasts: Duration,
+    },
+}
+
+fn parse_driver(text: &str) -> Result<String, String> {
+    if ropeway_dra::names::is_domain(text) {
+        Ok(text.to_owned())
+    } else {
+        Err("it is not a name such as ropeway.io".into())
+    }
+}
+
+fn parse_label(text: &str) -> Result<(String, String), String> {
+    let (label, value) = text.split_once('=').ok_or("it is not a LABEL=VALUE")?;
+    Ok((label.to_owned(), value.to_owned()))
 }
 
 /// Which broker is asked.

@@ -39,6 +39,7 @@ fn main() -> ExitCode {
         Command::Man { folder } => generate::man(&folder),
         Command::Run(args) => return finish(run::run(&args)),
         Command::Broker(args) => broker::broker(args),
+        Command::Dra(args) => broker::dra(args),
         Command::Hold(args) => broker::hold(&args),
         Command::Lease(args) => broker::lease(&args),
         Command::Queue(args) => broker::queue(&args),

@@ -75,6 +75,13 @@ pub enum Ask {
     Queue,
     /// Which devices there are.
     Devices,
+    /// Which servers there are, with their devices, some at a time.
+    Pool {
+        /// How many servers, in the order in which the broker came to know them, to leave out.
+        from: u32,
+        /// Which properties of devices to tell.
+        properties: Vec<String>,
+    },
     /// A server lends its devices from now on. Only clients whose ticket says so may.
     Register(Registration),
     /// On a server, a lease has this many sessions, and its commands have kept devices busy for so long since the
@@ -222,6 +229,14 @@ pub enum Tell {
         #[serde(default)]
         total: u64,
     },
+    /// The answer to [`Ask::Pool`].
+    Pool {
+        /// Servers.
+        servers: Vec<PoolServer>,
+        /// What to go on from, if these are not all.
+        #[serde(default)]
+        next: Option<u32>,
+    },
     /// To a server that has registered: these leases are all that there are on it, and those with a higher number than
     /// `latest` that it will be shown.
     Registered {
@@ -333,6 +348,28 @@ pub struct DeviceLine {
     pub free: Share,
     /// The leases on it.
     pub leases: Vec<LeaseId>,
+}
+
+/// A server of a pool.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct PoolServer {
+    /// Its name.
+    pub name: String,
+    /// Its public key, as text.
+    pub key: String,
+    /// Whether it is connected.
+    pub online: bool,
+    /// Its devices, in the order in which it lists them.
+    pub devices: Vec<PoolDevice>,
+}
+
+/// A device of a pool.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct PoolDevice {
+    /// What it says of itself, as far as it was asked for.
+    pub properties: Properties,
+    /// What of it other users than the asking one have, in thousandths.
+    pub others: Share,
 }
 
 /// A message as it is sent.

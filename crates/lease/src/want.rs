@@ -9,7 +9,7 @@
 //!
 //! A request is one or more groups with `and` between them. A group is a number of devices (1 where none is said), a
 //! type or `devices`, where they have to be, and conditions behind commas. A condition is the name of a property
-//! ([`crate::property`]), an operator and a value. `memory` in a condition is `global_mem_size`; `memory=` and `share=`
+//! ([`crate::property`]) or a place ([`crate::place`]), an operator and a value. `memory` in a condition is `global_mem_size`; `memory=` and `share=`
 //! say how much of each device is wanted.
 
 use std::fmt;
@@ -18,13 +18,14 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::grant::{Share, WHOLE};
+use crate::place::is_place;
 use crate::property::{Properties, Value, is_known};
 
 /// Most devices in one request.
 pub const MAX_DEVICES: u32 = 4096;
 
 /// Most groups in one request.
-pub const MAX_GROUPS: usize = 16;
+pub const MAX_GROUPS: usize = 32;
 
 /// Most conditions of one group.
 pub const MAX_CONDITIONS: usize = 16;
@@ -141,9 +142,9 @@ impl Want {
 }
 
 impl Group {
-    /// Whether a device with these properties is one that is wanted, when all of it is free.
+    /// Whether a device with these properties is one that is wanted, when all of it is free, wherever it is.
     pub fn takes(&self, properties: &Properties) -> bool {
-        self.conditions.iter().all(|condition| condition.holds(properties))
+        self.conditions.iter().all(|condition| condition.is_place() || condition.holds(properties))
             && self.memory.is_none_or(|bytes| memory_of(properties).is_some_and(|has| has >= bytes))
     }
 
@@ -173,7 +174,7 @@ impl Condition {
 }
 
 impl Operator {
-    fn holds(self, value: &Value, wanted: &str) -> bool {
+    pub(crate) fn holds(self, value: &Value, wanted: &str) -> bool {
         match (self, value) {
             (Self::Different, value) => !Self::Equal.holds(value, wanted),
             (Self::Contains, Value::List(values)) => values.iter().any(|value| self.holds(value, wanted)),
@@ -343,9 +344,9 @@ impl Group {
             _ => {}
         }
         let property = if name == "memory" { "global_mem_size".to_owned() } else { name };
-        if !is_known(&property) {
+        if !is_known(&property) && !is_place(&property) {
             return Err(wrong(&format!(
-                "'{property}' is not a property of devices; they are named as in clGetDeviceInfo: global_mem_size, name, extensions"
+                "'{property}' is not a property of devices; they are named as in clGetDeviceInfo: global_mem_size, name, extensions; or server and device"
             )));
         }
         self.conditions.push(Condition { property, operator, value: value.to_owned() });
@@ -448,7 +449,7 @@ mod tests {
             let error = text.parse::<Want>().unwrap_err();
             assert!(error.contains(what), "{text}: {error}");
         }
-        assert!(vec!["gpu"; 17].join(" and ").parse::<Want>().is_err());
+        assert!(vec!["gpu"; MAX_GROUPS + 1].join(" and ").parse::<Want>().is_err());
         assert!("x".repeat(5000).parse::<Want>().is_err());
     }
 

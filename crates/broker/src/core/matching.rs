@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use ropeway_lease::want::{Group, Placement};
+use ropeway_lease::want::{Group, MAX_GROUPS, Placement};
 
 use super::pool::{DeviceIndex, ServerIndex};
 
@@ -17,6 +17,7 @@ const MAX_TRIES: u32 = 4096;
 
 /// Which groups could use a device, one bit each.
 type Mask = u32;
+const _: () = assert!(MAX_GROUPS <= Mask::BITS as usize);
 
 /// Devices that are alike for a request.
 #[derive(Debug)]

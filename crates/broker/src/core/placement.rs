@@ -244,7 +244,7 @@ fn reason(pool: &Pool, group: &Group, usable: &[DeviceIndex]) -> String {
         value: bytes.to_string(),
     });
     let conditions: Vec<Condition> = group.conditions.iter().cloned().chain(memory).collect();
-    let nobody = conditions.iter().find(|condition| !pool.has_any(|properties| condition.holds(properties)));
+    let nobody = conditions.iter().find(|condition| !pool.has_any_with(condition));
     if let Some(condition) = nobody {
         return format!("no device has {condition}");
     }

@@ -7,7 +7,7 @@ use fixedbitset::FixedBitSet;
 use ropeway_lease::grant::{LeaseId, Share, WHOLE};
 use ropeway_lease::messages::Registration;
 use ropeway_lease::property::{Properties, Value};
-use ropeway_lease::want::{Group, memory_of};
+use ropeway_lease::want::{Condition, Group, memory_of};
 
 use super::peer::Peer;
 
@@ -112,6 +112,8 @@ impl Pool {
                 .is_some_and(|known| known.about.name == about.name && known.about.address == about.address);
         match known {
             Some(known) if has_same => {
+                // Requests name servers.
+                self.generation += u64::from(known.about.name != about.name);
                 known.about = about;
                 known.online = online;
             }
@@ -260,7 +262,7 @@ impl Pool {
     }
 
     /// Whether any device's properties are such.
-    pub fn has_any(&self, is_such: impl Fn(&Properties) -> bool) -> bool {
+    fn has_any(&self, is_such: impl Fn(&Properties) -> bool) -> bool {
         self.models.iter().any(|model| !model.devices.is_clear() && is_such(&model.properties))
     }
 
@@ -291,10 +293,33 @@ impl Pool {
     /// The devices that a group can use at all, whatever is lent of them.
     pub fn usable(&self, group: &Group) -> FixedBitSet {
         let mut usable = FixedBitSet::with_capacity(self.devices.len());
+        if group.names_places() {
+            usable.extend(self.at(group).filter(|place| group.takes(self.properties(DeviceIndex(*place as u32)))));
+            return usable;
+        }
         for model in self.models.iter().filter(|model| group.takes(&model.properties)) {
             usable.union_with(&model.devices);
         }
         usable
+    }
+
+    /// The places of the devices that are where a group says, whatever their properties.
+    fn at(&self, group: &Group) -> impl Iterator<Item = usize> {
+        let there = self.servers.iter().filter(|server| group.takes_server(&server.about.name, &server.about.key));
+        there.flat_map(|server| {
+            let numbered = (0..).zip(server.devices.clone());
+            numbered.filter(|(number, _)| group.takes_device(*number)).map(|(_, place)| place as usize)
+        })
+    }
+
+    /// Whether any device meets a condition.
+    pub fn has_any_with(&self, condition: &Condition) -> bool {
+        if !condition.is_place() {
+            return self.has_any(|properties| condition.holds(properties));
+        }
+        let on = |server: &Server| condition.holds_for_server(&server.about.name, &server.about.key);
+        let mut numbers = self.servers.iter().filter(|server| on(server)).map(|server| 0..server.devices.len() as u32);
+        numbers.any(|mut numbers| numbers.any(|number| condition.holds_for_device(number)))
     }
 
     /// Of these devices, those that a group can have now, in the order of their places.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use ropeway_client::servers::Notice;
 use ropeway_lease::connection::{BrokerError, Connection};
+use ropeway_lease::host_file;
 use ropeway_lease::messages::{Ask, Lease, Tell};
 use ropeway_transport::Endpoint;
 use ropeway_transport::tls::Identity;
@@ -17,7 +18,6 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::ask::{ANSWER, brokers, obtain, wanted};
-use super::file;
 use crate::args::{AskArgs, WantArgs};
 use crate::failure::Failure;
 use crate::private_folder;
@@ -189,7 +189,10 @@ impl Holder {
 
     /// Writes the host file with this proof.
     fn renew(&self, certificate: &str) -> Result<(), Failure> {
-        Ok(file::write_for_now(&self.file(), &file::endpoints(&self.lease.servers, certificate, &self.identity)?)?)
+        Ok(host_file::write_for_now(
+            &self.file(),
+            &host_file::endpoints(&self.lease.servers, certificate, &self.identity)?,
+        )?)
     }
 }
 

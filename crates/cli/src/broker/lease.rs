@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use ropeway_lease::grant::{Share, WHOLE};
+use ropeway_lease::host_file;
 use ropeway_lease::messages::{Ask, DeviceLine, LeaseLine, Tell};
 use ropeway_transport::Endpoint;
 use ropeway_transport::tls::Identity;
 
 use super::ask::{ANSWER, brokers, connect, obtain, program, strange, wanted};
-use super::file;
 use crate::args::{AskArgs, LeaseArgs, LeaseCommand};
 use crate::failure::Failure;
 use crate::table::table;
@@ -20,10 +20,10 @@ pub fn lease(args: &LeaseArgs) -> Result<(), Failure> {
             let identity = Identity::generate()?;
             let ask = wanted(want, Some(*lasts), &identity)?;
             let (_, lease) = obtain(&brokers(broker)?, &program(), ask)?;
-            let endpoints = file::endpoints(&lease.servers, &lease.certificate, &identity)?;
+            let endpoints = host_file::endpoints(&lease.servers, &lease.certificate, &identity)?;
             match output {
                 Some(path) => {
-                    file::write(path, &endpoints)?;
+                    host_file::write(path, &endpoints)?;
                     println!("{}", lease.lease);
                 }
                 None => {
@@ -50,7 +50,7 @@ pub fn lease(args: &LeaseArgs) -> Result<(), Failure> {
             let renewed = connect(broker)?.ask(&Ask::Renew { lease: *lease, for_ms }, ANSWER)?;
             let Tell::Renewed { certificate, lasts_ms, .. } = renewed else { return Err(strange()) };
             if let Some(path) = output {
-                file::renew(path, &certificate)?;
+                host_file::renew(path, &certificate)?;
             }
             println!("Lease {lease} lasts {} from now.", time(lasts_ms));
             Ok(())

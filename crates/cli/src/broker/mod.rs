@@ -1,12 +1,13 @@
-//! `ropeway broker`, and what its clients do: `ropeway lease`, `ropeway queue`, and programs with a lease.
+//! `ropeway broker`, and what its clients do: `ropeway lease`, `ropeway queue`, `ropeway dra`, and programs with a lease.
 
 mod ask;
-mod file;
+mod dra;
 mod hold;
 mod keep;
 mod lease;
 
 pub use ask::{Pool, parse_broker, pool};
+pub use dra::dra;
 pub use hold::run_with_lease;
 pub use keep::hold;
 pub use lease::{devices, lease, queue};

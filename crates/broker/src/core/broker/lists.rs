@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use ropeway_lease::messages::{DeviceLine, LeaseLine, MAX_MESSAGE, QueueLine, Tell};
+use ropeway_lease::grant::Share;
+use ropeway_lease::messages::{DeviceLine, LeaseLine, MAX_MESSAGE, PoolDevice, PoolServer, QueueLine, Tell};
 use serde::Serialize;
 
 use super::Broker;
 use crate::core::leases::Held;
 use crate::core::placement::place;
-use crate::core::pool::DeviceIndex;
+use crate::core::pool::{DeviceIndex, Server};
 use crate::core::queue::{Slot, Visit, Visitor};
 use crate::core::usage::{AccountIndex, Accounts, Score};
 
@@ -152,5 +153,31 @@ impl Broker {
             }
         };
         Tell::Devices { devices: cut(self.pool.devices().map(line)), total: self.pool.totals().devices }
+    }
+
+    /// The servers and their devices, with these properties, as this user sees them.
+    pub(super) fn pool_lines(&self, from: u32, names: &[String], user: &str) -> Tell {
+        let device = |place: u32| {
+            let device = self.pool.device(DeviceIndex(place));
+            let is_others = |lease| self.leases.get(lease).is_none_or(|held| held.record.user != user);
+            let others = device.leases.iter().filter(|(lease, ..)| is_others(*lease));
+            let all = self.pool.properties(DeviceIndex(place));
+            let properties = names.iter().filter_map(|name| all.get_key_value(name));
+            PoolDevice {
+                properties: properties.map(|(name, value)| (name.clone(), value.clone())).collect(),
+                others: others.map(|(_, share, _)| share).sum::<Share>(),
+            }
+        };
+        let line = |server: &Server| PoolServer {
+            name: server.about.name.clone(),
+            key: server.about.key.clone(),
+            online: server.online.is_some(),
+            devices: server.devices.clone().map(device).collect(),
+        };
+        let rest = self.pool.servers().skip(from as usize).map(|(_, server)| line(server));
+        let servers = cut(rest);
+        let until = from.saturating_add(servers.len() as u32);
+        let is_more = !servers.is_empty() && self.pool.servers().nth(until as usize).is_some();
+        Tell::Pool { servers, next: is_more.then_some(until) }
     }
 }

@@ -335,6 +335,10 @@ impl Broker {
                 let tell = self.device_lines();
                 self.say(peer, tell);
             }
+            Ask::Pool { from, properties } => {
+                let tell = self.pool_lines(from, &properties, &user.name);
+                self.say(peer, tell);
+            }
             Ask::Register(about) if user.registers => self.register(peer, about, now),
             Ask::Register(_) => {
                 self.refuse(

@@ -70,6 +70,44 @@ fn shares_of_a_device_go_to_several() {
 }
 
 #[test]
+fn the_pool_is_told_with_what_others_have_of_it() {
+    let mut house = House::new();
+    house.serve("a", &[80, 40]);
+    let gone = house.serve("b", &[16]);
+    let [alice, bob] = ["alice", "bob"].map(|user| house.connect(user));
+    house.want(alice, 1.0, "gpu, server=a, device=1, share=0.25").unwrap();
+    house.want(bob, 1.0, "gpu, server=a, device=1, share=0.5").unwrap();
+    house.broker.disconnected(gone, at(2.0));
+    let mut pool = |from| {
+        let properties = vec!["global_mem_size".to_owned(), "colour".to_owned()];
+        match &house.ask(alice, 3.0, Ask::Pool { from, properties })[..] {
+            [Tell::Pool { servers, next: None }] => servers.clone(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let servers = pool(0);
+    let told = servers.iter().map(|server| {
+        let others: Vec<_> = server.devices.iter().map(|device| device.others).collect();
+        (server.key.as_str(), server.online, others)
+    });
+    assert_eq!(told.collect::<Vec<_>>(), [("a", true, vec![0, 500]), ("b", false, vec![0])]);
+    let properties = &servers[0].devices[1].properties;
+    assert_eq!(properties.keys().collect::<Vec<_>>(), ["global_mem_size"]);
+    assert_eq!(pool(1), servers[1..]);
+    assert_eq!(pool(9), []);
+    // Those that one message cannot hold come with the next one.
+    for number in 0..1100 {
+        house.serve(&format!("more{number}"), &[80]);
+    }
+    let mut ask = |from| match house.ask(bob, 4.0, Ask::Pool { from, properties: Vec::new() }).remove(0) {
+        Tell::Pool { servers, next } => (servers.len(), next),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(ask(0), (1000, Some(1000)));
+    assert_eq!(ask(1000), (102, None));
+}
+
+#[test]
 fn a_holder_that_is_gone_loses_its_lease_and_one_that_comes_back_does_not() {
     let mut house = House::new();
     let rack = house.serve("a", &[80]);

@@ -45,6 +45,34 @@ fn a_group_leaves_to_another_what_only_that_can_use() {
 }
 
 #[test]
+fn devices_can_be_asked_for_by_their_places() {
+    let mut mixed = pool(&[&[("gpu", 40), ("gpu", 40)], &[("gpu", 40), ("cpu", 40)], &[("gpu", 40)]]);
+    for (want, found) in [
+        ("device, server=s1, device=1", Some(vec![3])),
+        ("1 device, server=s2, device=0 and 1 device, server=s0, device=1", Some(vec![4, 1])),
+        ("2 devices, server=s1", Some(vec![2, 3])),
+        ("gpu, server=s1", Some(vec![2])),
+        ("gpu, server!=s0", Some(vec![2])),
+        ("3 gpu, device=0", Some(vec![0, 2, 4])),
+        ("3 gpu, server=s0", None),
+    ] {
+        assert_eq!(places(&mixed, want), found, "{want}");
+    }
+    let refused = |pool: &Pool, want: &str| possible(pool, &Known::of(&want.parse().unwrap(), pool)).unwrap_err();
+    assert_eq!(refused(&mixed, "gpu, server=s3"), "no device has server=s3");
+    assert_eq!(refused(&mixed, "gpu, device=2"), "no device has device=2");
+    assert_eq!(refused(&mixed, "cpu, server=s0"), "no device has all of type=cpu, server=s0");
+    assert_eq!(refused(&mixed, "2 gpu, server=s1"), "2 devices are wanted with type=gpu, server=s1, and there are 1");
+    // A server that has another name now is another one for requests.
+    let before = mixed.generation();
+    let about = Registration { name: "s3".into(), ..mixed.server(mixed.find("s1").unwrap()).about.clone() };
+    mixed.register(about, Some(Peer(1)));
+    assert_ne!(mixed.generation(), before);
+    assert_eq!(places(&mixed, "2 devices, server=s3"), Some(vec![2, 3]));
+    assert_eq!(places(&mixed, "2 devices, server=s1"), Some(vec![2, 3]), "its key is as it was");
+}
+
+#[test]
 fn groups_that_compete_are_named() {
     let mixed = pool(&[&[("gpu", 80)], &[("gpu", 40), ("cpu", 16)]]);
     let refused = |want: &str| possible(&mixed, &Known::of(&want.parse().unwrap(), &mixed)).unwrap_err();
