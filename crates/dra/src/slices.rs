@@ -135,7 +135,7 @@ pub fn plan(place: &Place, devices: Vec<Device>, there: Vec<Slice>) -> Plan {
     let count = devices.len().div_ceil(MAX_DEVICES);
     let is_ours = |slice: &Slice| slice.spec.driver == place.driver && slice.spec.pool.name == place.pool;
     let mut there: Vec<Slice> = there.into_iter().filter(is_ours).collect();
-    there.sort_by(|a, b| first(&a.spec).cmp(&first(&b.spec)));
+    there.sort_by(|a, b| first(&a.spec).cmp(first(&b.spec)));
     let latest = there.iter().map(|slice| slice.spec.pool.generation).max().unwrap_or(0);
     let specs = |generation: i64| {
         devices.chunks(MAX_DEVICES).map(move |chunk| SliceSpec {
