@@ -86,15 +86,22 @@ fn a_container_sees_exactly_the_devices_of_its_claims() {
     let names = api.expect_devices(5);
     let _plugin = kubelet.plugin(&api, &ticket, &[]);
 
-    let claim = api.allocate("one", "ropeway", &[&names[1]]);
+    // Names are sorted, so that those of a server stand beside each other: two, then three, or the other way about.
+    let of_server = |name: &str| name.rsplit_once('-').map(|(server, _)| server.to_owned());
+    let (chosen, others): (&String, Vec<&str>) = {
+        let (first, last): (Vec<_>, Vec<_>) = names.iter().partition(|name| of_server(name) == of_server(&names[0]));
+        let (two, three) = if first.len() == 2 { (first, last) } else { (last, first) };
+        (two[1], three.iter().map(|name| name.as_str()).collect())
+    };
+    let claim = api.allocate("one", "ropeway", &[chosen]);
     let one = kubelet.prepare(&claim);
     assert_eq!(one.error, "");
     let device = &one.devices[0];
     assert_eq!((device.request_names.as_slice(), device.pool_name.as_str()), (["r".to_owned()].as_slice(), "ropeway"));
-    assert_eq!(device.device_name, names[1]);
+    assert_eq!(device.device_name, *chosen);
     assert_eq!(listed(&kubelet.run(&[&one], "clinfo -l")), 1);
     // It is the very device that the scheduler has chosen: what its name says of its place is what is lent.
-    let number = names[1].rsplit('-').next().expect("it has a number");
+    let number = chosen.rsplit('-').next().expect("it has a number");
     let (line, leases) = (lent(&broker), broker.leases());
     assert_eq!(line.len(), 1, "{line:?}");
     assert_eq!(line[0].split_whitespace().nth(1), Some(number), "{line:?}");
@@ -105,7 +112,6 @@ fn a_container_sees_exactly_the_devices_of_its_claims() {
     assert_eq!(lease(&broker), before);
     api.expect_devices(5);
 
-    let others: Vec<&str> = [0, 2, 3].map(|at| names[at].as_str()).to_vec();
     let second = api.allocate("three", "ropeway", &others);
     let three = kubelet.prepare(&second);
     assert_eq!(three.devices.len(), 3, "{three:?}");

@@ -1,13 +1,11 @@
 //! A real Kubernetes of one node, whose pods get devices of a broker: `make integration`.
 
 use std::fs;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use ropeway_tests::broker::Broker;
-use ropeway_tests::daemon::Daemon;
 use ropeway_tests::kubernetes::Kubernetes;
-use ropeway_tests::places::{library, ropeway};
+use ropeway_tests::places::root;
 use ropeway_tests::wait_for;
 
 const LONG: Duration = Duration::from_secs(180);
@@ -50,17 +48,10 @@ spec:
     )
 }
 
-fn part(cluster: &Kubernetes, ticket: &str, name: &str, args: &[&str]) -> Daemon {
-    let mut command = Command::new(ropeway());
-    command.arg("dra").args(cluster.as_account(name)).arg(name).args(args);
-    command.env("ROPEWAY_BROKER", ticket).env("ROPEWAY_LOG", "info");
-    Daemon::start(command)
-}
-
 /// What a pod has printed when its programs are over.
 fn printed(cluster: &Kubernetes, pod: &str) -> String {
     wait_for("the end of the pod's programs", LONG, || {
-        let text = cluster.printed(pod);
+        let text = cluster.printed(&format!("default_{pod}_"));
         text.contains("over").then_some(text)
     })
 }
@@ -72,23 +63,17 @@ fn pods_get_the_devices_that_the_scheduler_gives_their_claims() {
     let said = |what: &str| println!("{:5.1} s: {what}", begin.elapsed().as_secs_f64());
     let cluster = Kubernetes::start();
     said("a node is ready");
-    for file in ["namespace.yaml", "rbac.yaml", "deviceclass.yaml"] {
-        cluster.apply_file(file);
-    }
-    let all = ropeway_tests::places::root().join("packaging/kubernetes");
-    cluster.says(&["apply", "--dry-run=server", "-k", all.to_str().expect("its name is text")]);
-    cluster.says(&["apply", "--dry-run=server", "-f", all.join("example.yaml").to_str().expect("its name is text")]);
-
     let broker = Broker::start();
     let _one = broker.server(1);
-    let ticket = broker.ticket("cluster", &[]);
-    let _controller = part(&cluster, &ticket, "controller", &["--every", "500ms"]);
-    let (kubelet, cdi, library) = (cluster.kubelet(), cluster.cdi(), library());
-    let [folder, devices, given] = [&kubelet, &cdi, &library].map(|path| path.to_str().expect("its name is text"));
-    let args = ["--node-name", "node1", "--kubelet", folder, "--cdi", devices, "--library", given];
-    let plugin = part(&cluster, &ticket, "node", &args);
-    wait_for("kubelet's word", LONG, || plugin.log().contains("kubelet has registered ropeway.io").then_some(()));
-    said("kubelet has registered the driver");
+    let secret = format!("--from-literal=ticket={}", broker.ticket("cluster", &[]));
+    cluster.says(&["create", "namespace", "ropeway"]);
+    cluster.says(&["-n", "ropeway", "create", "secret", "generic", "ropeway-broker", &secret]);
+    cluster.install();
+    let example = root().join("packaging/kubernetes/example.yaml");
+    cluster.says(&["apply", "--dry-run=server", "-f", example.to_str().expect("its name is text")]);
+    let driver = || cluster.printed("ropeway_ropeway-node-");
+    wait_for("kubelet's word", LONG, || driver().contains("kubelet has registered ropeway.io").then_some(()));
+    said("the driver's pods run, and kubelet has registered it");
     let slices = |path: &str| cluster.says(&["get", "resourceslices", "-o", &format!("jsonpath={path}")]);
     let count = || slices("{.items[*].spec.devices[*].name}").split_whitespace().count();
     wait_for("the first server's device", LONG, || (count() == 1).then_some(()));
@@ -113,9 +98,25 @@ fn pods_get_the_devices_that_the_scheduler_gives_their_claims() {
         "jsonpath={.items[0].status.allocation.devices.results[0].device}",
     ]);
     let leases = broker.leases();
-    assert!(plugin.log().contains(&format!("has lease 1 on {claim}")), "{claim}: {}", plugin.log());
+    assert!(driver().contains(&format!("has lease 1 on {claim}")), "{claim}: {}", driver());
     assert!(leases.contains("kubernetes node1 default/first-devices-"), "{leases}");
     said("a pod sees the device of its claim");
+
+    // The driver is started again, as for an upgrade: the pod and its lease go on.
+    let of_driver = || {
+        let names = "jsonpath={.items[*].metadata.name}";
+        cluster.says(&["-n", "ropeway", "get", "pods", "-l", "app=ropeway-node", "-o", names])
+    };
+    let before = of_driver();
+    cluster.says(&["-n", "ropeway", "rollout", "restart", "daemonset/ropeway-node"]);
+    cluster.says(&["-n", "ropeway", "rollout", "status", "daemonset/ropeway-node", "--timeout=180s"]);
+    wait_for("another pod of the driver's", LONG, || {
+        let now = of_driver();
+        let log = cluster.printed(&format!("ropeway_{now}_"));
+        (now != before && log.contains("kubelet has registered ropeway.io")).then_some(())
+    });
+    assert_eq!(broker.leases().lines().nth(1).and_then(|line| line.split_whitespace().next()), Some("1"));
+    said("the driver is started again");
 
     // More than there is: the scheduler lets the pod wait, and it runs when the first one is gone.
     cluster.apply(&pod("second", 2));
@@ -131,7 +132,7 @@ fn pods_get_the_devices_that_the_scheduler_gives_their_claims() {
     said("it runs when the first is deleted, and computes on both");
     cluster.says(&["delete", "pod", "second", "--wait=false"]);
     broker.expect_leases(0);
-    wait_for("no devices of claims", LONG, || (fs::read_dir(&cdi).ok()?.count() == 0).then_some(()));
+    wait_for("no devices of claims", LONG, || (fs::read_dir(cluster.cdi()).ok()?.count() == 0).then_some(()));
     assert_eq!(count(), 2);
     said("everything is given back");
 }

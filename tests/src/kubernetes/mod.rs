@@ -34,13 +34,6 @@ const PROGRAMS: [&str; 10] = [
 ];
 const FOLDER: &str = "ROPEWAY_KUBERNETES";
 
-/// Those who speak to the API server, and their groups. The driver's are what its manifests call them.
-const USERS: [(&str, &str, &str); 3] = [
-    ("admin", "admin", "system:masters"),
-    ("controller", "system:serviceaccount:ropeway:ropeway-controller", "system:serviceaccounts"),
-    ("node", "system:serviceaccount:ropeway:ropeway-node", "system:serviceaccounts"),
-];
-
 /// A cluster of one node; everything of it is ended when dropped.
 pub struct Kubernetes {
     // In the order in which they end.
@@ -114,12 +107,7 @@ impl Kubernetes {
         );
         run(Command::new("openssl").args(["genrsa", "-out", &at("accounts.key"), "2048"]));
         run(Command::new("openssl").args(["rsa", "-in", &at("accounts.key"), "-pubout", "-out", &at("accounts.pub")]));
-        let tokens: Vec<_> =
-            USERS.iter().map(|(name, user, group)| format!("{name}-token,{user},{name},{group}\n")).collect();
-        fs::write(at("tokens.csv"), tokens.concat()).expect("a file can be written");
-        for (name, ..) in USERS {
-            fs::write(at(&format!("{name}.token")), format!("{name}-token\n")).expect("a file can be written");
-        }
+        fs::write(at("tokens.csv"), "admin-token,admin,admin,system:masters\n").expect("a file can be written");
         daemon(
             "kube-apiserver",
             &options(format!(
@@ -152,7 +140,7 @@ impl Kubernetes {
         daemon(
             "kube-controller-manager",
             &options(format!(
-                "{shared} --secure-port={manager} --service-account-private-key-file={}",
+                "{shared} --secure-port={manager} --service-account-private-key-file={} --root-ca-file={authority}",
                 at("accounts.key")
             )),
         );
@@ -165,24 +153,6 @@ impl Kubernetes {
             kubectl(&["get", "serviceaccount", "default"]).status.success().then_some(())
         });
         Self { _node: node, _plane: plane, port, folder }
-    }
-
-    /// The options of `ropeway dra` for the account of one of its parts: `controller` or `node`.
-    pub fn as_account(&self, part: &str) -> Vec<String> {
-        let at = |name: String| self.folder.path().join(name).to_str().expect("its name is text").to_owned();
-        vec![
-            "--api-server".to_owned(),
-            format!("https://127.0.0.1:{}", self.port),
-            "--api-ca".to_owned(),
-            at("certificates/apiserver.crt".to_owned()),
-            "--api-token".to_owned(),
-            at(format!("{part}.token")),
-        ]
-    }
-
-    /// Kubelet's folder.
-    pub fn kubelet(&self) -> PathBuf {
-        self.folder.path().join("kubelet")
     }
 
     /// The folder that containerd reads.
@@ -207,10 +177,31 @@ impl Kubernetes {
         text(&output).unwrap_or_else(|| panic!("{args:?}: {output:?}"))
     }
 
-    /// Applies a file of the project's manifests.
-    pub fn apply_file(&self, name: &str) {
-        let path = root().join("packaging/kubernetes").join(name);
-        self.says(&["apply", "-f", path.to_str().expect("its name is text")]);
+    /// Applies the project's manifests. Its pods have the node's network, as there is no other, and are told where the API
+    /// server is, as services have no addresses here.
+    pub fn install(&self) {
+        let folder = self.folder.path().join("install");
+        let base = folder.join("base");
+        fs::create_dir_all(&base).expect("a folder can be made");
+        let ours = root().join("packaging/kubernetes");
+        for entry in fs::read_dir(&ours).expect("it is there").flatten() {
+            fs::copy(entry.path(), base.join(entry.file_name())).expect("a file can be copied");
+        }
+        let patch = |kind: &str, part: &str| {
+            format!(
+                "- patch: '{{apiVersion: apps/v1, kind: {kind}, metadata: {{name: ropeway-{part}, namespace: ropeway}}, spec: {{template: {{spec: {{hostNetwork: true, \
+                 containers: [{{name: {part}, env: [{{name: KUBERNETES_SERVICE_HOST, value: 127.0.0.1}}, \
+                 {{name: KUBERNETES_SERVICE_PORT, value: \"{}\"}}]}}]}}}}}}}}'\n",
+                self.port
+            )
+        };
+        let text = format!(
+            "resources: [base]\nnamespace: ropeway\npatches:\n{}{}",
+            patch("Deployment", "controller"),
+            patch("DaemonSet", "node")
+        );
+        fs::write(folder.join("kustomization.yaml"), text).expect("a file can be written");
+        self.says(&["apply", "-k", folder.to_str().expect("its name is text")]);
     }
 
     /// Applies objects.
@@ -238,11 +229,13 @@ impl Kubernetes {
         }
     }
 
-    /// What the only container of a pod has printed.
-    pub fn printed(&self, pod: &str) -> String {
-        let uid = self.says(&["get", "pod", pod, "-o", "jsonpath={.metadata.uid}"]);
-        let folder = self.folder.path().join("logs").join(format!("default_{pod}_{uid}")).join("c");
-        let text = fs::read_to_string(folder.join("0.log")).unwrap_or_default();
+    /// What the containers of all pods have printed whose names, behind that of their namespace and `_`, begin so.
+    pub fn printed(&self, pods: &str) -> String {
+        let entries = |path: PathBuf| fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
+        let folders = entries(self.folder.path().join("logs"));
+        let is_it = |folder: &PathBuf| folder.file_name().is_some_and(|name| name.to_string_lossy().starts_with(pods));
+        let files = folders.filter(is_it).flat_map(entries).flat_map(entries);
+        let text: String = files.map(|file| fs::read_to_string(file).unwrap_or_default()).collect();
         // Each line has its time and stream before it (the container runtime interface's format).
         text.lines().map(|line| line.splitn(4, ' ').nth(3).unwrap_or_default().to_owned() + "\n").collect()
     }

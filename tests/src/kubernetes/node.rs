@@ -5,9 +5,10 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{LONG, free_port, image, program};
+use super::image::Image;
+use super::{LONG, free_port, program};
 use crate::daemon::Daemon;
-use crate::places::{c_program, library};
+use crate::places::{c_program, library, ropeway};
 use crate::{process, wait_for};
 
 /// Settings of the machine that kubelet writes, and what it writes: it gets files of its own instead.
@@ -53,7 +54,7 @@ fn remove_group(group: &Path) {
 }
 
 impl Node {
-    /// Starts it, with the images `pause` and `opencl`.
+    /// Starts it, with the images `pause`, `opencl` and Ropeway's.
     pub fn start(folder: &Path, kubeconfig: &str) -> Self {
         let at = |name: &str| folder.join(name).to_str().expect("its name is text").to_owned();
         let groups = groups();
@@ -66,6 +67,10 @@ impl Node {
             fs::write(&file, format!("{value}\n")).expect("a file can be written");
             script += &format!("test ! -e /proc/sys/{setting} || mount --bind {file} /proc/sys/{setting}\n");
         }
+        // The folders by which kubelet, the container runtime and manifests find each other are the node's own.
+        script += "mount -t tmpfs none /var/lib\nmount -t tmpfs none /run\nmkdir /var/lib/kubelet /run/cdi\n";
+        script += &format!("mount --bind {} /var/lib/kubelet\n", at("kubelet"));
+        script += &format!("mount --bind {} /run/cdi\n", at("cdi"));
         script += "echo the node is there\nexec sleep infinity\n";
         let mut command = Command::new("unshare");
         command.args(["--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--mount-proc"]);
@@ -98,10 +103,21 @@ impl Node {
         };
         let [shell, sleep, clinfo] = ["sh", "sleep", "clinfo"].map(system);
         let computes = c_program("two_devices");
+        let (library, ropeway) = (library(), ropeway());
+        let in_bin = |program: &Path| {
+            let name = program.file_name().expect("it has a name").to_string_lossy().into_owned();
+            (program.to_owned(), format!("bin/{name}"))
+        };
+        let programs = [&shell, &sleep, &clinfo, &computes].map(|program| in_bin(program));
+        // As packaging/kubernetes/Containerfile has it.
+        let driver =
+            [(ropeway, "usr/bin/ropeway".to_owned()), (library.clone(), "usr/lib/ropeway/libropeway.so".to_owned())];
         let made = [
-            image::make(&images, "pause", &[&sleep], &[]),
-            image::make(&images, "opencl", &[&shell, &sleep, &clinfo, &computes], &[&library()]),
+            Image { name: "pause", tag: "1", entry: "/bin/sleep", files: &[in_bin(&sleep)], given: None },
+            Image { name: "opencl", tag: "1", entry: "/bin/sh", files: &programs, given: Some(&library) },
+            Image { name: "ropeway", tag: "0.1.0", entry: "/usr/bin/ropeway", files: &driver, given: None },
         ];
+        let made = made.map(|image| image.make(&images));
         for image in made {
             wait_for("containerd", LONG, || {
                 let mut command = inside("ctr");
@@ -113,7 +129,7 @@ impl Node {
         fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).expect("it is this test's");
         let mut kubelet = inside("kubelet");
         kubelet.args(["--config", &at("kubelet.yaml"), "--kubeconfig", kubeconfig, "--hostname-override=node1"]);
-        kubelet.args(["--root-dir", &at("kubelet"), "--cert-dir", &at("kubelet.certificates")]);
+        kubelet.args(["--cert-dir", &at("kubelet.certificates")]);
         daemons.insert(0, Daemon::start(kubelet));
         Self { _daemons: daemons, first, _holder: holder, groups }
     }
@@ -144,7 +160,7 @@ disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapsho
   sandbox = "localhost/pause:1"
 [plugins."io.containerd.cri.v1.runtime"]
   enable_cdi = true
-  cdi_spec_dirs = ["{folder}/cdi"]
+  cdi_spec_dirs = ["/var/run/cdi"]
   disable_apparmor = true
   restrict_oom_score_adj = true
 [plugins."io.containerd.cri.v1.runtime".cni]
