@@ -234,6 +234,12 @@ impl Kubelet {
         assert_eq!(response.claims.get(&claim.uid), Some(&Unprepared::default()));
     }
 
+    /// Removes what the plug-in, which must not run, has written of a claim.
+    pub fn forget(&self, claim: &Claim) {
+        let claims = self.folder.path().join("plugins/ropeway.io/claims");
+        fs::remove_dir_all(claims.join(&claim.uid)).expect("the claim was prepared");
+    }
+
     /// The folder that the container runtime reads.
     pub fn cdi(&self) -> PathBuf {
         self.folder.path().join("cdi")

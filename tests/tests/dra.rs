@@ -209,7 +209,7 @@ fn a_plugin_that_is_started_again_goes_on_with_its_leases() {
     assert_eq!(lease(&broker), before);
     plugin.kill();
     broker.expect_leases(0);
-    let plugin = kubelet.plugin(&api, &ticket, &["--lasts", "1s"]);
+    let mut plugin = kubelet.plugin(&api, &ticket, &["--lasts", "1s"]);
     plugin.expect_log(&format!("has lease {} on {}", before.parse::<u64>().expect("a number") + 1, names[0]));
     assert_eq!(listed(&kubelet.run(&[&prepared], "clinfo -l")), 1);
     // As long as it is renewed, it lasts: a program that runs for longer goes on.
@@ -217,10 +217,22 @@ fn a_plugin_that_is_started_again_goes_on_with_its_leases() {
     assert_eq!(listed(&kubelet.run(&[&prepared], "sh -c 'sleep 2.5; exec clinfo -l'")), 1);
     assert_eq!(lease(&broker), held);
 
-    // A claim that is over while the broker is away is given back when it is there again.
+    // A lease that the driver has got and not written down, as it was killed just then, is given back for another.
+    plugin.kill();
+    let mut plugin = kubelet.plugin(&api, &ticket, &["--lasts", "1m"]);
+    assert_eq!(kubelet.prepare(&claim), prepared);
+    let held = lease(&broker);
+    plugin.kill();
+    kubelet.forget(&claim);
+    let _plugin = kubelet.plugin(&api, &ticket, &["--lasts", "1m"]);
+    assert_eq!(kubelet.prepare(&claim), prepared);
+    wait_for("another lease", SOON, || (broker.lease_count() == 1 && lease(&broker) != held).then_some(()));
+
+    // A pod whose container is started again while the broker is away keeps its devices; a claim that is over then is given
+    // back when the broker is there again.
     broker.kill();
+    assert_eq!(kubelet.prepare(&claim), prepared);
     kubelet.unprepare(&claim);
     broker.restart();
     broker.expect_leases(0);
-    drop(plugin);
 }

@@ -18,6 +18,7 @@ impl Folder {
 
     fn write(&self, file: &str, text: &str) -> PathBuf {
         let path = self.0.join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, text).unwrap();
         path
     }
