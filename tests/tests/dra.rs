@@ -16,8 +16,12 @@ use serde_json::json;
 const SOON: Duration = Duration::from_secs(30);
 
 fn controller(api: &FakeApi, ticket: &str) -> Daemon {
+    controller_with(api, ticket, &[])
+}
+
+fn controller_with(api: &FakeApi, ticket: &str, args: &[&str]) -> Daemon {
     let mut command = Command::new(ropeway());
-    command.args(["dra", "--api-server", &api.url(), "controller", "--every", "100ms"]);
+    command.args(["dra", "--api-server", &api.url(), "controller", "--every", "100ms"]).args(args);
     command.env("ROPEWAY_BROKER", ticket).env("ROPEWAY_LOG", "info");
     Daemon::start(command)
 }
@@ -129,6 +133,30 @@ fn a_container_sees_exactly_the_devices_of_its_claims() {
     kubelet.unprepare(&second);
     broker.expect_leases(0);
     assert_eq!(fs::read_dir(kubelet.cdi()).expect("it is there").count(), 0);
+}
+
+#[test]
+fn shares_of_a_device_go_to_several_claims() {
+    let broker = Broker::start();
+    let _server = broker.server(1);
+    let (api, kubelet) = (FakeApi::start(), Kubelet::new());
+    let ticket = broker.ticket("cluster", &[]);
+    let _controller = controller_with(&api, &ticket, &["--shares", "4"]);
+    let names = api.expect_devices(4);
+    let _plugin = kubelet.plugin(&api, &ticket, &[]);
+    let (half, quarter) =
+        (api.allocate("half", "ropeway", &[&names[0], &names[2]]), api.allocate("quarter", "ropeway", &[&names[1]]));
+    for claim in [&half, &quarter] {
+        let prepared = kubelet.prepare(claim);
+        assert_eq!(prepared.error, "");
+        assert_eq!(listed(&kubelet.run(&[&prepared], "clinfo -l")), 1);
+    }
+    let leases = broker.leases();
+    assert!(leases.contains("(50 %)") && leases.contains("(25 %)"), "{leases}");
+    api.expect_devices(4);
+    kubelet.unprepare(&half);
+    kubelet.unprepare(&quarter);
+    broker.expect_leases(0);
 }
 
 /// The lines of devices that are lent.

@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand};
 use ropeway_broker::store::EtcdAddress;
 use ropeway_daemon::access::{MAX_WEIGHT, parse_size, parse_time};
 use ropeway_daemon::worker::{DeviceSelector, Wall};
+use ropeway_dra::names::MAX_SHARES;
 use ropeway_lease::grant::LeaseId;
 use ropeway_lease::want::Want;
 use ropeway_transport::Endpoint;
@@ -391,6 +392,9 @@ pub enum DraCommand {
         /// The nodes that reach the servers have this label [default: all nodes reach them]
         #[arg(long, value_name = "LABEL=VALUE", value_parser = parse_label)]
         nodes: Option<(String, String)>,
+        /// Tell it of so many shares of each device instead of the device: each has as much of its memory
+        #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=i64::from(MAX_SHARES)))]
+        shares: u16,
         /// How often the broker is asked
         #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_time)]
         every: Duration,

@@ -20,6 +20,8 @@ pub struct ControllerOptions {
     pub api: ApiOptions,
     /// The label and value of the nodes that reach the servers; `None`: all do.
     pub nodes: Option<(String, String)>,
+    /// How many shares of each device the cluster is told of, instead of the device: 1 for all of it.
+    pub shares: u16,
     /// How often the broker is asked.
     pub every: Duration,
 }
@@ -52,7 +54,7 @@ pub fn run(options: &ControllerOptions) -> Result<(), DraError> {
 fn step(cluster: &Cluster, options: &ControllerOptions, place: &Place) -> Result<Option<usize>, DraError> {
     let rack = Rack::open(&options.driver.brokers, PROGRAM);
     let servers = rack.and_then(|mut rack| rack.servers(&PROPERTIES)).map_err(DraError::from_error)?;
-    let devices = devices(&servers);
+    let devices = devices(&servers, options.shares);
     let count = devices.len();
     let plan = plan(place, devices, cluster.slices(&place.driver)?);
     cluster.carry_out(&plan)?;

@@ -1,4 +1,5 @@
-//! How the cluster names a broker's devices: `rack7-4f3a9c01b2-0`, a name of the DNS.
+//! How the cluster names a broker's devices: `rack7-4f3a9c01b2-0`, and shares of them: `rack7-4f3a9c01b2-0-1of4`. These are
+//! names of the DNS.
 //!
 //! The digits in the middle are of the server's key, by which a device is found: a server may change its name, and two
 //! servers may have the same one.
@@ -6,10 +7,24 @@
 use ropeway_lease::messages::PoolServer;
 
 /// Most bytes of a server's name in a device's.
-const MAX_SERVER: usize = 40;
+const MAX_SERVER: usize = 32;
 
 /// How many digits of a server's key.
 const DIGITS: usize = 10;
+
+/// Most shares of a device.
+pub const MAX_SHARES: u16 = 100;
+
+/// What a name of the cluster's means.
+#[derive(Clone, Copy, Debug)]
+pub struct Found<'a> {
+    /// The server.
+    pub server: &'a PoolServer,
+    /// Its device's number.
+    pub number: usize,
+    /// One of how many shares of the device it is: 1 for all of it.
+    pub shares: u16,
+}
 
 /// The cluster's name for a device of this server.
 pub fn device(server: &str, key: &str, number: usize) -> String {
@@ -24,13 +39,28 @@ pub fn device(server: &str, key: &str, number: usize) -> String {
     format!("{name}-{}-{number}", digits(key))
 }
 
-/// The server and the number of the device with this name.
-pub fn find<'a>(name: &str, servers: &'a [PoolServer]) -> Option<(&'a PoolServer, usize)> {
-    let (rest, number) = name.rsplit_once('-')?;
+/// The cluster's names for the shares of a device with this name.
+pub fn shares(device: &str, shares: u16) -> Vec<String> {
+    match shares {
+        1 => vec![device.to_owned()],
+        shares => (1..=shares).map(|share| format!("{device}-{share}of{shares}")).collect(),
+    }
+}
+
+/// What this name means.
+pub fn find<'a>(name: &str, servers: &'a [PoolServer]) -> Option<Found<'a>> {
+    let (device, last) = name.rsplit_once('-')?;
+    let (rest, number, shares) = match last.split_once("of") {
+        Some((_, shares)) => {
+            let (rest, number) = device.rsplit_once('-')?;
+            (rest, number, shares.parse().ok().filter(|shares| (1..=MAX_SHARES).contains(shares))?)
+        }
+        None => (device, last, 1),
+    };
     let (_, key) = rest.rsplit_once('-')?;
     let number = number.parse().ok()?;
     let server = servers.iter().find(|server| digits(&server.key) == key)?;
-    (number < server.devices.len()).then_some((server, number))
+    (number < server.devices.len()).then_some(Found { server, number, shares })
 }
 
 fn digits(key: &str) -> String {
@@ -70,8 +100,12 @@ mod tests {
             for number in 0..2 {
                 let name = device(&server.name, &server.key, number);
                 assert!(is_domain(&name) && !name.contains('.'), "{name}");
-                let (found, of) = find(&name, &servers).unwrap();
-                assert_eq!((&found.key, of), (&servers[at].key, number));
+                let found = find(&name, &servers).unwrap();
+                assert_eq!((&found.server.key, found.number, found.shares), (&servers[at].key, number, 1));
+                for share in shares(&name, 4) {
+                    let found = find(&share, &servers).unwrap();
+                    assert_eq!((&found.server.key, found.number, found.shares), (&servers[at].key, number, 4));
+                }
                 // It has another name now.
                 assert!(find(&device("else", &server.key, number), &servers).is_some());
             }
@@ -79,9 +113,17 @@ mod tests {
         }
         assert!(device("Rack 7.example", "k1", 0).starts_with("rack-7-example-"));
         assert!(device("\u{e9}", "k3", 12).starts_with("server-"));
-        assert_eq!(device(&"x-".repeat(99), "k1", usize::MAX >> 32).len(), 39 + 1 + DIGITS + 1 + 10);
-        for name in ["", "gpu", "gpu-0", "rack-7-example-0000000000-0", "a-b-c"] {
+        let longest = device(&"x-".repeat(99), "k1", usize::MAX >> 32);
+        assert_eq!(longest.len(), 31 + 1 + DIGITS + 1 + 10);
+        assert!(is_domain(&shares(&longest, MAX_SHARES)[99]));
+        assert_eq!(shares("d", 1), ["d"]);
+        assert_eq!(shares("d", 2), ["d-1of2", "d-2of2"]);
+        let known = device("a", "k1", 0);
+        for name in ["", "gpu", "gpu-0", "rack-7-example-0000000000-0", "a-b-c", "of", "-of"] {
             assert!(find(name, &servers).is_none(), "{name}");
+        }
+        for shares in ["1of", "1of0", "1of101", "of-4"] {
+            assert!(find(&format!("{known}-{shares}"), &servers).is_none(), "{shares}");
         }
     }
 

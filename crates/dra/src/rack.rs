@@ -1,9 +1,10 @@
 //! What a broker has, and the leases on it.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ropeway_lease::connection::{BrokerError, Connection};
-use ropeway_lease::grant::LeaseId;
+use ropeway_lease::grant::{LeaseId, Share, WHOLE};
 use ropeway_lease::messages::{Ask, Lease, LeaseAsk, PoolServer, Tell};
 use ropeway_lease::want::Want;
 use ropeway_transport::Endpoint;
@@ -104,18 +105,22 @@ fn strange() -> BrokerError {
     )
 }
 
-/// The request for exactly these devices of the cluster.
+/// The request for exactly these devices of the cluster: of one that it has several shares of, their sum.
 ///
 /// # Errors
 /// The broker does not have one of them: one sentence.
 pub fn want(devices: &[String], servers: &[PoolServer]) -> Result<Want, String> {
-    let group = |name: &String| {
-        let (server, number) = names::find(name, servers)
+    let mut shares: BTreeMap<(&str, usize), Share> = BTreeMap::new();
+    for name in devices {
+        let found = names::find(name, servers)
             .ok_or_else(|| format!("the broker has no device '{name}' any more; delete the claim and make it again"))?;
-        Ok(format!("1 device, server={}, device={number}", server.key))
+        *shares.entry((&found.server.key, found.number)).or_default() += WHOLE / found.shares;
+    }
+    let group = |((server, number), share): (&(&str, usize), &Share)| {
+        let part = f64::from(*share) / f64::from(WHOLE);
+        format!("1 device, server={server}, device={number}, share={part}")
     };
-    let groups: Vec<String> = devices.iter().map(group).collect::<Result<_, String>>()?;
-    groups.join(" and ").parse()
+    shares.iter().map(group).collect::<Vec<_>>().join(" and ").parse()
 }
 
 #[cfg(test)]
@@ -137,7 +142,11 @@ mod tests {
         let servers = [server("k1"), server("k2")];
         let named = |key: &str, number| names::device("rack", key, number);
         let wanted = want(&[named("k2", 1), named("k1", 0)], &servers).unwrap();
-        assert_eq!(wanted.to_string(), "1 device, server=k2, device=1 and 1 device, server=k1, device=0");
+        assert_eq!(wanted.to_string(), "1 device, server=k1, device=0 and 1 device, server=k2, device=1");
+        let shares = names::shares(&named("k1", 1), 4);
+        let wanted = want(&[shares[0].clone(), named("k2", 0), shares[3].clone()], &servers).unwrap();
+        assert_eq!(wanted.to_string(), "1 device, server=k1, device=1, share=0.5 and 1 device, server=k2, device=0");
+        assert_eq!(want(&shares, &servers).unwrap().to_string(), "1 device, server=k1, device=1");
         let error = want(&[named("k3", 0)], &servers).unwrap_err();
         assert!(error.contains("has no device 'rack-"), "{error}");
         // As many as a claim can have (resource.k8s.io/v1, AllocationResultsMaxSize), of keys as long as they are.

@@ -44,15 +44,20 @@ pub struct Plan {
     pub delete: Vec<String>,
 }
 
-/// The devices that can be had now: those of servers that are connected, of which nobody else has anything.
-pub fn devices(servers: &[PoolServer]) -> Vec<Device> {
+/// The devices that can be had now, or so many shares of each: those of servers that are connected, of which nobody else
+/// has anything.
+pub fn devices(servers: &[PoolServer], shares: u16) -> Vec<Device> {
     let online = servers.iter().filter(|server| server.online);
     let all = online.flat_map(|server| {
         let numbered = server.devices.iter().enumerate().filter(|(_, device)| device.others == 0);
-        numbered.map(|(number, device)| Device {
-            name: names::device(&server.name, &server.key, number),
-            attributes: attributes(server, &device.properties),
-            capacity: memory(&device.properties),
+        numbered.flat_map(move |(number, device)| {
+            let name = names::device(&server.name, &server.key, number);
+            let part = move |name| Device {
+                name,
+                attributes: attributes(server, &device.properties, shares),
+                capacity: memory(&device.properties, shares),
+            };
+            names::shares(&name, shares).into_iter().map(part)
         })
     });
     let mut devices: Vec<Device> = all.collect();
@@ -60,10 +65,11 @@ pub fn devices(servers: &[PoolServer]) -> Vec<Device> {
     devices
 }
 
-fn attributes(server: &PoolServer, properties: &Properties) -> BTreeMap<String, Attribute> {
+fn attributes(server: &PoolServer, properties: &Properties, shares: u16) -> BTreeMap<String, Attribute> {
     let mut attributes = BTreeMap::new();
     let mut add = |name: &str, attribute: Attribute| attributes.insert(name.to_owned(), attribute);
     add("server", Attribute::String(shortened(&server.name)));
+    add("shares", Attribute::Int(shares.into()));
     let kind = match properties.get("type") {
         Some(Value::List(kinds)) => kinds.first(),
         other => other,
@@ -91,9 +97,11 @@ fn attributes(server: &PoolServer, properties: &Properties) -> BTreeMap<String, 
     attributes
 }
 
-fn memory(properties: &Properties) -> BTreeMap<String, Capacity> {
+fn memory(properties: &Properties, shares: u16) -> BTreeMap<String, Capacity> {
     match properties.get("global_mem_size") {
-        Some(Value::Number(bytes)) => [("memory".to_owned(), Capacity { value: quantity(*bytes) })].into(),
+        Some(Value::Number(bytes)) => {
+            [("memory".to_owned(), Capacity { value: quantity(bytes / u64::from(shares)) })].into()
+        }
         _ => BTreeMap::new(),
     }
 }
@@ -219,16 +227,21 @@ mod tests {
 
     #[test]
     fn a_device_says_what_it_is() {
-        let device = serde_json::to_value(&devices(&[server("k", 1)])[0]).unwrap();
+        let device = serde_json::to_value(&devices(&[server("k", 1)], 1)[0]).unwrap();
         let name = names::device("rack7", "k", 0);
         let attributes = json!({
             "type": {"string": "gpu"}, "server": {"string": "rack7"}, "vendor": {"string": "NVIDIA Corporation"},
             "name": {"string": "H200 ".repeat(13).trim()}, "driverVersion": {"string": "580.159.03"},
-            "openclVersion": {"version": "3.0.0"}, "computeUnits": {"int": 132},
+            "openclVersion": {"version": "3.0.0"}, "shares": {"int": 1}, "computeUnits": {"int": 132},
             "fp64": {"bool": true}, "fp16": {"bool": false}
         });
         let capacity = json!({"memory": {"value": "150Gi"}});
         assert_eq!(device, json!({"name": name, "attributes": attributes, "capacity": capacity}));
+        let quarters = devices(&[server("k", 1)], 4);
+        assert_eq!(quarters.len(), 4);
+        assert_eq!(quarters[2].name, format!("{name}-3of4"));
+        assert_eq!(quarters[2].capacity["memory"].value, "38400Mi");
+        assert_eq!(quarters[2].attributes["shares"], Attribute::Int(4));
         for (bytes, text) in [(0, "0"), (1023, "0"), (1025, "1Ki"), (12_000_000_000, "11718750Ki"), (1 << 60, "1Ei")] {
             assert_eq!(quantity(bytes), text);
         }
@@ -240,11 +253,11 @@ mod tests {
     #[test]
     fn only_what_can_be_had_is_told() {
         let mut servers = [server("a", 2), server("b", 2)];
-        assert_eq!(devices(&servers).len(), 4);
+        assert_eq!(devices(&servers, 1).len(), 4);
         servers[0].devices[1].others = 250;
-        assert_eq!(devices(&servers).len(), 3);
+        assert_eq!(devices(&servers, 1).len(), 3);
         servers[1].online = false;
-        assert_eq!(devices(&servers).len(), 1);
+        assert_eq!(devices(&servers, 1).len(), 1);
     }
 
     #[test]
@@ -252,7 +265,7 @@ mod tests {
         let mut there = Vec::new();
         let mut before = 0;
         for (devices_there, slices) in [(300, 3), (129, 2), (1, 1), (0, 0), (128, 1), (256, 2)] {
-            let devices = devices(&[server("k", devices_there)]);
+            let devices = devices(&[server("k", devices_there)], 1);
             let made = plan(&place(), devices.clone(), there.clone());
             assert_ne!(made, Plan::default());
             there = after(there, made);
@@ -273,18 +286,18 @@ mod tests {
 
     #[test]
     fn other_drivers_and_pools_are_left_alone() {
-        let mut other = after(Vec::new(), plan(&place(), devices(&[server("k", 1)]), Vec::new()));
+        let mut other = after(Vec::new(), plan(&place(), devices(&[server("k", 1)], 1), Vec::new()));
         other[0].spec.pool.name = "other".into();
         let made = plan(&place(), Vec::new(), other.clone());
         assert_eq!(made, Plan::default());
-        let made = plan(&place(), devices(&[server("k", 1)]), other);
+        let made = plan(&place(), devices(&[server("k", 1)], 1), other);
         assert_eq!((made.create.len(), made.replace.len(), made.delete.len()), (1, 0, 0));
     }
 
     #[test]
     fn nodes_that_reach_the_devices_can_be_named() {
         let nodes = Some(("zone".to_owned(), "a".to_owned()));
-        let made = plan(&Place { nodes, ..place() }, devices(&[server("k", 1)]), Vec::new());
+        let made = plan(&Place { nodes, ..place() }, devices(&[server("k", 1)], 1), Vec::new());
         let spec = serde_json::to_value(&made.create[0].spec).unwrap();
         assert_eq!(spec.get("allNodes"), None);
         let expected = json!({"nodeSelectorTerms": [

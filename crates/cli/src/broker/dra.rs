@@ -17,8 +17,8 @@ pub fn dra(args: DraArgs) -> Result<(), Failure> {
     let driver = Driver { brokers: brokers(&args.broker)?, name: args.driver, pool: args.pool };
     let api = ApiOptions { server: args.api_server, authority: args.api_ca, token: args.api_token };
     match args.command {
-        DraCommand::Controller { nodes, every } => {
-            Ok(controller::run(&ControllerOptions { driver, api, nodes, every })?)
+        DraCommand::Controller { nodes, shares, every } => {
+            Ok(controller::run(&ControllerOptions { driver, api, nodes, shares, every })?)
         }
         DraCommand::Node { node_name, kubelet, cdi, library, wait, lasts } => {
             let library = match library {
