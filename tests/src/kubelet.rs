@@ -174,18 +174,34 @@ fn act(method: &str, target: &str, mut body: Value, objects: &Objects) -> (u16, 
 /// A node's folders, and who asks the plug-in there as kubelet does.
 pub struct Kubelet {
     folder: TempDir,
+    node: &'static str,
 }
 
 impl Kubelet {
-    /// One without a plug-in.
+    /// That of the node `n1`, without a plug-in.
     pub fn new() -> Self {
-        Self { folder: tempfile::tempdir().expect("a folder can be made") }
+        Self::of("n1")
+    }
+
+    /// That of a node with this name.
+    pub fn of(node: &'static str) -> Self {
+        Self { folder: tempfile::tempdir().expect("a folder can be made"), node }
     }
 
     /// Starts the plug-in, which waits half a second for devices; returns it once it has registered.
     pub fn plugin(&self, api: &FakeApi, ticket: &str, args: &[&str]) -> Daemon {
         let mut command = Command::new(ropeway());
-        command.args(["dra", "--api-server", &api.url(), "node", "--node-name", "n1", "--wait", "500ms", "--kubelet"]);
+        command.args([
+            "dra",
+            "--api-server",
+            &api.url(),
+            "node",
+            "--node-name",
+            self.node,
+            "--wait",
+            "500ms",
+            "--kubelet",
+        ]);
         command.arg(self.folder.path()).arg("--cdi").arg(self.cdi()).arg("--library").arg(library());
         command.args(args).env("ROPEWAY_BROKER", ticket).env("ROPEWAY_LOG", "info");
         let mut plugin = Daemon::start(command);

@@ -179,6 +179,11 @@ fn what_is_lent_is_waited_for_and_errors_are_told() {
     let told = kubelet.refused(&second);
     assert!(told.starts_with(&format!("the claim default/second gets no lease on {}: ", names[0])), "{told}");
     assert!(told.contains("has not become free in the time"), "{told}");
+    // Two pods that share a claim, on two nodes.
+    let elsewhere = Kubelet::of("n2");
+    let _other = elsewhere.plugin(&api, &ticket, &[]);
+    let told = elsewhere.refused(&first);
+    assert!(told.contains("the node n1 has lease 1 for it; pods that share a claim have to be on one node"), "{told}");
     kubelet.unprepare(&first);
     assert_eq!(kubelet.prepare(&second).error, "");
     kubelet.unprepare(&second);

@@ -89,13 +89,13 @@ impl Rack {
         self.0.ask(&Ask::Release { lease }, ANSWER).map(drop)
     }
 
-    /// The leases of this user that a program of this name holds.
-    pub fn held_by(&mut self, program: &str) -> Result<Vec<LeaseId>, BrokerError> {
+    /// The leases of this user that are not over: the name of the program that holds each, and its number.
+    pub fn held(&mut self) -> Result<Vec<(String, LeaseId)>, BrokerError> {
         let Tell::Leases { leases, .. } = self.0.ask(&Ask::Leases { all: false }, ANSWER)? else {
             return Err(strange());
         };
-        let held = leases.into_iter().filter(|line| line.program == program && line.lasts_ms.is_some());
-        Ok(held.map(|line| line.lease).collect())
+        let held = leases.into_iter().filter(|line| line.lasts_ms.is_some());
+        Ok(held.map(|line| (line.program, line.lease)).collect())
     }
 }
 

@@ -177,11 +177,18 @@ impl Claims {
         let (names, title) = (names.join(", "), format!("{}/{}", claim.namespace, claim.name));
         let wrong =
             |why: &dyn std::fmt::Display| DraError::new(format!("the claim {title} gets no lease on {names}: {why}"));
-        let program = format!("kubernetes {} {title} {}", self.node, claim.uid);
+        let program = holder(&self.node, &title, &claim.uid);
         let mut rack = Rack::open(&self.driver.brokers, &program).map_err(|error| wrong(&error))?;
-        // One that this node got before it was stopped in the midst of this.
-        for lease in rack.held_by(&program).map_err(|error| wrong(&error))? {
-            rack.release(lease).map_err(|error| wrong(&error))?;
+        for (held_by, lease) in rack.held().map_err(|error| wrong(&error))? {
+            if held_by == program {
+                // This node got it before it was stopped in the midst of this.
+                rack.release(lease).map_err(|error| wrong(&error))?;
+            } else if let Some(node) = node_of(&held_by, &claim.uid) {
+                return Err(wrong(&format!(
+                    "the node {node} has lease {lease} for it; pods that share a claim have to be on one node, and the lease of a \
+                     node that is gone ends by itself"
+                )));
+            }
         }
         let servers = rack.servers(&[]).map_err(|error| wrong(&error))?;
         let names: Vec<_> = devices.iter().map(|device| device.device.clone()).collect();
@@ -241,6 +248,17 @@ impl Claims {
     fn lock_of(&self, uid: &str) -> Arc<Mutex<()>> {
         locked(&self.busy).entry(uid.to_owned()).or_default().clone()
     }
+}
+
+/// The name by which a node holds the lease of a claim.
+fn holder(node: &str, title: &str, uid: &str) -> String {
+    format!("kubernetes {node} {title} {uid}")
+}
+
+/// The node that holds a lease under this name, if it is for the claim with this UID.
+fn node_of<'a>(holder: &'a str, uid: &str) -> Option<&'a str> {
+    let mut words = holder.split(' ');
+    (words.next() == Some("kubernetes") && holder.ends_with(&format!(" {uid}"))).then(|| words.next())?
 }
 
 /// The name of a record's claim.
