@@ -46,7 +46,7 @@ fn who_wants_more_than_is_allowed_is_told_which_rule_that_is() {
     let why = "because user 'alice' has 2 devices, and may have 2 at one time";
     assert!(broker.says(&["queue"]).contains(why), "{}", broker.says(&["queue"]));
     let told = refused(&alice, "cpu", &[]);
-    assert_eq!(told, "ropeway: user 'alice' has 1 requests that wait, which is as many as are allowed\n");
+    assert_eq!(told, "ropeway: user 'alice' has as many requests that wait as are allowed: 1\n");
     assert_eq!(listed(&broker.run(&bob, "2 cpu", "clinfo", &["-l"]).success()), 2);
     first.finish().success();
     let outcome = second.finish().success();

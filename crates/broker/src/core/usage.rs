@@ -347,10 +347,7 @@ impl Accounts {
                 return Some(format!("{wanted:.1}G of memory is wanted, and {who} may have {most:.1}G at one time"));
             }
             if limits.waiting.is_some_and(|most| account.waiting >= most) {
-                return Some(format!(
-                    "{who} has {} requests that wait, which is as many as are allowed",
-                    account.waiting
-                ));
+                return Some(format!("{who} has as many requests that wait as are allowed: {}", account.waiting));
             }
             let most = limits.priority.filter(|most| priority > *most)?;
             Some(format!("the priority is {priority}, and {who} may give {most} at most"))

@@ -56,7 +56,7 @@ fn what_is_never_allowed_is_refused_with_the_rule() {
     house.want(alice, 1.0, "gpu").unwrap_err();
     let again = house.connect("alice");
     let why = refused(house.want(again, 1.0, "gpu").unwrap_err());
-    assert_eq!(why, "user 'alice' has 1 requests that wait, which is as many as are allowed");
+    assert_eq!(why, "user 'alice' has as many requests that wait as are allowed: 1");
 }
 
 #[test]
