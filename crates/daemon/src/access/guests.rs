@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use ropeway_transport::tls::{self, CertificateFiles, ClientAuth, Credentials, Door, PublicKey};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
@@ -41,6 +41,9 @@ impl Known {
 fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
     lock.read().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// How long after a file was emptied the system has said so.
+const EMPTIED: Duration = Duration::from_millis(2);
 
 fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
     lock.write().unwrap_or_else(PoisonError::into_inner)
@@ -134,6 +137,10 @@ impl Guests {
         }
         let clients = loop {
             let clients = self.state.check_owners().and_then(|()| self.state.clients());
+            if clients.as_ref().is_ok_and(|clients| by_key(clients).is_empty()) {
+                // An editor empties the file before it writes it anew, and the system says so just after that.
+                std::thread::sleep(EMPTIED);
+            }
             if !self.look() {
                 break clients;
             }
