@@ -11,6 +11,7 @@ use ropeway_tests::encrypted::Encrypted;
 use ropeway_tests::places::{c_program, ropeway};
 use ropeway_tests::program::Program;
 use ropeway_tests::wait_for;
+use ropeway_transport::tls::Identity;
 
 /// A server of an organisation: its certificate is for this machine's loopback.
 fn server(lab: &Authority) -> Encrypted {
@@ -182,6 +183,19 @@ fn the_configuration_file_names_certificates_too() {
     fs::write(folder.join("ropeway.toml"), settings).unwrap();
     Program::remote(c_program("vector_add"), server.server.url()).env("XDG_CONFIG_HOME", config.path()).run().success();
     server.server.expect_log("name=\"alice\"");
+}
+
+/// Workers are told the key, on their command line.
+#[test]
+fn a_servers_key_may_look_like_an_option() {
+    let lab = Authority::new();
+    let mut server = server(&lab);
+    let keys = std::iter::repeat_with(|| Identity::generate().unwrap());
+    let key = keys.take(10_000).find(|key| key.public().text().starts_with('-')).unwrap();
+    fs::write(server.state.join("server.key"), format!("ropeway private key {}\n", key.seed_text())).unwrap();
+    server.server.restart();
+    let alice = lab.issue("alice", "/CN=alice", "", 30);
+    with_certificate(server.server.url(), &lab.certificate(), &alice).run().success();
 }
 
 #[test]

@@ -74,7 +74,8 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
     let lending = lending.map_err(|error| ServeError::System("begin to look for the broker", error))?;
     let mut worker = options.worker.clone();
     if let Some(key) = guests.as_ref().and_then(Guests::key_to_tell) {
-        worker.args.extend(["--peer-key".into(), key.text().into()]);
+        // It may begin with a hyphen.
+        worker.args.push(format!("--peer-key={}", key.text()).into());
     }
     let session_memory = options.session_memory.unwrap_or_else(memory::default_limit);
     let audit = Audit::to(options.audit.clone())
