@@ -27,7 +27,8 @@ trap end EXIT
 # Waits until a file has a line that begins with some text, and prints the rest of the line.
 line_of() {
     for _ in $(seq 600); do
-        if sed -n "s|^$2||p" "$1" | grep -m 1 ''; then return; fi
+        # Who writes it may not have begun.
+        if [ -e "$1" ] && sed -n "s|^$2||p" "$1" | grep -m 1 ''; then return; fi
         sleep 0.1
     done
     fail "no '$2' in $1"
