@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
@@ -61,7 +62,7 @@ impl Slurm {
         fs::write(at("slurm.conf"), text).unwrap();
         fs::write(at("gres.conf"), "NodeName=n[1-2] Name=ropeway Type=fast Count=4 Flags=CountOnly\n").unwrap();
         fs::write(at("cgroup.conf"), "CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n").unwrap();
-        let munged = (!Path::new("/run/munge/munge.socket.2").exists()).then(munged);
+        let munged = (!has_munged()).then(munged);
         let daemon = |program: &str, args: &[&str]| {
             let mut command = Command::new(program);
             command.args(args).env("SLURM_CONF", at("slurm.conf"));
@@ -105,11 +106,17 @@ fn munged() -> Daemon {
     fs::create_dir_all("/run/munge").unwrap();
     let owned = Command::new("chown").args(["munge:", "/run/munge"]).status().unwrap();
     assert!(owned.success());
-    let mut command = Command::new("su");
-    command.args(["-s", "/bin/sh", "munge", "-c", "exec munged --foreground --force"]);
+    let mut command = Command::new("setpriv");
+    // Unlike su, this becomes the daemon, which then ends with its process.
+    command.args(["--reuid=munge", "--regid=munge", "--clear-groups", "munged", "--foreground", "--force"]);
     let daemon = Daemon::start(command);
-    wait_for("munge's socket", LONG, || Path::new("/run/munge/munge.socket.2").exists().then_some(()));
+    wait_for("munge's socket", LONG, || has_munged().then_some(()));
     daemon
+}
+
+/// Whether munge runs here. One that was killed leaves its socket.
+fn has_munged() -> bool {
+    UnixStream::connect("/run/munge/munge.socket.2").is_ok()
 }
 
 fn free_ports() -> [u16; 3] {
