@@ -69,6 +69,11 @@ impl Outcome {
         self
     }
 
+    /// How many devices `clinfo -l` listed.
+    pub fn listed(&self) -> usize {
+        self.stdout.lines().filter(|line| line.contains("Device #")).count()
+    }
+
     /// The text of a file that it left in its home.
     ///
     /// # Panics

@@ -6,15 +6,10 @@ use std::time::Duration;
 use ropeway_tests::broker::{Broker, with_key_of};
 use ropeway_tests::encrypted::Encrypted;
 use ropeway_tests::places::c_program;
-use ropeway_tests::program::{Outcome, Program};
+use ropeway_tests::program::Program;
 use ropeway_tests::{process, wait_for};
 
 const LONG: Duration = Duration::from_secs(30);
-
-/// How many devices clinfo lists.
-fn listed(outcome: &Outcome) -> usize {
-    outcome.stdout.lines().filter(|line| line.contains("Device #")).count()
-}
 
 #[test]
 fn a_program_gets_the_devices_that_it_wants_and_no_others() {
@@ -25,7 +20,7 @@ fn a_program_gets_the_devices_that_it_wants_and_no_others() {
         [("1 cpu", 1), ("3 devices", 3), ("2 cpu on one server and 1 device, memory>=1M", 3), ("4", 4)]
     {
         let outcome = broker.run(&alice, want, "clinfo", &["-l"]).success();
-        assert_eq!(listed(&outcome), devices, "{want}: {outcome:?}");
+        assert_eq!(outcome.listed(), devices, "{want}: {outcome:?}");
     }
     broker.run(&alice, "2 cpu on different servers", c_program("two_devices"), &[]).success();
     for (want, told) in [
@@ -50,7 +45,7 @@ fn nobody_sees_devices_without_a_lease() {
     let server = broker.server(1);
     let own = server.own_ticket("bob");
     let outcome = Program::remote("clinfo", &own).args(["-l"]).run();
-    assert_eq!(listed(&outcome), 0);
+    assert_eq!(outcome.listed(), 0);
     assert!(outcome.stderr.contains("its devices are lent by a broker"), "{outcome:?}");
 }
 
@@ -68,7 +63,7 @@ fn who_comes_later_waits_until_devices_are_free() {
     assert_eq!(broker.lease_count(), 1);
     first.finish().success();
     let outcome = second.finish().success();
-    assert_eq!(listed(&outcome), 1);
+    assert_eq!(outcome.listed(), 1);
     assert!(outcome.stderr.contains("the request waits for devices that others have; it is the next"), "{outcome:?}");
     broker.expect_leases(0);
 }
@@ -86,7 +81,7 @@ fn a_holder_that_is_killed_loses_its_devices() {
     broker.expect_leases(0);
     assert!(!server.workers().contains(&worker), "the session has ended before the device was free");
     server.expect_log("its holder is gone");
-    assert_eq!(listed(&broker.run(&alice, "cpu", "clinfo", &["-l"]).success()), 1);
+    assert_eq!(broker.run(&alice, "cpu", "clinfo", &["-l"]).success().listed(), 1);
     of_program.into_iter().for_each(process::kill);
 }
 
@@ -125,7 +120,7 @@ fn leases_without_a_program_last_as_long_as_they_are_renewed() {
     let number = broker.says(&["lease", "new", "--want", "cpu", "--for", "1h", "--output", file]);
     let number = number.trim();
     let with_file = |file: &str| Program::remote("clinfo", "").without("ROPEWAY_SERVERS").env("ROPEWAY_HOSTFILE", file);
-    assert_eq!(listed(&with_file(file).args(["-l"]).run().success()), 1);
+    assert_eq!(with_file(file).args(["-l"]).run().success().listed(), 1);
     assert!(broker.says(&["lease", "show", number]).contains("admin"));
     assert!(broker.says(&["lease", "renew", number, "--for", "2h", "--output", file]).contains("lasts 2h from now"));
     let mut session =
@@ -147,7 +142,7 @@ fn leases_without_a_program_last_as_long_as_they_are_renewed() {
     broker.says(&["lease", "new", "--want", "cpu", "--for", "1s", "--output", file]);
     broker.expect_leases(0);
     let outcome = with_file(file).args(["-l"]).run();
-    assert_eq!(listed(&outcome), 0, "{outcome:?}");
+    assert_eq!(outcome.listed(), 0, "{outcome:?}");
     let told = broker.command(&["lease", "renew", "2"]);
     assert!(String::from_utf8_lossy(&told.stderr).contains("has no lease 2"), "{told:?}");
 }
@@ -165,7 +160,7 @@ fn a_server_that_is_started_again_keeps_its_leases() {
         let program = Program::remote("clinfo", "").without("ROPEWAY_SERVERS");
         program.env("ROPEWAY_HOSTFILE", file.to_str().unwrap()).args(["-l"])
     };
-    assert_eq!(listed(&program().run().success()), 1);
+    assert_eq!(program().run().success().listed(), 1);
     assert_eq!(broker.lease_count(), 1);
     // What was released while it was away is over there, too.
     server.kill();
@@ -174,7 +169,7 @@ fn a_server_that_is_started_again_keeps_its_leases() {
     server.restart();
     broker.expect_leases(0);
     let outcome = program().run();
-    assert_eq!(listed(&outcome), 0, "{outcome:?}");
+    assert_eq!(outcome.listed(), 0, "{outcome:?}");
 }
 
 #[test]
@@ -190,21 +185,21 @@ fn a_server_that_is_started_again_without_a_broker_knows_which_leases_are_over()
         let program = Program::remote("clinfo", "").without("ROPEWAY_SERVERS");
         program.env("ROPEWAY_HOSTFILE", file).args(["-l"]).run()
     };
-    assert_eq!(listed(&list(over).success()), 1);
+    assert_eq!(list(over).success().listed(), 1);
     broker.says(&["lease", "release", number.trim()]);
     broker.expect_leases(1);
     broker.kill();
     server.restart();
-    assert_eq!(listed(&list(open).success()), 1);
+    assert_eq!(list(open).success().listed(), 1);
     let outcome = list(over);
-    assert_eq!(listed(&outcome), 0, "{outcome:?}");
+    assert_eq!(outcome.listed(), 0, "{outcome:?}");
     assert!(
         outcome.stderr.contains(&format!("lease {} is over: its broker has ended it", number.trim())),
         "{outcome:?}"
     );
     broker.restart();
     wait_for("the server at the broker", LONG, || broker.devices().contains("lent").then_some(()));
-    assert_eq!((listed(&list(open).success()), listed(&list(over))), (1, 0));
+    assert_eq!((list(open).success().listed(), list(over).listed()), (1, 0));
 }
 
 #[test]
@@ -266,13 +261,13 @@ fn a_program_gets_devices_by_its_environment_or_its_configuration_alone() {
         program.env("ROPEWAY_BINARY", ropeway_tests::places::ropeway())
     };
     let with_env = |name: &str| program(name).env("ROPEWAY_BROKER", &alice).env("ROPEWAY_WANT", "cpu");
-    assert_eq!(listed(&with_env("clinfo").args(["-l"]).run().success()), 1);
+    assert_eq!(with_env("clinfo").args(["-l"]).run().success().listed(), 1);
     broker.expect_leases(0);
     let mut held = with_env(c_program("held").to_str().unwrap()).start();
     assert_eq!(held.line(), "ready");
     assert!(broker.leases().contains("held"), "{}", broker.leases());
     let both = with_env("clinfo").env("ROPEWAY_WANT", "2 cpu").env("ROPEWAY_WANT_WAIT", "0.5").args(["-l"]).run();
-    assert_eq!(listed(&both), 0);
+    assert_eq!(both.listed(), 0);
     assert!(both.stderr.contains("has not become free in the time"), "{both:?}");
     held.kill();
     broker.expect_leases(0);
@@ -281,7 +276,7 @@ fn a_program_gets_devices_by_its_environment_or_its_configuration_alone() {
     let folder = configured.home().join("config/ropeway");
     fs::create_dir(&folder).unwrap();
     fs::write(folder.join("ropeway.toml"), format!("broker = \"{alice}\"\nwant = \"2 cpu\"\n")).unwrap();
-    assert_eq!(listed(&configured.run().success()), 2);
+    assert_eq!(configured.run().success().listed(), 2);
     broker.expect_leases(0);
 }
 

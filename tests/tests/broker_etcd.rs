@@ -7,7 +7,7 @@ use ropeway_tests::broker::Broker;
 use ropeway_tests::etcd::Etcd;
 use ropeway_tests::net::{Host, Net};
 use ropeway_tests::places::{c_program, ropeway};
-use ropeway_tests::program::{Outcome, Running};
+use ropeway_tests::program::Running;
 use ropeway_tests::server::Server;
 use ropeway_tests::{process, wait_for};
 
@@ -49,11 +49,6 @@ impl Pool {
     }
 }
 
-/// How many devices clinfo lists.
-fn listed(outcome: &Outcome) -> usize {
-    outcome.stdout.lines().filter(|line| line.contains("Device #")).count()
-}
-
 /// A program that holds a device of the pool.
 fn holding(pool: &Pool, ticket: &str) -> Running {
     let mut program = pool.brokers[0].program(ticket, "cpu", c_program("held"), &[]).start();
@@ -65,7 +60,7 @@ fn holding(pool: &Pool, ticket: &str) -> Running {
 fn next_grant(broker: &Broker, ticket: &str, at: Option<&Host>, after: &str, begin: Instant) {
     let program = broker.program(ticket, "cpu", "clinfo", &["-l"]);
     let program = if let Some(host) = at { program.on(host) } else { program };
-    assert_eq!(listed(&program.run().success()), 1);
+    assert_eq!(program.run().success().listed(), 1);
     let took = begin.elapsed();
     println!("{after}: the next program had its device after {:.2} s", took.as_secs_f64());
     assert!(took < FAIL_OVER);
@@ -112,7 +107,7 @@ fn another_broker_takes_over_from_one_that_is_killed() {
     wait_for("the request again", LONG, || other.says(&["queue"]).contains("clinfo").then_some(()));
     program.finish().success();
     let outcome = waiting.finish().success();
-    assert_eq!(listed(&outcome), 2, "{outcome:?}");
+    assert_eq!(outcome.listed(), 2, "{outcome:?}");
     assert!(outcome.stderr.contains("the request is made again"), "{outcome:?}");
     other.expect_leases(0);
     drop(server);

@@ -4,15 +4,10 @@ use std::time::Duration;
 
 use ropeway_tests::broker::Broker;
 use ropeway_tests::places::{c_program, ropeway};
-use ropeway_tests::program::{Outcome, Program, Running};
+use ropeway_tests::program::{Program, Running};
 use ropeway_tests::wait_for;
 
 const LONG: Duration = Duration::from_secs(30);
-
-/// How many devices clinfo lists.
-fn listed(outcome: &Outcome) -> usize {
-    outcome.stdout.lines().filter(|line| line.contains("Device #")).count()
-}
 
 /// A program that holds what is wanted.
 fn holding(broker: &Broker, ticket: &str, want: &str) -> Running {
@@ -47,10 +42,10 @@ fn who_wants_more_than_is_allowed_is_told_which_rule_that_is() {
     assert!(broker.says(&["queue"]).contains(why), "{}", broker.says(&["queue"]));
     let told = refused(&alice, "cpu", &[]);
     assert_eq!(told, "ropeway: user 'alice' has as many requests that wait as are allowed: 1\n");
-    assert_eq!(listed(&broker.run(&bob, "2 cpu", "clinfo", &["-l"]).success()), 2);
+    assert_eq!(broker.run(&bob, "2 cpu", "clinfo", &["-l"]).success().listed(), 2);
     first.finish().success();
     let outcome = second.finish().success();
-    assert_eq!((listed(&outcome), outcome.stderr.matches(why).count()), (1, 1), "{outcome:?}");
+    assert_eq!((outcome.listed(), outcome.stderr.matches(why).count()), (1, 1), "{outcome:?}");
     broker.expect_leases(0);
 }
 
@@ -64,14 +59,14 @@ fn what_is_reserved_is_lent_to_nobody_else() {
     let held = holding(&broker, &alice, "cpu");
     let told = refused(&alice, "cpu", &[]);
     assert!(told.contains("not enough of what is wanted is free now"), "{told}");
-    assert_eq!(listed(&broker.run(&carol, "2 cpu", "clinfo", &["-l"]).success()), 2);
+    assert_eq!(broker.run(&carol, "2 cpu", "clinfo", &["-l"]).success().listed(), 2);
     // One that cannot be kept is named in the log.
     broker.rule(&format!("[reservations.course]\nwant = '4 cpu'\nusers = ['carol']\n{times}\n"));
     broker.daemon().expect_log("the devices of reservation 'course' are not there, or are kept for others");
     held.finish().success();
     // Without it, everybody has everything.
     broker.rule("");
-    assert_eq!(listed(&broker.run(&alice, "3 cpu", "clinfo", &["-l"]).success()), 3);
+    assert_eq!(broker.run(&alice, "3 cpu", "clinfo", &["-l"]).success().listed(), 3);
 }
 
 #[test]
@@ -106,5 +101,5 @@ fn rules_are_read_again_while_the_broker_runs_and_stay_where_the_file_has_an_err
     assert!(!outcome.status.success() && outcome.stderr.contains("'wieght'"), "{outcome:?}");
     broker.write_rules("[default]\ndevices = 2\n");
     broker.restart();
-    assert_eq!(listed(&broker.run(&alice, "2 cpu", "clinfo", &["-l"]).success()), 2);
+    assert_eq!(broker.run(&alice, "2 cpu", "clinfo", &["-l"]).success().listed(), 2);
 }

@@ -21,6 +21,7 @@ mod rack;
 mod slices;
 
 use std::fmt;
+use std::io::{self, ErrorKind};
 
 use ropeway_transport::Endpoint;
 
@@ -36,6 +37,14 @@ pub struct Driver {
     pub name: String,
     /// The name of the broker's pool in the cluster.
     pub pool: String,
+}
+
+/// What came of removing something, which is as good where it was not there.
+fn gone(removed: io::Result<()>) -> io::Result<()> {
+    match removed {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
 }
 
 /// Why something cannot be done: one sentence for a person.

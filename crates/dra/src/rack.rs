@@ -1,7 +1,7 @@
 //! What a broker has, and the leases on it.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ropeway_lease::connection::{BrokerError, Connection};
 use ropeway_lease::grant::{LeaseId, Share, WHOLE};
@@ -35,12 +35,12 @@ impl Rack {
             let Tell::Pool { servers: more, next } =
                 self.0.ask(&Ask::Pool { from, properties: properties.clone() }, ANSWER)?
             else {
-                return Err(strange());
+                return Err(BrokerError::strange());
             };
             servers.extend(more);
             match next {
                 Some(next) if next > from => from = next,
-                Some(_) => return Err(strange()),
+                Some(_) => return Err(BrokerError::strange()),
                 None => return Ok(servers),
             }
         }
@@ -62,25 +62,16 @@ impl Rack {
             priority: 0,
             expected_ms: None,
         };
-        let mut tell = self.0.ask(&Ask::Lease(ask), wait + ANSWER)?;
-        let deadline = std::time::Instant::now() + wait + ANSWER;
-        loop {
-            match tell {
-                Tell::Granted(lease) => return Ok(*lease),
-                Tell::Refused { why } => return Err(BrokerError::Refused(why)),
-                _ => {}
-            }
-            // The broker itself gives the request up; this is for one that cannot.
-            let next = self.0.next_by(deadline)?;
-            tell = next.ok_or_else(|| BrokerError::Unreachable("the broker gives no answer".to_owned()))?;
-        }
+        // The broker itself gives the request up; this is for one that cannot.
+        let lease = self.0.obtain(ask, Some(Instant::now() + wait + ANSWER), |_, _| {})?;
+        lease.ok_or_else(|| BrokerError::Unreachable("the broker gives no answer".to_owned()))
     }
 
     /// Makes a lease last for `lasts` from now; returns its new proof.
     pub fn renew(&mut self, lease: LeaseId, lasts: Duration) -> Result<String, BrokerError> {
         match self.0.ask(&Ask::Renew { lease, for_ms: Some(lasts.as_millis() as u64) }, ANSWER)? {
             Tell::Renewed { lease: renewed, certificate, .. } if renewed == lease => Ok(certificate),
-            _ => Err(strange()),
+            _ => Err(BrokerError::strange()),
         }
     }
 
@@ -92,17 +83,11 @@ impl Rack {
     /// The leases of this user that are not over: the name of the program that holds each, and its number.
     pub fn held(&mut self) -> Result<Vec<(String, LeaseId)>, BrokerError> {
         let Tell::Leases { leases, .. } = self.0.ask(&Ask::Leases { all: false }, ANSWER)? else {
-            return Err(strange());
+            return Err(BrokerError::strange());
         };
         let held = leases.into_iter().filter(|line| line.lasts_ms.is_some());
         Ok(held.map(|line| (line.program, line.lease)).collect())
     }
-}
-
-fn strange() -> BrokerError {
-    BrokerError::Refused(
-        "the broker's answer is to another question; install the same release of Ropeway on both".into(),
-    )
 }
 
 /// The request for exactly these devices of the cluster: of one that it has several shares of, their sum.

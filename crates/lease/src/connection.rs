@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use ropeway_transport::{Endpoint, Link, Pass, Sender as _};
 
-use crate::messages::{Ask, BEAT_MS, LENGTH, SILENCE_MS, Tell, VERSION, decode, encode, length};
+use crate::messages::{Ask, BEAT_MS, LENGTH, Lease, LeaseAsk, SILENCE_MS, Tell, VERSION, decode, encode, length};
 
 /// The port of a broker whose address names none.
 pub const DEFAULT_PORT: u16 = 7591;
@@ -17,6 +17,9 @@ const ATTEMPT: Duration = Duration::from_secs(2);
 
 /// After so many attempts, no broker is asked that only others have named.
 const MAX_TRIED: usize = 16;
+
+/// How long one look for a message lasts, where there is no end to waiting.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How long to wait before all brokers of a pool are asked again.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -39,6 +42,14 @@ impl fmt::Display for BrokerError {
 }
 
 impl std::error::Error for BrokerError {}
+
+impl BrokerError {
+    /// The broker's answer is to another question.
+    pub fn strange() -> Self {
+        let why = "the broker's answer is to another question; install the same release of Ropeway on both";
+        Self::Refused(why.to_owned())
+    }
+}
 
 /// A connection whose broker has said welcome.
 #[derive(Debug)]
@@ -189,6 +200,30 @@ impl Connection {
                     if !matches!(ask, Ask::Renew { .. } | Ask::Attach { .. }) => {}
                 Some(tell) => return Ok(tell),
                 None => return Err(self.lost("it gives no answer")),
+            }
+        }
+    }
+
+    /// Asks for devices and waits for them until `deadline`, if there is one; `None` when the broker has not answered by
+    /// then. `waits` hears each time how many requests are before this one, and what it waits for.
+    ///
+    /// # Errors
+    /// The connection has ended; it refuses.
+    pub fn obtain(
+        &mut self,
+        ask: LeaseAsk,
+        deadline: Option<Instant>,
+        mut waits: impl FnMut(u32, &str),
+    ) -> Result<Option<Lease>, BrokerError> {
+        self.say(&Ask::Lease(ask))?;
+        loop {
+            let soon = Instant::now() + PATIENCE;
+            match self.next_by(deadline.map_or(soon, |deadline| deadline.min(soon)))? {
+                Some(Tell::Granted(lease)) => return Ok(Some(*lease)),
+                Some(Tell::Refused { why }) => return Err(BrokerError::Refused(why)),
+                Some(Tell::Waiting { before, why }) => waits(before, &why),
+                None if deadline.is_some_and(|deadline| deadline <= Instant::now()) => return Ok(None),
+                _ => {}
             }
         }
     }

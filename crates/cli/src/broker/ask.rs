@@ -83,7 +83,7 @@ pub fn pool(named: Option<&str>) -> Result<Pool, Failure> {
     let broker = named.map(parse_broker).transpose().map_err(Failure::new)?.into_iter().collect();
     let mut connection = connect(&AskArgs { broker })?;
     let Tell::Devices { devices, total } = connection.ask(&Ask::Devices, ANSWER)? else {
-        return Err(strange());
+        return Err(BrokerError::strange().into());
     };
     let servers: BTreeSet<_> = devices.iter().map(|line| &line.server).collect();
     Ok(Pool {
@@ -91,11 +91,6 @@ pub fn pool(named: Option<&str>) -> Result<Pool, Failure> {
         servers: servers.len(),
         devices: total.max(devices.len() as u64) as usize,
     })
-}
-
-/// The broker's answer is to another question.
-pub(super) fn strange() -> Failure {
-    Failure::new("the broker's answer is to another question; install the same release of Ropeway on both")
 }
 
 /// What the broker is told of who asks.
@@ -151,26 +146,15 @@ fn open_again(brokers: &[Endpoint], program: &str) -> Result<Connection, BrokerE
 }
 
 fn obtain_from(connection: &mut Connection, ask: &LeaseAsk, until: Option<Instant>) -> Result<Lease, BrokerError> {
+    let waits = |before, why: &str| {
+        let others = match before {
+            0 => "it is the next".to_owned(),
+            1 => "1 other is before it".to_owned(),
+            n => format!("{n} others are before it"),
+        };
+        eprintln!("ropeway: the request waits {why}; {others}");
+    };
     // The broker itself gives the request up; this is for one that cannot.
-    let deadline = until.map(|until| until + ANSWER);
-    connection.say(&Ask::Lease(ask.clone()))?;
-    loop {
-        let soon = Instant::now() + ANSWER;
-        match connection.next_by(deadline.map_or(soon, |deadline| deadline.min(soon)))? {
-            Some(Tell::Granted(lease)) => return Ok(*lease),
-            Some(Tell::Refused { why }) => return Err(BrokerError::Refused(why)),
-            Some(Tell::Waiting { before, why }) => {
-                let others = match before {
-                    0 => "it is the next".to_owned(),
-                    1 => "1 other is before it".to_owned(),
-                    n => format!("{n} others are before it"),
-                };
-                eprintln!("ropeway: the request waits {why}; {others}");
-            }
-            None if deadline.is_some_and(|deadline| deadline <= Instant::now()) => {
-                return Err(BrokerError::Refused("the broker has not answered in the time that there was".to_owned()));
-            }
-            _ => {}
-        }
-    }
+    let lease = connection.obtain(ask.clone(), until.map(|until| until + ANSWER), waits)?;
+    lease.ok_or_else(|| BrokerError::Refused("the broker has not answered in the time that there was".to_owned()))
 }

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use ropeway_lease::connection::BrokerError;
 use ropeway_lease::grant::{Share, WHOLE};
 use ropeway_lease::host_file;
 use ropeway_lease::messages::{Ask, DeviceLine, LeaseLine, Tell};
 use ropeway_transport::Endpoint;
 use ropeway_transport::tls::Identity;
 
-use super::ask::{ANSWER, brokers, connect, obtain, program, strange, wanted};
+use super::ask::{ANSWER, brokers, connect, obtain, program, wanted};
 use crate::args::{AskArgs, LeaseArgs, LeaseCommand};
 use crate::failure::Failure;
 use crate::table::table;
@@ -48,7 +49,9 @@ pub fn lease(args: &LeaseArgs) -> Result<(), Failure> {
         LeaseCommand::Renew { broker, lease, lasts, output } => {
             let for_ms = lasts.map(|time| time.as_millis() as u64);
             let renewed = connect(broker)?.ask(&Ask::Renew { lease: *lease, for_ms }, ANSWER)?;
-            let Tell::Renewed { certificate, lasts_ms, .. } = renewed else { return Err(strange()) };
+            let Tell::Renewed { certificate, lasts_ms, .. } = renewed else {
+                return Err(BrokerError::strange().into());
+            };
             if let Some(path) = output {
                 host_file::renew(path, &certificate)?;
             }
@@ -65,7 +68,9 @@ pub fn lease(args: &LeaseArgs) -> Result<(), Failure> {
 
 /// Lists the requests that wait.
 pub fn queue(args: &AskArgs) -> Result<(), Failure> {
-    let Tell::Queue { waiting, total } = connect(args)?.ask(&Ask::Queue, ANSWER)? else { return Err(strange()) };
+    let Tell::Queue { waiting, total } = connect(args)?.ask(&Ask::Queue, ANSWER)? else {
+        return Err(BrokerError::strange().into());
+    };
     let rows = waiting.iter().map(|line| {
         vec![
             line.request.to_string(),
@@ -96,7 +101,7 @@ fn say_cut(listed: usize, total: u64) {
 /// Lists the devices that a broker lends.
 pub fn devices(brokers: &[Endpoint]) -> Result<(), Failure> {
     let asked = connect(&AskArgs { broker: brokers.to_vec() })?.ask(&Ask::Devices, ANSWER)?;
-    let Tell::Devices { devices, total } = asked else { return Err(strange()) };
+    let Tell::Devices { devices, total } = asked else { return Err(BrokerError::strange().into()) };
     let row = |line: &DeviceLine| {
         let state = match (line.online, line.free, line.leases.is_empty()) {
             (false, _, true) => "its server is away".to_owned(),
@@ -122,7 +127,7 @@ fn leases(broker: &AskArgs, all: bool) -> Result<Vec<LeaseLine>, Failure> {
             }
             Ok(leases)
         }
-        _ => Err(strange()),
+        _ => Err(BrokerError::strange().into()),
     }
 }
 

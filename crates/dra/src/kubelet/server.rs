@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::Future;
-use std::io::{self, ErrorKind};
+use std::io;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,6 +15,8 @@ use tonic::body::Body;
 use tonic::server::{Grpc, UnaryService};
 use tonic::{Request, Response, Status};
 use tonic_prost::ProstCodec;
+
+use crate::gone;
 
 use super::messages::{
     InfoRequest, PluginInfo, PrepareRequest, PrepareResponse, RegistrationStatus, RegistrationStatusResponse,
@@ -89,10 +91,7 @@ async fn answer(plugin: Arc<dyn Plugin>, request: hyper::Request<Incoming>) -> h
 /// # Errors
 /// The file system's.
 pub fn listen(socket: &Path) -> io::Result<UnixListener> {
-    match std::fs::remove_file(socket) {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
+    gone(std::fs::remove_file(socket))?;
     UnixListener::bind(socket)
 }
 

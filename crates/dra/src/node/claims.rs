@@ -173,10 +173,10 @@ impl Claims {
 
     /// Gets a lease on these devices, and writes it down.
     fn obtain(&self, claim: &Claim, devices: &[Granted], wait: Duration) -> Result<(), DraError> {
-        let names: Vec<_> = devices.iter().map(|device| device.device.as_str()).collect();
-        let (names, title) = (names.join(", "), format!("{}/{}", claim.namespace, claim.name));
+        let names: Vec<_> = devices.iter().map(|device| device.device.clone()).collect();
+        let (listed, title) = (names.join(", "), format!("{}/{}", claim.namespace, claim.name));
         let wrong =
-            |why: &dyn std::fmt::Display| DraError::new(format!("the claim {title} gets no lease on {names}: {why}"));
+            |why: &dyn std::fmt::Display| DraError::new(format!("the claim {title} gets no lease on {listed}: {why}"));
         let program = holder(&self.node, &title, &claim.uid);
         let mut rack = Rack::open(&self.driver.brokers, &program).map_err(|error| wrong(&error))?;
         for (held_by, lease) in rack.held().map_err(|error| wrong(&error))? {
@@ -191,7 +191,6 @@ impl Claims {
             }
         }
         let servers = rack.servers(&[]).map_err(|error| wrong(&error))?;
-        let names: Vec<_> = devices.iter().map(|device| device.device.clone()).collect();
         let want = want(&names, &servers).map_err(|why| wrong(&why))?;
         let identity = Identity::generate().map_err(|error| wrong(&error))?;
         let lease = rack.lease(want, &identity, wait, self.lasts).map_err(|error| wrong(&error))?;
@@ -201,7 +200,7 @@ impl Claims {
             let _ = rack.release(lease.lease);
         }
         kept?;
-        tracing::info!("the claim {title} has lease {} on {}", lease.lease, names.join(", "));
+        tracing::info!("the claim {title} has lease {} on {}", lease.lease, listed);
         Ok(())
     }
 

@@ -2,11 +2,13 @@
 //! Interface (CDI 0.6.0), which container runtimes read.
 
 use std::fs::{self, DirBuilder, Permissions};
-use std::io::{self, ErrorKind};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+
+use crate::gone;
 
 /// The library's folder in a container.
 const LIBRARY_FOLDER: &str = "/opt/ropeway";
@@ -33,10 +35,7 @@ impl Installed {
         }
         DirBuilder::new().recursive(true).mode(0o755).create(folders)?;
         let fresh = folders.join(format!(".{}", std::process::id()));
-        match fs::remove_dir_all(&fresh) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+        gone(fs::remove_dir_all(&fresh))?;
         DirBuilder::new().mode(0o755).create(&fresh)?;
         let put = |name: &str, contents: &[u8], mode| {
             let path = fresh.join(name);
@@ -81,10 +80,7 @@ impl Cdi {
 
     /// Takes that back.
     pub fn remove(&self, uid: &str) -> io::Result<()> {
-        match fs::remove_file(self.file(uid)) {
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
+        gone(fs::remove_file(self.file(uid)))
     }
 
     fn file(&self, uid: &str) -> PathBuf {

@@ -15,6 +15,8 @@ use ropeway_lease::grant::LeaseId;
 use ropeway_transport::private_file;
 use serde::{Deserialize, Serialize};
 
+use crate::gone;
+
 /// A claim that has a lease.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Record {
@@ -74,10 +76,7 @@ impl Records {
 
     /// Removes everything of a claim.
     pub fn forget(&self, uid: &str) -> io::Result<()> {
-        match fs::remove_dir_all(self.folder(uid)?) {
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
+        gone(fs::remove_dir_all(self.folder(uid)?))
     }
 
     /// All records. One that cannot be read is left out, and said.
