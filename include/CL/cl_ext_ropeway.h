@@ -114,4 +114,9 @@ typedef cl_int(CL_API_CALL *clGetServerInfoWWU_fn)(cl_server_WWU server, cl_serv
  ***************************************************************/
 #include "cl_ropeway_collectives.h"
 
+/***************************************************************
+ * cl_ropeway_custom_devices: streams, codecs, functions
+ ***************************************************************/
+#include "cl_ropeway_custom_devices.h"
+
 #endif /* CL_EXT_ROPEWAY_H_ */

@@ -4,6 +4,7 @@
 //! query numbers below 0x10000 and vendor ids just above; Ropeway's are 0x5257_xxxx ("RW" in ASCII), far from both.
 
 pub mod collectives;
+pub mod custom;
 
 use std::ffi::c_void;
 

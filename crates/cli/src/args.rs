@@ -122,6 +122,11 @@ pub struct ServeArgs {
     #[arg(long, value_name = "FILE", requires = "client_ca")]
     pub client_crl: Option<PathBuf>,
 
+    /// Offer devices that are not processors as well, which this file declares: streams, codecs, functions of shared libraries
+    /// (docs/edge.md)
+    #[arg(long, value_name = "FILE")]
+    pub custom: Option<PathBuf>,
+
     /// File to which one line of JSON is added for each session's beginning and end, and for each client that is
     /// refused
     #[arg(long, value_name = "FILE")]
@@ -223,6 +228,10 @@ pub struct WorkerArgs {
     /// Move bulk data as for a GPU also where buffers could be mapped (for tests)
     #[arg(long, hide = true)]
     pub force_pinned: bool,
+
+    /// The custom devices, as JSON
+    #[arg(long, hide = true)]
+    pub custom_devices: Option<String>,
 
     /// Try the machine's drivers for the server, and serve nobody
     #[arg(long, hide = true)]

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use ropeway_custom::file::Declarations;
 use ropeway_daemon::WorkerUser;
 use ropeway_daemon::access::LocalUsers;
 use ropeway_daemon::options::{ServeOptions, WorkerCommand};
@@ -25,6 +26,10 @@ pub fn serve(args: ServeArgs) -> Result<(), Failure> {
     let mut worker = worker_arguments(&args.worker);
     if lending.is_some() {
         worker.push("--describe".into());
+    }
+    if let Some(file) = &args.custom {
+        let declared = Declarations::read(file).map_err(Failure::new)?;
+        worker.extend(["--custom-devices".into(), declared.to_text().into()]);
     }
     // `/proc/self/exe` is the image that runs now, even if a newer one has been installed in its place meanwhile.
     let program = "/proc/self/exe".into();
@@ -111,6 +116,13 @@ pub fn worker(args: WorkerArgs) -> Result<ExitCode, Failure> {
         peer_key: args.peer_key.as_deref().and_then(PublicKey::from_text),
         force_pinned: args.force_pinned,
         describe: args.describe,
+        custom: args
+            .custom_devices
+            .as_deref()
+            .map(Declarations::from_text)
+            .transpose()
+            .map_err(Failure::new)?
+            .unwrap_or_default(),
         probe: args.probe,
         ..WorkerOptions::default()
     };

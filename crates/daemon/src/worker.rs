@@ -12,7 +12,7 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 use rustix::stdio::dup2_stdin;
 
 pub use crate::sandbox::Wall;
-use crate::sandbox::{self, Writable};
+use crate::sandbox::{self, Own};
 use crate::{WorkerUser, groups};
 
 /// The reason why a worker cannot begin.
@@ -64,9 +64,10 @@ pub fn run(
     // control socket is at its end, which ends the worker as well.
     set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|error| WorkerError::System("tie its life to the server's", error.into()))?;
-    let writable = Writable { program_cache: options.cache_folder.as_deref(), folder };
+    let readable = options.custom.files();
+    let own = Own { readable: &readable, program_cache: options.cache_folder.as_deref(), folder };
     // A server has one such process.
-    sandbox::enter(walls, writable, options.probe);
+    sandbox::enter(walls, own, options.probe);
     Ok(ropeway_worker::run(control, options))
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use ropeway_custom::file::Declarations;
 use ropeway_protocol::limits;
 use ropeway_transport::tls::PublicKey;
 
@@ -27,6 +28,8 @@ pub struct WorkerOptions {
     pub force_pinned: bool,
     /// Tells the daemon what the devices say of themselves.
     pub describe: bool,
+    /// The custom devices that it offers beside the machine's own.
+    pub custom: Declarations,
     /// Serves no client, but tries the machine's drivers for the daemon.
     pub probe: bool,
 }
@@ -43,6 +46,7 @@ impl Default for WorkerOptions {
             peer_key: None,
             force_pinned: false,
             describe: false,
+            custom: Declarations::default(),
             probe: false,
         }
     }

@@ -109,6 +109,7 @@ impl Warm {
         // The first hash detects the processor's features, which takes long on a virtual one.
         let _ = ContentHash::of(&[]);
         let notification = post();
+        native::custom::offer(options.custom.clone().kinds()?);
         step("clGetPlatformIDs");
         let native = native::platforms()?.into_iter().filter(|platform| !is_own(*platform));
         let platforms: Vec<_> = native
@@ -329,8 +330,11 @@ fn first_command(context: &objects::Context) -> Result<(), Status> {
     read.event().wait()
 }
 
-/// Whether this is Ropeway's own platform.
+/// Whether this is the platform of Ropeway's own library, which the machine's loader lists.
 pub fn is_own(platform: Platform) -> bool {
+    if platform.is_custom() {
+        return false;
+    }
     [cl::CL_PLATFORM_NAME, cl::CL_PLATFORM_VENDOR].iter().any(|name| platform.text(*name).starts_with(OWN_NAME))
 }
 

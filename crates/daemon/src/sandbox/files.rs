@@ -12,7 +12,7 @@ use landlock::{
 };
 use tracing::debug;
 
-use super::Writable;
+use super::Own;
 
 /// The newest Landlock ABI that these rules know. Older kernels enforce the part that they support: files from 5.13,
 /// TCP from 6.7 (ABI 4), orders to devices from 6.10 (5), sockets and signals from 6.12 (6).
@@ -178,16 +178,16 @@ fn programs() -> Vec<PathBuf> {
 }
 
 /// The paths that may be read.
-pub(super) fn readable(env: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
+pub(super) fn readable(env: impl Fn(&str) -> Option<OsString>, own: Own<'_>) -> Vec<PathBuf> {
     let named = SYSTEM_VARIABLES.iter().filter_map(|name| env(name));
     let named =
         named.flat_map(|list| std::env::split_paths(&list).collect::<Vec<_>>()).filter(|path| path.is_absolute());
-    SYSTEM.iter().map(PathBuf::from).chain(named).collect()
+    SYSTEM.iter().map(PathBuf::from).chain(named).chain(own.readable.iter().cloned()).collect()
 }
 
 /// The paths that may be written to: temporary files, and the compilers' caches (made where they are missing).
-pub(super) fn writable(env: impl Fn(&str) -> Option<OsString>, writable: Writable<'_>) -> Vec<PathBuf> {
-    let Writable { program_cache, folder } = writable;
+pub(super) fn writable(env: impl Fn(&str) -> Option<OsString>, own: Own<'_>) -> Vec<PathBuf> {
+    let Own { program_cache, folder, .. } = own;
     let mut paths: Vec<PathBuf> = match folder {
         Some(folder) => vec![folder.to_owned()],
         None => ["/tmp".into(), "/var/tmp".into()].into_iter().chain(env("TMPDIR").map(PathBuf::from)).collect(),

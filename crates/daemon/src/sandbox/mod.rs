@@ -14,7 +14,7 @@
 mod calls;
 mod files;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use landlock::RulesetStatus;
@@ -65,9 +65,11 @@ impl FromStr for Wall {
     }
 }
 
-/// The folders that a worker may write to.
+/// The folders that a worker may write to, and what it may read beside the system's files.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Writable<'a> {
+pub(crate) struct Own<'a> {
+    /// Files of the custom devices: libraries and streams.
+    pub(crate) readable: &'a [PathBuf],
     /// The program cache.
     pub(crate) program_cache: Option<&'a Path>,
     /// The process's own folder; with one it uses no temporary files elsewhere.
@@ -78,7 +80,7 @@ pub(crate) struct Writable<'a> {
 /// before any other thread exists.
 ///
 /// The log tells of what this kernel does not have if `is_first`: all workers of a server are under the same one.
-pub(crate) fn enter(walls: &[Wall], writable: Writable<'_>, is_first: bool) {
+pub(crate) fn enter(walls: &[Wall], own: Own<'_>, is_first: bool) {
     // The control group is not this process's to make.
     if walls.iter().all(|wall| *wall == Wall::Groups) {
         return;
@@ -90,7 +92,7 @@ pub(crate) fn enter(walls: &[Wall], writable: Writable<'_>, is_first: bool) {
     }
     if walls.contains(&Wall::Files) {
         let env = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-        match files::restrict(&files::readable(env), &files::writable(env, writable)) {
+        match files::restrict(&files::readable(env, own), &files::writable(env, own)) {
             Ok(RulesetStatus::FullyEnforced) => debug!("sandbox: files and network are restricted"),
             Ok(RulesetStatus::PartiallyEnforced) => lacks(
                 "this kernel's Landlock does not know all rules: files are restricted, TCP from Linux 6.7 on, signals \
@@ -153,7 +155,6 @@ fn limit(resource: Resource, most: u64) {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::path::PathBuf;
 
     use landlock::RulesetStatus;
 
@@ -162,7 +163,8 @@ mod tests {
 
     #[test]
     fn home_folders_and_secrets_are_not_readable() {
-        let paths = readable(|name| (name == "LD_LIBRARY_PATH").then(|| "/opt/driver/lib::relative".into()));
+        let paths =
+            readable(|name| (name == "LD_LIBRARY_PATH").then(|| "/opt/driver/lib::relative".into()), Own::default());
         assert!(paths.contains(&"/opt/driver/lib".into()) && !paths.contains(&"relative".into()));
         assert!(!paths.iter().any(|p| p.starts_with("/home") || p.starts_with("/root") || p == Path::new("/")));
         assert!(!paths.iter().any(|p| ["/etc", "/run", "/dev"].map(Path::new).contains(&p.as_path())));
@@ -176,7 +178,7 @@ mod tests {
             "POCL_CACHE_DIR" => Some(root.join("elsewhere").into_os_string()),
             _ => None,
         };
-        let paths = writable(env, Writable { program_cache: Some(&root.join("programs")), folder: None });
+        let paths = writable(env, Own { program_cache: Some(&root.join("programs")), folder: None, ..Own::default() });
         for path in ["elsewhere", "programs"] {
             assert!(paths.contains(&root.join(path)), "{path} in {paths:?}");
             assert!(root.join(path).is_dir());
@@ -212,7 +214,7 @@ mod tests {
             return;
         };
         let programs = root.join("programs");
-        enter(&Wall::ALL, Writable { program_cache: Some(&programs), folder: None }, true);
+        enter(&Wall::ALL, Own { program_cache: Some(&programs), folder: None, ..Own::default() }, true);
         assert_eq!(getrlimit(Resource::Core).maximum, Some(0));
         let status = fs::read_to_string("/proc/thread-self/status").unwrap();
         assert!(status.contains("NoNewPrivs:\t1"), "{status}");

@@ -1,5 +1,7 @@
-//! The machine's OpenCL, loaded through its ICD loader when the worker starts.
+//! The machine's OpenCL, loaded through its ICD loader when the worker starts. On a machine without one, the custom devices'
+//! functions are all that there is.
 
+use std::ffi::c_void;
 use std::sync::OnceLock;
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
@@ -51,6 +53,22 @@ macro_rules! api {
                     }
                 }
                 Err(format!("no OpenCL loader on this machine ({last}); install ocl-icd-libopencl1 or the Khronos loader"))
+            }
+
+            /// The functions of the custom devices' platform, for a machine that has no other.
+            fn custom() -> Self {
+                Self {
+                    $($name: {
+                        let function = ropeway_custom::platform::by_name(stringify!($name));
+                        let function = function.expect("the custom platform has all functions of OpenCL 1.2 that are called");
+                        // SAFETY: the platform's function has the type that the OpenCL headers declare for its name.
+                        unsafe { std::mem::transmute::<*mut c_void, <f::$ty as Present>::Fn>(function) }
+                    },)*
+                    $($later: ropeway_custom::platform::by_name(stringify!($later)).and_then(|function| {
+                        // SAFETY: as above; an optional function pointer is as large, and null where there is none.
+                        unsafe { std::mem::transmute::<*mut c_void, f::$later_ty>(function) }
+                    }),)*
+                }
             }
         }
     };
@@ -143,13 +161,16 @@ api! {
 
 static API: OnceLock<Api> = OnceLock::new();
 
-/// Loads the machine's OpenCL.
+/// Loads the machine's OpenCL. Where there is none, `or_custom` is content with the custom devices.
 ///
 /// # Errors
 /// One sentence: there is no loader, or it is too old.
-pub fn load() -> Result<(), String> {
+pub fn load(or_custom: bool) -> Result<(), String> {
     if API.get().is_none() {
-        let api = Api::load()?;
+        let api = match Api::load() {
+            Err(_) if or_custom => Api::custom(),
+            other => other?,
+        };
         // If another thread has set the table first, its table is as good.
         let _ = API.set(api);
     }

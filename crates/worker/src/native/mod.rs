@@ -9,6 +9,7 @@ mod addresses;
 mod api;
 mod bands;
 mod commands;
+pub mod custom;
 mod device_queue;
 mod event;
 mod frees;

@@ -7,7 +7,7 @@ use ropeway_abi as cl;
 use ropeway_protocol::types::Status;
 
 use super::api::{api, load};
-use super::{check, info, waiting};
+use super::{check, custom, info, waiting};
 
 /// Most characters of [`Device::driver`].
 const MAX_DRIVER: usize = 200;
@@ -30,12 +30,21 @@ unsafe impl Send for Device {}
 // SAFETY: as for `Platform`.
 unsafe impl Sync for Device {}
 
-/// The machine's platforms, in the loader's order.
+/// The machine's platforms, in the loader's order. Behind them comes that of the custom devices, if [`custom::offer`] has made it.
 ///
 /// # Errors
-/// One sentence: OpenCL cannot be loaded. A loader without platforms is no error.
+/// One sentence: OpenCL cannot be loaded, and there are no custom devices either. A loader without platforms is no error.
 pub fn platforms() -> Result<Vec<Platform>, String> {
-    load()?;
+    let own = custom::platform().map(Platform);
+    load(own.is_some())?;
+    let mut platforms = of_loader()?;
+    // Without a loader, it is what the functions list.
+    platforms.extend(own.filter(|own| !platforms.contains(own)));
+    waiting::know(&platforms);
+    Ok(platforms)
+}
+
+fn of_loader() -> Result<Vec<Platform>, String> {
     let mut count = 0;
     // SAFETY: both calls pass memory of the size they announce.
     let status = unsafe { (api().clGetPlatformIDs)(0, std::ptr::null_mut(), &raw mut count) };
@@ -49,12 +58,15 @@ pub fn platforms() -> Result<Vec<Platform>, String> {
         return Err(format!("the OpenCL loader cannot list this machine's platforms (error {status})"));
     }
     ids.truncate(count as usize);
-    let platforms: Vec<_> = ids.into_iter().map(Platform).collect();
-    waiting::know(&platforms);
-    Ok(platforms)
+    Ok(ids.into_iter().map(Platform).collect())
 }
 
 impl Platform {
+    /// Whether it is that of the custom devices.
+    pub fn is_custom(self) -> bool {
+        custom::platform() == Some(self.0)
+    }
+
     /// Whether its handle is at this address.
     pub(super) fn is_at(self, address: usize) -> bool {
         self.0.addr() == address
@@ -66,22 +78,35 @@ impl Platform {
     /// The status of the native call.
     pub fn info(self, name: u32) -> Result<Vec<u8>, Status> {
         // SAFETY: `bytes` passes memory of the size it announces.
-        info::bytes(|size, value, ret| unsafe { (api().clGetPlatformInfo)(self.0, name, size, value, ret) })
+        info::bytes(|size, value, ret| unsafe { (self.functions().info)(self.0, name, size, value, ret) })
     }
 
     /// A string property; empty where it cannot be had.
     pub fn text(self, name: u32) -> String {
         // SAFETY: as above.
-        info::text(|size, value, ret| unsafe { (api().clGetPlatformInfo)(self.0, name, size, value, ret) })
+        info::text(|size, value, ret| unsafe { (self.functions().info)(self.0, name, size, value, ret) })
             .unwrap_or_default()
     }
 
-    /// All of its devices, also custom ones, in native order.
+    /// The functions that take the platform's handle.
+    fn functions(self) -> custom::PlatformFunctions {
+        custom::functions(self.0)
+    }
+
+    /// All of its devices, in native order; custom ones last, which CL_DEVICE_TYPE_ALL leaves out.
     pub fn devices(self) -> Vec<Device> {
+        let mut devices = self.devices_of(cl::CL_DEVICE_TYPE_ALL);
+        let custom = self.devices_of(cl::CL_DEVICE_TYPE_CUSTOM);
+        // Some implementations count them among all.
+        devices.extend(custom.into_iter().filter(|device| !devices.contains(device)).collect::<Vec<_>>());
+        devices
+    }
+
+    fn devices_of(self, types: u64) -> Vec<Device> {
         let mut count = 0;
         // SAFETY: both calls pass memory of the size they announce.
         let list = |ids: *mut cl::cl_device_id, room: u32, count: &mut u32| unsafe {
-            (api().clGetDeviceIDs)(self.0, cl::CL_DEVICE_TYPE_ALL, room, ids, count)
+            (self.functions().devices)(self.0, types, room, ids, count)
         };
         // A platform without devices answers CL_DEVICE_NOT_FOUND.
         if list(std::ptr::null_mut(), 0, &mut count) != cl::CL_SUCCESS || count == 0 {
@@ -200,7 +225,7 @@ impl Device {
         };
         check(asked).ok()?;
         // SAFETY: the platform is the driver's own, the name ends with NUL.
-        std::ptr::NonNull::new(unsafe { (api().clGetExtensionFunctionAddressForPlatform)(platform, name.as_ptr()) })
+        std::ptr::NonNull::new(unsafe { (custom::functions(platform).extension)(platform, name.as_ptr()) })
     }
 
     /// CL_DEVICE_TYPE; 0 where it cannot be had.
@@ -254,7 +279,7 @@ impl Context {
         let mut status = 0;
         // SAFETY: the arrays have the announced lengths; `sink` is what `report` expects and is never freed.
         let context = unsafe {
-            (api().clCreateContext)(
+            (platform.functions().context)(
                 properties.as_ptr(),
                 devices.len() as u32,
                 devices.as_ptr(),

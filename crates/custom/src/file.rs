@@ -1,0 +1,71 @@
+//! The operator's file: which custom devices a server offers.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::kind::Kind;
+use crate::kinds::functions::{self, Functions};
+
+/// What the file declares, in its order by kinds.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Declarations {
+    /// Functions of shared libraries.
+    #[serde(default)]
+    pub functions: Vec<functions::Declaration>,
+}
+
+impl Declarations {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// One sentence: it cannot be read, or what is wrong in it.
+    pub fn read(path: &Path) -> Result<Self, String> {
+        let at = path.display();
+        let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read {at}: {error}"))?;
+        let found: Self = toml::from_str(&text).map_err(|error| format!("{at}: {}", error.to_string().trim_end()))?;
+        found.check().map_err(|error| format!("{at}: {error}"))?;
+        Ok(found)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if *self == Self::default() {
+            return Err("it declares no device".to_owned());
+        }
+        for declared in &self.functions {
+            declared.check().map_err(|error| format!("[[functions]] '{}': {error}", declared.name))?;
+        }
+        Ok(())
+    }
+
+    /// As text for the workers' command line: [`Declarations::from_text`] reads it.
+    pub fn to_text(&self) -> String {
+        serde_json::to_string(self).expect("tables of text and numbers are JSON")
+    }
+
+    /// Reads what [`Declarations::to_text`] has written.
+    ///
+    /// # Errors
+    /// One sentence: it has not.
+    pub fn from_text(text: &str) -> Result<Self, String> {
+        serde_json::from_str(text).map_err(|error| format!("cannot read the custom devices: {error}"))
+    }
+
+    /// The devices.
+    ///
+    /// # Errors
+    /// One sentence.
+    pub fn kinds(self) -> Result<Vec<Box<dyn Kind>>, String> {
+        let mut kinds: Vec<Box<dyn Kind>> = Vec::new();
+        for declared in self.functions {
+            kinds.push(Box::new(Functions::new(declared)?));
+        }
+        Ok(kinds)
+    }
+
+    /// The files that workers read for these devices.
+    pub fn files(&self) -> Vec<PathBuf> {
+        self.functions.iter().map(|declared| declared.library.clone()).collect()
+    }
+}

@@ -1,0 +1,3 @@
+//! The kinds of custom devices, one file each.
+
+pub mod functions;

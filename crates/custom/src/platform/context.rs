@@ -1,0 +1,94 @@
+//! Contexts.
+
+use std::ffi::{CString, c_char, c_void};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ropeway_abi as cl;
+
+use super::device::{self, Device};
+use super::handle::{Object, get, release};
+use super::info::give;
+use crate::cancel::Cancel;
+use crate::kind::Instance;
+
+/// pfn_notify of clCreateContext.
+type Notify = unsafe extern "C" fn(*const c_char, *const c_void, usize, *mut c_void);
+
+/// A context.
+pub(super) struct Context {
+    pub(super) devices: Vec<Arc<Object<Device>>>,
+    /// References that the program holds; objects of the context hold others.
+    held: AtomicUsize,
+    cancel: Cancel,
+    /// What each device remembers for this context, made when first needed; by the device's place in `devices`.
+    instances: Mutex<Vec<Option<Arc<dyn Instance>>>>,
+    notify: Option<(Notify, usize)>,
+}
+
+impl Context {
+    /// A device as this context uses it.
+    pub(super) fn instance(&self, device: &Arc<Object<Device>>) -> Arc<dyn Instance> {
+        let place = self.devices.iter().position(|known| Arc::ptr_eq(known, device));
+        let mut instances = self.instances.lock().unwrap_or_else(PoisonError::into_inner);
+        let made = || Arc::from(device.kind.open(self.cancel.clone()));
+        match place.and_then(|place| instances.get_mut(place)) {
+            Some(instance) => instance.get_or_insert_with(made).clone(),
+            None => made(),
+        }
+    }
+
+    /// Tells the program, in one sentence, why a command has failed.
+    pub(super) fn report(&self, text: &str) {
+        let Some((notify, user)) = self.notify else { return };
+        let Ok(text) = CString::new(text.replace('\0', " ")) else { return };
+        // SAFETY: as clCreateContext has it: the text ends with NUL, and there are no further bytes; the pointer is the one given there.
+        unsafe { notify(text.as_ptr(), std::ptr::null(), 0, std::ptr::with_exposed_provenance_mut(user)) };
+    }
+
+    /// Whether it has this device.
+    pub(super) fn has(&self, device: &Arc<Object<Device>>) -> bool {
+        self.devices.iter().any(|known| Arc::ptr_eq(known, device))
+    }
+}
+
+/// clCreateContext.
+pub(super) unsafe extern "C" fn clCreateContext(
+    _: *const cl::cl_context_properties,
+    count: cl::cl_uint,
+    devices: *const cl::cl_device_id,
+    notify: Option<Notify>,
+    user: *mut c_void,
+    status: *mut cl::cl_int,
+) -> cl::cl_context {
+    // SAFETY: as the worker calls it.
+    let devices = unsafe { device::list(count, devices) };
+    let made = devices.filter(|devices| !devices.is_empty()).ok_or(cl::CL_INVALID_DEVICE).map(|devices| {
+        let instances = Mutex::new(vec![None; devices.len()]);
+        let notify = notify.map(|notify| (notify, user.expose_provenance()));
+        Object::new(Context { devices, held: AtomicUsize::new(1), cancel: Cancel::default(), instances, notify })
+            .into_handle()
+    });
+    // SAFETY: null or valid for a write.
+    unsafe { give(status, made) }
+}
+
+/// clRetainContext.
+pub(super) unsafe extern "C" fn clRetainContext(context: cl::cl_context) -> cl::cl_int {
+    // SAFETY: the worker's own handle.
+    let Some(context) = (unsafe { get::<Context, _>(context) }) else { return cl::CL_INVALID_CONTEXT };
+    context.held.fetch_add(1, Ordering::AcqRel);
+    context.into_handle::<c_void>();
+    cl::CL_SUCCESS
+}
+
+/// clReleaseContext. With the program's last reference, commands that wait for streams are called off: nobody is left who
+/// would want them.
+pub(super) unsafe extern "C" fn clReleaseContext(context: cl::cl_context) -> cl::cl_int {
+    // SAFETY: the worker's own handle, with a reference.
+    let Some(context) = (unsafe { release::<Context, _>(context) }) else { return cl::CL_INVALID_CONTEXT };
+    if context.held.fetch_sub(1, Ordering::AcqRel) == 1 {
+        context.cancel.cancel();
+    }
+    cl::CL_SUCCESS
+}
