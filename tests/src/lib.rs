@@ -9,6 +9,7 @@ pub mod broker;
 pub mod capture;
 pub mod cluster;
 pub mod compare;
+pub mod custom;
 pub mod daemon;
 pub mod encrypted;
 pub mod etcd;

@@ -63,6 +63,17 @@ pub fn c_program(name: &str) -> PathBuf {
     path
 }
 
+/// The compiled form of `tests/c/NAME.c` as a shared library.
+///
+/// # Panics
+/// When it does not compile.
+pub fn c_library(name: &str) -> PathBuf {
+    let source = root().join("tests/c").join(format!("{name}.c"));
+    let path = kept("lib").join(format!("lib{}.so", name.replace('/', "-")));
+    compile(&[source], &["-fPIC", "-shared"], &path);
+    path
+}
+
 /// The library that shifts a program's clock (`tests/c/shifted_clock.c`).
 pub fn shifted_clock() -> PathBuf {
     static MADE: OnceLock<PathBuf> = OnceLock::new();

@@ -57,7 +57,9 @@ mod tests {
         let (cancel, woken) = (Cancel::default(), Arc::new(AtomicU32::new(0)));
         let count = |woken: &Arc<AtomicU32>| {
             let woken = woken.clone();
-            move || drop(woken.fetch_add(1, Ordering::SeqCst))
+            move || {
+                woken.fetch_add(1, Ordering::SeqCst);
+            }
         };
         cancel.on_cancel(count(&woken));
         assert_eq!((cancel.is_cancelled(), woken.load(Ordering::SeqCst)), (false, 0));

@@ -48,10 +48,11 @@ pub struct ContextErrors {
 impl ErrorSink for ContextErrors {
     fn report(&self, text: &str) {
         let Some((context, client)) = self.told.get() else { return };
-        let (error, client) = (ContextError { context: *context, text: text.to_owned() }, client.clone());
+        client.keep_error(ContextError { context: *context, text: text.to_owned() });
+        let client = client.clone();
         self.post.notify(Box::new(move || {
             let mut sending = client.outgoing.lock();
-            sending.note(&error);
+            client.forward_said(&mut sending)?;
             Ok(sending.send()?)
         }));
     }

@@ -59,3 +59,35 @@ int sleeps(const size_t global_size[3], uint32_t count, const ropeway_argument *
     usleep(milliseconds * 1000);
     return 0;
 }
+
+/* global const uint *from, global uint *to, global ulong *size, uint factor: what of `from` counts, `*size` bytes, times the factor; half of it
+ * counts in `to`. */
+int transform(const size_t global_size[3], uint32_t count, const ropeway_argument *arguments)
+{
+    const uint32_t *from = arguments[0].at;
+    uint32_t *to = arguments[1].at, factor;
+    uint64_t *size = arguments[2].at;
+    (void)global_size, (void)count;
+    memcpy(&factor, arguments[3].at, sizeof factor);
+    if (*size > arguments[0].size || *size > arguments[1].size)
+        return 1;
+    for (uint64_t i = 0; i < *size / sizeof *from; i++)
+        to[i] = from[i] * factor;
+    *size /= 2;
+    return 0;
+}
+
+/* global uint *x, global const uint *y, uint a, uint n: x = a x + y of the first n */
+int mix(const size_t global_size[3], uint32_t count, const ropeway_argument *arguments)
+{
+    uint32_t *x = arguments[0].at, a, n;
+    const uint32_t *y = arguments[1].at;
+    (void)global_size, (void)count;
+    memcpy(&a, arguments[2].at, sizeof a);
+    memcpy(&n, arguments[3].at, sizeof n);
+    if (n > arguments[0].size / sizeof *x || n > arguments[1].size / sizeof *y)
+        return 1;
+    for (uint32_t i = 0; i < n; i++)
+        x[i] = x[i] * a + y[i];
+    return 0;
+}

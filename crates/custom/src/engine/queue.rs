@@ -167,13 +167,14 @@ mod tests {
     #[test]
     fn a_long_chain_runs_in_order() {
         let (queue, log, gate) = (Queue::new(true), Arc::default(), Event::new(cl::CL_COMMAND_USER));
-        let first = queue.enqueue(cl::CL_COMMAND_TASK, &[gate.clone()], Action::Long(logging(&log, 0, -3)));
+        let first = queue.enqueue(cl::CL_COMMAND_TASK, std::slice::from_ref(&gate), Action::Long(logging(&log, 0, -3)));
         for number in 1..100_000 {
             let (work, long) = (logging(&log, number, 0), number % 1000 == 0);
             let action = if long { Action::Long(work) } else { Action::Quick(work) };
             queue.enqueue(cl::CL_COMMAND_TASK, &[], action);
         }
-        let waiting = queue.enqueue(cl::CL_COMMAND_TASK, &[first.clone()], Action::Quick(logging(&log, 7, 0)));
+        let waiting =
+            queue.enqueue(cl::CL_COMMAND_TASK, std::slice::from_ref(&first), Action::Quick(logging(&log, 7, 0)));
         assert!(log.lock().unwrap().is_empty());
         gate.reach(cl::CL_COMPLETE);
         queue.finish();
@@ -186,7 +187,7 @@ mod tests {
     #[test]
     fn out_of_order_only_barriers_order() {
         let (queue, log, gate) = (Queue::new(false), Arc::default(), Event::new(cl::CL_COMMAND_USER));
-        let held = queue.enqueue(cl::CL_COMMAND_TASK, &[gate.clone()], Action::Quick(logging(&log, 1, 0)));
+        let held = queue.enqueue(cl::CL_COMMAND_TASK, std::slice::from_ref(&gate), Action::Quick(logging(&log, 1, 0)));
         queue.enqueue(cl::CL_COMMAND_TASK, &[], Action::Long(logging(&log, 2, 0))).wait();
         assert_eq!(*log.lock().unwrap(), [2]);
         let barrier = queue.mark(cl::CL_COMMAND_BARRIER, &[]);

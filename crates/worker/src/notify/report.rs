@@ -102,7 +102,7 @@ impl Reporter {
     }
 
     /// Gathers all that has ended and has not been reported yet, including all of what `ended` names, with the right to
-    /// send it. Printed output is sent first.
+    /// send it. What native code has said is sent first.
     ///
     /// # Errors
     /// The session is over.
@@ -110,7 +110,7 @@ impl Reporter {
         let mut known = ended;
         loop {
             let mut sending = self.client.outgoing.lock();
-            self.client.forward_printed(&mut sending)?;
+            self.client.forward_said(&mut sending)?;
             let mut report = self.gather(known, &sending);
             let Some(lagging) = report.lagging.take() else { return Ok((sending, report)) };
             // Sent now, as this report must reach the client before anything that other threads send.

@@ -56,6 +56,8 @@ pub struct Pending {
     step: Step,
     /// The source with all that it includes, as it was when the application asked.
     text: Option<Arc<[u8]>>,
+    /// What built-in kernels were before: they are executable, and stay so where the implementation does not build them.
+    built_in: Option<Arc<Build>>,
     ended: bool,
 }
 
@@ -131,6 +133,7 @@ impl Program {
         }
         *building = Some(devices.clone());
         options.clone_into(last);
+        let built_in = build.clone().filter(|_| matches!(self.origin, Origin::BuiltInKernels));
         // The earlier build for these devices is gone, whatever the outcome of this one.
         *build = build.take().and_then(|build| build.without(&devices)).map(Arc::new);
         let text = match (&self.origin, &step) {
@@ -138,7 +141,7 @@ impl Program {
             (Origin::Source(source), _) => Some(expanded(source, &options, &[])),
             _ => None,
         };
-        Ok(Pending { program: Arc::clone(self), devices, named, options, step, text, ended: false })
+        Ok(Pending { program: Arc::clone(self), devices, named, options, step, text, built_in, ended: false })
     }
 
     /// Makes sure that the server compiles this text.
@@ -287,7 +290,8 @@ impl Pending {
             Some(before) => new.beside(before),
             None => new,
         };
-        state.build = Some(Arc::new(new));
+        let kept = self.built_in.take().filter(|_| new.built.status != CL_SUCCESS);
+        state.build = Some(kept.unwrap_or_else(|| Arc::new(new)));
         state.building = None;
         drop(state);
         self.program.ended.notify_all();
