@@ -7,15 +7,16 @@ OUT := $(or $(CARGO_TARGET_DIR),target)
 # An OpenCL implementation for the CPU, the loader, and clinfo: what the demo runs on.
 DEMO_PACKAGES := gcc libc6-dev ocl-icd-libopencl1 pocl-opencl-icd clinfo python3 python3-venv
 # Headers for the C test programs; programs of others that must run unmodified.
-TEST_PACKAGES := $(DEMO_PACKAGES) iproute2 openssl openssh-server openssh-client etcd-server etcd-client ocl-icd-opencl-dev opencl-c-headers clpeak hashcat ffmpeg clblast-tests clfft-client openmpi-bin libopenmpi-dev
+TEST_PACKAGES := $(DEMO_PACKAGES) iproute2 openssl openssh-server openssh-client etcd-server etcd-client ocl-icd-opencl-dev opencl-c-headers clpeak hashcat ffmpeg g++ libdraco-dev draco clblast-tests clfft-client openmpi-bin libopenmpi-dev
 
-.PHONY: help demo rack test build check unit model miri e2e integration natives random histories fuzz bench golden deb packages conformance
+.PHONY: help demo rack test build draco check unit model miri e2e integration natives random histories fuzz bench golden deb packages conformance
 
 help:
 	@echo 'make demo     install what is missing, build, and run OpenCL programs through a server on this machine'
 	@echo 'make rack     a broker, two servers and three programs that want more devices than there are, on this machine'
 	@echo 'make test     everything that CI checks'
 	@echo 'make build    the program and the client library, in $(OUT)/release'
+	@echo 'make draco    what decodes point clouds by Draco, into $(OUT)/release'
 	@echo 'make check    format, lints, imports between layers, licences (part of test)'
 	@echo 'make unit     unit tests (part of test)'
 	@echo 'make model    locks and atomics in many interleavings of threads, RUNS=300 for each test (part of test)'
@@ -47,6 +48,12 @@ rack:
 
 build:
 	$(CARGO) build --release --locked -p ropeway-cli -p ropeway-icd
+
+# Beside the program, where it looks for it.
+draco:
+	scripts/packages.sh g++ libdraco-dev
+	mkdir -p $(OUT)/release
+	crates/codec/draco/build.sh $(OUT)/release/libropeway-draco.so
 
 packages:
 	scripts/packages.sh $(TEST_PACKAGES)

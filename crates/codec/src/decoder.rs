@@ -1,0 +1,237 @@
+//! Video decoders.
+
+use std::collections::VecDeque;
+use std::ffi::CStr;
+
+use crate::convert::{Colours, Converter};
+use crate::error::{Error, Kind};
+use crate::headers;
+use crate::libav::{Api, Chunk, Coder, Surface, Taken};
+use crate::picture::{Codec, PixelFormat, within};
+
+/// What a decoder may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Frames that are wider are refused. In pixels.
+    pub max_width: u32,
+    /// Frames that are higher are refused. In pixels.
+    pub max_height: u32,
+    /// How many threads the codec has; with more than one, it holds back about as many frames.
+    pub threads: u32,
+}
+
+/// How many decoded frames are kept for a caller who gives chunks and takes no frames.
+const MOST_READY: usize = 4;
+
+/// A decoder of one stream.
+///
+/// Chunks go in by `feed`, frames come out by `frame`, in the order in which they are shown: as many, and some chunks later.
+/// A chunk that is broken is an error, and the next good one goes on as the codec can: mostly from the next key frame on. A codec
+/// with several threads may say so some chunks later.
+pub struct VideoDecoder {
+    codec: Codec,
+    limits: Limits,
+    api: &'static Api,
+    coder: Coder,
+    chunk: Chunk,
+    converter: Converter,
+    /// What came out, in order: frames with what was known of the stream's colours then, and failures in place of frames.
+    ready: VecDeque<Result<(Surface, Colours), Error>>,
+    spare: Vec<Surface>,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Running,
+    /// The stream has ended, and frames are still coming out.
+    Draining,
+    Ended,
+}
+
+impl VideoDecoder {
+    /// A decoder of a codec. Fails with [`Kind::NoLibrary`] where the machine has none.
+    pub fn new(codec: Codec, limits: Limits) -> Result<Self, Error> {
+        let names: &[&CStr] = match codec {
+            Codec::H264 => &[c"h264"],
+            Codec::Hevc => &[c"hevc"],
+            Codec::Av1 => &[c"libdav1d"],
+        };
+        if limits.max_width == 0 || limits.max_height == 0 || limits.threads == 0 {
+            return Err(Error::new(
+                Kind::BadArgument,
+                "a decoder's largest width and height, and its threads, are 1 or more",
+            ));
+        }
+        let api = Api::get()?;
+        let mut coder = Coder::decoder(api, names, format!("the {codec} stream"))?;
+        coder.set(c"threads", limits.threads.into())?;
+        // A second fence behind `headers`, for what claims sizes where that does not look. Codecs have memory for whole blocks.
+        let pixels = |side: u32| i64::from(side.next_multiple_of(128)) + 128;
+        let most = pixels(limits.max_width).saturating_mul(pixels(limits.max_height));
+        coder.set(c"max_pixels", most.min(i64::from(i32::MAX)))?;
+        coder.open()?;
+        Ok(Self {
+            codec,
+            limits,
+            api,
+            coder,
+            chunk: Chunk::new(api)?,
+            converter: Converter::new(api),
+            ready: VecDeque::new(),
+            spare: Vec::new(),
+            state: State::Running,
+        })
+    }
+
+    /// Gives the decoder a chunk; an empty one ends the stream, and what the decoder has held back comes out. A chunk after that
+    /// begins a new stream; frames of the old one that were not taken, beyond the few that wait already, are lost.
+    ///
+    /// Fails with [`Kind::TooLarge`] before memory is taken for frames that are too large, with [`Kind::BadStream`] if the chunk, or
+    /// one before it, cannot be decoded, and with [`Kind::Full`], the chunk not taken, where frames must be taken first.
+    pub fn feed(&mut self, chunk: &[u8]) -> Result<(), Error> {
+        if chunk.is_empty() {
+            if self.state == State::Running && self.send(false)? {
+                self.state = State::Draining;
+            }
+            return Ok(());
+        }
+        headers::check(self.codec, chunk)?;
+        if let Some(size) = headers::size(self.codec, chunk) {
+            within(self.codec, size, (self.limits.max_width, self.limits.max_height))?;
+        }
+        if self.state != State::Running {
+            while self.ready.len() < MOST_READY && self.receive()? {}
+            self.coder.restart();
+            self.state = State::Running;
+        }
+        self.chunk.fill(chunk)?;
+        self.send(true).map(drop)
+    }
+
+    /// Sends the chunk, or the stream's end; false if that was sent already.
+    fn send(&mut self, chunk: bool) -> Result<bool, Error> {
+        loop {
+            match self.coder.send_chunk(chunk.then_some(&self.chunk))? {
+                Taken::Yes => return Ok(true),
+                Taken::Ended => return Ok(false),
+                // The codec has frames to give first.
+                Taken::Later if self.ready.len() < MOST_READY && self.receive()? => {}
+                Taken::Later => {
+                    let sentence = format!("frames of the {} stream wait to be taken before it goes on", self.codec);
+                    return Err(Error::new(Kind::Full, sentence));
+                }
+            }
+        }
+    }
+
+    /// The next frame, if there is one already. It stays the next one until it is [taken](Decoded::take).
+    ///
+    /// Fails with [`Kind::BadStream`] or [`Kind::TooLarge`] where there was a chunk in its place that the codec could not decode or
+    /// must not; asked again, it goes on behind that.
+    pub fn frame(&mut self) -> Result<Option<Decoded<'_>>, Error> {
+        if self.ready.is_empty() && !self.receive()? {
+            return Ok(None);
+        }
+        if let Some(Err(_)) = self.ready.front()
+            && let Some(Err(error)) = self.ready.pop_front()
+        {
+            return Err(error);
+        }
+        Ok(Some(Decoded(self)))
+    }
+
+    /// Whether the stream has been ended and all its frames are taken.
+    pub fn is_drained(&self) -> bool {
+        self.state == State::Ended && self.ready.is_empty()
+    }
+
+    /// Gets a frame, or a failure in its place, from the codec; false if it has none now.
+    fn receive(&mut self) -> Result<bool, Error> {
+        if self.state == State::Ended {
+            return Ok(false);
+        }
+        let mut surface = match self.spare.pop() {
+            Some(surface) => surface,
+            None => Surface::new(self.api)?,
+        };
+        let came = match self.coder.receive_surface(&mut surface) {
+            Ok(Taken::Yes) => {
+                within(self.codec, surface.size(), (self.limits.max_width, self.limits.max_height)).map(|()| {
+                    let colours =
+                        Colours { matrix: self.coder.get(c"colorspace"), range: self.coder.get(c"color_range") };
+                    (surface, colours)
+                })
+            }
+            Ok(taken) => {
+                self.spare.push(surface);
+                if taken == Taken::Ended {
+                    self.state = State::Ended;
+                }
+                return Ok(false);
+            }
+            Err(error) => Err(error),
+        };
+        self.ready.push_back(came);
+        Ok(true)
+    }
+}
+
+/// A decoded frame, the next of its decoder.
+pub struct Decoded<'a>(&'a mut VideoDecoder);
+
+impl Decoded<'_> {
+    fn next(&mut self) -> Option<(&mut Converter, &Surface, Colours)> {
+        let VideoDecoder { converter, ready, .. } = &mut *self.0;
+        let (surface, colours) = ready.front()?.as_ref().ok()?;
+        Some((converter, surface, *colours))
+    }
+
+    /// Width and height, in pixels.
+    pub fn size(&mut self) -> (u32, u32) {
+        self.next().map_or((0, 0), |(_, surface, _)| surface.size())
+    }
+
+    /// Writes the frame to the beginning of `to` and says how many bytes it has: [`PixelFormat::bytes`] of its size. Fails with
+    /// [`Kind::BufferTooSmall`], nothing written, if they are more than there is room for.
+    ///
+    /// NV12 has the samples as they were decoded, in the stream's own range; RGBA goes by the matrix and the range that the stream
+    /// says it has (without that, those of BT.601).
+    pub fn write(&mut self, format: PixelFormat, to: &mut [u8]) -> Result<usize, Error> {
+        self.next().map_or(Ok(0), |(converter, surface, colours)| converter.write(surface, colours, format, to))
+    }
+
+    /// Goes on to the frame behind it.
+    pub fn take(self) {
+        if let Some(Ok((surface, _))) = self.0.ready.pop_front() {
+            self.0.spare.push(surface);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "../tests/common/mod.rs"]
+mod common;
+
+#[cfg(test)]
+mod tests {
+    use super::common::{CODECS, Stream, decode, limits};
+    use super::*;
+
+    /// libav's limit, for claims that `headers` does not see.
+    #[test]
+    fn libav_itself_takes_no_frames_that_are_too_large() {
+        let all = Limits { max_width: u32::MAX, max_height: u32::MAX, threads: 2 };
+        for codec in CODECS {
+            let stream = Stream::new(codec, (640, 352), 12);
+            for (made_for, frames) in [(limits(2), 12), (Limits { max_width: 64, max_height: 64, threads: 2 }, 0)] {
+                let mut decoder = VideoDecoder::new(codec, made_for).expect("a decoder");
+                // Nothing else looks at sizes now.
+                decoder.limits = all;
+                let output = decode(&mut decoder, &stream.chunks, PixelFormat::Nv12);
+                assert_eq!(output.frames.len(), frames, "{codec}");
+                assert_eq!(output.failures.is_empty(), frames > 0, "{codec}");
+            }
+        }
+    }
+}
