@@ -63,6 +63,7 @@ pub fn c_program(name: &str) -> PathBuf {
     path
 }
 
+<<<<<<< HEAD
 /// The compiled form of `tests/c/NAME.c` as a shared library.
 ///
 /// # Panics
@@ -72,6 +73,21 @@ pub fn c_library(name: &str) -> PathBuf {
     let path = kept("lib").join(format!("lib{}.so", name.replace('/', "-")));
     compile(&[source], &["-fPIC", "-shared"], &path);
     path
+=======
+/// The folder of the C examples, built.
+///
+/// # Panics
+/// When they do not compile.
+pub fn examples() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let mut make = Command::new("make");
+        make.arg("-C").arg(root().join("examples")).env("CARGO_TARGET_DIR", target());
+        let made = make.env("CFLAGS", "-O2 -Werror").output().expect("make is installed");
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        target().join("examples")
+    })
+>>>>>>> b443f4b (Point cloud: an example that is decoded, sorted and painted here, or sorted by another device; the same picture either way)
 }
 
 /// The library that shifts a program's clock (`tests/c/shifted_clock.c`).

@@ -1,33 +1,18 @@
 //! The examples run natively and over several servers, at small sizes, and print and draw the same.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::OnceLock;
 
 use ropeway_tests::net::Net;
 use ropeway_tests::program::Program;
 use ropeway_tests::server::Server;
 use ropeway_tests::{notes, places, python};
 
-/// The folder of the C examples, built.
-fn built() -> &'static Path {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let mut make = Command::new("make");
-        make.arg("-C").arg(places::root().join("examples")).env("CARGO_TARGET_DIR", places::target());
-        let made = make.env("CFLAGS", "-O2 -Werror").output().expect("make is installed");
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        places::target().join("examples")
-    })
-}
-
 /// Runs an example natively on three devices and on the devices of three servers, with these arguments behind the
 /// picture's name; gives what both have printed.
 fn same(name: &str, sizes: &[&str]) -> String {
     let (program, script) = match name.strip_suffix(".py") {
         Some(_) => (python::interpreter(), Some(places::root().join("examples").join(name))),
-        None => (built().join(name), None),
+        None => (places::examples().join(name), None),
     };
     let run = |side: &str, program: Program| {
         let picture = places::kept("pictures").join(format!("{name}-{side}-{}.png", std::process::id()));
@@ -73,14 +58,14 @@ fn tomography_over_three_servers() {
 /// The program that the others are compared with, where MPI is installed.
 #[test]
 fn mandelbrot_with_mpi() {
-    let program = built().join("mandelbrot_mpi");
+    let program = places::examples().join("mandelbrot_mpi");
     if !program.exists() {
         notes::skipped("there is no MPI compiler; openmpi-bin and libopenmpi-dev have one");
         return;
     }
     let draw = |command: Program, name: &str, before: &[&str]| {
         let picture = places::kept("pictures").join(format!("{name}-{}.png", std::process::id()));
-        let command = command.args(before).args([&built().join(name), &picture]);
+        let command = command.args(before).args([&places::examples().join(name), &picture]);
         command.args(["301", "200", "500"]).run().success();
         let drawn = fs::read(&picture).expect("it has drawn a picture");
         fs::remove_file(&picture).expect("it was just read");
@@ -94,7 +79,7 @@ fn mandelbrot_with_mpi() {
 /// The drawing of the speed-up: not how fast it is, but that all draw the same.
 #[test]
 fn the_speed_up_is_drawn() {
-    built();
+    places::examples();
     let figure = places::kept("pictures").join(format!("speedup-{}.svg", std::process::id()));
     let script = places::root().join("examples/speedup.py");
     let small = ["--most", "2", "--size", "64", "48", "10", "--share", "100"];
@@ -112,7 +97,7 @@ fn only_the_content_goes_from_server_to_server() {
     let servers = [Server::start_on(net.host(1), &[], &[]), Server::start_on(net.host(2), &[], &[])];
     let urls = servers.each_ref().map(|server| server.url().to_owned()).join(",");
     let picture = places::kept("pictures").join(format!("content-{}.png", std::process::id()));
-    let program = Program::remote(built().join("pipeline"), &urls).args([picture.as_os_str(), "9".as_ref()]);
+    let program = Program::remote(places::examples().join("pipeline"), &urls).args([picture.as_os_str(), "9".as_ref()]);
     let outcome = program.on(net.host(0)).run().success();
     fs::remove_file(&picture).expect("it was just drawn");
     assert!(outcome.stderr.contains("with cl_pocl_content_size"), "{}", outcome.stderr);
