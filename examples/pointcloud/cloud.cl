@@ -141,8 +141,8 @@ void sort_move(__global const uint *keys, __global const uint *values, __global 
 __kernel void project(__global const short *positions, __global const uchar *colours, __global uint2 *splats,
                       __global const ulong *about, uint most, view_t view)
 {
-    uint i = get_global_id(0);
-    if (i >= count_of(about, most))
+    uint i = get_global_id(0), count = count_of(about, most);
+    if (i >= count)
         return;
     int3 p = convert_int3(vload3(i, positions));
     int x = (view.m[0] * p.x + view.m[1] * p.y + view.m[2] * p.z) >> 14;
@@ -151,7 +151,8 @@ __kernel void project(__global const short *positions, __global const uchar *col
     uint2 splat = (uint2)(0, 0);
     if (z > 1024) {
         int px = WIDTH / 2 + view.focal * x / z, py = HEIGHT / 2 - view.focal * y / z;
-        int radius = clamp(view.focal * 96 / z, 2, 4);
+        /* Fewer points are larger, so that they cover as much. */
+        int radius = clamp(view.focal * (count < 4000 ? 280 : count < 16000 ? 200 : 130) / z, 2, 4);
         if (px > -radius && py > -radius && px < WIDTH + radius && py < HEIGHT + radius) {
             uchar4 colour = vload4(i, colours);
             splat.x = (uint)(px & 0xffff) | (uint)py << 16;

@@ -35,7 +35,7 @@ static void point(int frame, size_t i, size_t count, float *at, uint8_t *colour)
     double x, y, z, shade;
     if (i % 8 != 0) {
         double height = 1 - 2 * along, ring = sqrt(1 - height * height);
-        double wave = 1 + 0.12 * sin(6 * angle / (1 + ring) + 3 * time) * sin(9 * height + 2 * time);
+        double wave = 1 + 0.12 * ring * sin(5 * angle + 3 * time) * sin(9 * height + 2 * time);
         x = wave * ring * cos(angle);
         y = wave * height;
         z = wave * ring * sin(angle);

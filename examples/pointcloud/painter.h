@@ -24,7 +24,7 @@ static inline struct view view_of(int frame)
     double turn = 0.021 * frame, tilt = 0.35 * sin(0.013 * frame), one = 1 << 14;
     double m[9] = {cos(turn), 0, -sin(turn), -sin(tilt) * sin(turn), cos(tilt), -sin(tilt) * cos(turn),
                    cos(tilt) * sin(turn), sin(tilt), cos(tilt) * cos(turn)};
-    struct view view = {.distance = (cl_int)lrint((4.2 + 0.6 * cos(0.017 * frame)) * 8192), .focal = 560};
+    struct view view = {.distance = (cl_int)lrint((4.2 + 0.6 * cos(0.017 * frame)) * 8192), .focal = 450};
     for (int i = 0; i < 9; i++)
         view.m[i] = (cl_int)lrint(m[i] * one);
     return view;

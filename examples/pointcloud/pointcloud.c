@@ -3,25 +3,15 @@
  *
  *   local   all at the client's own device
  *   sort    as `local`, but another device sorts: positions go there, and the order comes back
+ *   paint   the client decodes, another device sorts and paints: points and colours go there, and the picture comes back
  *   peer    the stream's server reads and decodes the stream by custom devices, the other device sorts and paints; the picture comes here
  *   size    as `peer`, with clSetContentSizeBufferPoCL: only what counts of each buffer goes from one to the other, and comes here
  */
-#include "painter.h"
+#include "check.h"
+#include "options.h"
 #include "stream.h"
 #include "../custom.h"
 #include "../measure.h"
-#include <getopt.h>
-
-enum { AHEAD_MOST = 16 };
-enum mode { LOCAL, SORT, PEER, SIZE, MODES };
-static const char *const MODE_NAMES[MODES] = {"local", "sort", "peer", "size"};
-
-struct options {
-    enum mode mode;
-    const char *stream, *own, *offload, *device, *picture, *pipe, *figures;
-    cl_uint most;
-    int frames, warm, ahead, tiles, check, hashes, stages;
-};
 
 /* A frame that is under way. */
 struct slot {
@@ -34,7 +24,6 @@ struct slot {
     cl_uint *here_order;
 };
 
-static struct options options = {.most = 200000, .frames = 64, .ahead = 3, .tiles = -1};
 static struct site own, far; /* the client's own device, and the other one */
 static struct sorter sorter;
 static struct painter painter;
@@ -72,52 +61,62 @@ static void open_peers(cl_platform_id of)
     far = site_in(joint, all[0], options.tiles);
     source_queue = queue_of(joint, source);
     decoder_queue = queue_of(joint, decoder);
-    reading = queue_of(joint, all[0]);
     next_kernel = built_in(joint, source, "ropeway.stream.next");
     decode_kernel = built_in(joint, decoder, "ropeway.decode.draco");
     fix_kernel = site_kernel(&far, "fix");
 }
 
-/* With mode `size`: of each buffer, only as much counts as another one says. */
+/* Of each buffer, only as much counts as another one says: asked for by mode `size`, taken where it is offered by `paint`. */
 static void announce_sizes(cl_platform_id of, struct slot *slot)
 {
+    char extensions[65536] = "";
+    CHECK(clGetPlatformInfo(of, CL_PLATFORM_EXTENSIONS, sizeof extensions, extensions, NULL));
     set_content_size_fn announce = (set_content_size_fn)clGetExtensionFunctionAddressForPlatform(of, "clSetContentSizeBufferPoCL");
-    if (announce == NULL) {
+    if (announce == NULL || strstr(extensions, "cl_pocl_content_size") == NULL) {
+        if (options.mode == PAINT)
+            return;
         fprintf(stderr, "the platform does not have cl_pocl_content_size\n");
         exit(1);
     }
+    CHECK(announce(slot->sent, slot->sent_size));
+    if (options.mode == PAINT)
+        return;
     CHECK(announce(slot->chunk, slot->chunk_about));
     CHECK(announce(slot->points, slot->about));
-    /* Of the colours a third of that counts. */
+    /* Of the colours, a third of that counts. */
     CHECK(announce(slot->colours, slot->about));
-    CHECK(announce(slot->sent, slot->sent_size));
 }
 
-static void open_slots(cl_platform_id offload)
+static void *memory_of(size_t size)
+{
+    void *memory = malloc(size);
+    REQUIRE(memory != NULL);
+    return memory;
+}
+
+static void open_slot(cl_platform_id offload, struct slot *slot)
 {
     size_t most = options.most;
-    for (int i = 0; i < options.ahead; i++) {
-        struct slot *slot = &slots[i];
-        slot->here_positions = malloc(most * 6);
-        slot->here_colours = malloc(most * 4);
-        slot->here_order = malloc(most * sizeof(cl_uint));
-        slot->here_sent = malloc(SENT_MOST);
-        REQUIRE(slot->here_positions != NULL && slot->here_colours != NULL && slot->here_order != NULL && slot->here_sent != NULL);
-        if (options.mode == LOCAL)
-            continue;
-        slot->about = site_buffer(far.context, sizeof(ropeway_points));
-        slot->positions = site_buffer(far.context, most * 6);
-        if (options.mode == SORT)
-            continue;
+    slot->here_positions = memory_of(most * 6);
+    slot->here_colours = memory_of(most * 4);
+    slot->here_order = memory_of(most * sizeof(cl_uint));
+    slot->here_sent = memory_of(SENT_MOST);
+    if (options.mode == LOCAL)
+        return;
+    slot->about = site_buffer(far.context, sizeof(ropeway_points));
+    slot->positions = site_buffer(far.context, most * 6);
+    if (options.mode == SORT)
+        return;
+    slot->colours = site_buffer(far.context, most * 4);
+    slot->sent = site_buffer(far.context, SENT_MOST);
+    slot->sent_size = site_buffer(far.context, sizeof(cl_ulong));
+    if (options.mode != PAINT) {
         slot->chunk = site_buffer(far.context, most * 16 + 4096);
         slot->chunk_about = site_buffer(far.context, sizeof(ropeway_chunk));
         slot->points = site_buffer(far.context, most * 12);
-        slot->colours = site_buffer(far.context, most * 4);
-        slot->sent = site_buffer(far.context, SENT_MOST);
-        slot->sent_size = site_buffer(far.context, sizeof(cl_ulong));
-        if (options.mode == SIZE)
-            announce_sizes(offload, slot);
     }
+    if (options.mode != PEER)
+        announce_sizes(offload, slot);
 }
 
 static void open_all(void)
@@ -126,26 +125,25 @@ static void open_all(void)
     cl_platform_id offload = options.mode == LOCAL ? NULL : platform_named(options.offload);
     if (options.mode == LOCAL || options.mode == SORT) {
         own = site_of(device_named(platform_named(options.own), NULL), options.tiles);
-        stream = stream_at(options.stream, most);
         own_positions = site_buffer(own.context, most * 6);
         own_colours = site_buffer(own.context, most * 4);
         own_order = site_buffer(own.context, most * sizeof(cl_uint));
         own_about = site_buffer(own.context, sizeof(ropeway_points));
-        painter = painter_of(&own, options.most);
-        painter.shown = site_buffer(own.context, sizeof pixels);
     }
-    if (options.mode == SORT) {
-        far = site_of(device_named(offload, options.device), options.tiles);
-        reading = far.queue;
-    }
-    if (options.mode == PEER || options.mode == SIZE) {
+    if (options.mode == PEER || options.mode == SIZE)
         open_peers(offload);
-        painter = painter_of(&far, options.most);
-    }
+    else
+        stream = stream_at(options.stream, most);
+    if (options.mode == SORT || options.mode == PAINT)
+        far = site_of(device_named(offload, options.device), options.tiles);
+    if (options.mode != LOCAL)
+        reading = queue_of(far.context, far.device);
     const struct site *sorts = options.mode == LOCAL ? &own : &far;
+    painter = painter_of(options.mode == SORT ? &own : sorts, options.most);
     sorter = sorter_of(sorts, options.most);
     depths_kernel = site_kernel(sorts, "depths");
-    open_slots(offload);
+    for (int i = 0; i < options.ahead; i++)
+        open_slot(offload, &slots[i]);
 }
 
 /* Sorts by distance; the order is in `sorter.values[0]` then. */
@@ -167,21 +165,22 @@ static void stage(cl_command_queue queue, double *sum, double *since)
     }
 }
 
-/* The next frame of the stream, decoded here. */
-static int decode_here(struct slot *slot)
+/* Reads into `to` when all that is on the other device's queue so far is done. */
+static void read_behind(struct slot *slot, cl_mem buffer, size_t size, void *to)
 {
-    double begun = seconds();
-    slot->count[1] = stream_next(&stream, slot->here_positions, slot->here_colours);
-    slot->count[0] = slot->count[1] * 12;
-    decoding += seconds() - begun;
-    return slot->count[1] != 0;
+    cl_event done;
+    CHECK(clEnqueueMarkerWithWaitList(far.queue, 0, NULL, &done));
+    CHECK(clFlush(far.queue));
+    CHECK(clEnqueueReadBuffer(reading, buffer, CL_FALSE, 0, size, to, 1, &done, &slot->read));
+    CHECK(clFlush(reading));
+    CHECK(clReleaseEvent(done));
 }
 
-static void paint_here(struct slot *slot, cl_mem order, struct view view)
+/* With --check, gets the order. */
+static void read_order(cl_command_queue queue, struct slot *slot)
 {
-    paint(&painter, own_positions, own_colours, order, own_about, view);
-    paint_shown(&painter);
-    (void)slot;
+    if (options.check)
+        CHECK(clEnqueueReadBuffer(queue, sorter.values[0], CL_TRUE, 0, slot->count[1] * 4, slot->here_order, 0, NULL, NULL));
 }
 
 static void write_points(struct slot *slot)
@@ -191,43 +190,59 @@ static void write_points(struct slot *slot)
     write_buffer(own.queue, own_about, sizeof slot->count, slot->count);
 }
 
-/* Begins a frame; 0 at the end of the stream. */
-static int begin(int frame, struct slot *slot)
+static void begin_local(struct slot *slot, struct view view)
 {
-    struct view view = view_of(frame);
-    slot->begun = seconds();
-    if ((options.mode == LOCAL || options.mode == SORT) && !decode_here(slot))
-        return 0;
-    if (options.mode == LOCAL) {
-        double since = seconds();
-        write_points(slot);
-        sort_points(own_positions, own_about, view);
-        stage(own.queue, &sorting, &since);
-        if (options.check)
-            CHECK(clEnqueueReadBuffer(own.queue, sorter.values[0], CL_TRUE, 0, slot->count[1] * 4, slot->here_order, 0, NULL, NULL));
-        paint_here(slot, sorter.values[0], view);
-        CHECK(clEnqueueReadBuffer(own.queue, painter.shown, CL_FALSE, 0, sizeof pixels, slot->here_sent, 0, NULL, &slot->read));
-        stage(own.queue, &painting, &since);
-        CHECK(clFlush(own.queue));
-        return 1;
-    }
-    if (options.mode == SORT) {
-        write_buffer(far.queue, slot->positions, slot->count[1] * 6, slot->here_positions);
-        write_buffer(far.queue, slot->about, sizeof slot->count, slot->count);
-        sort_points(slot->positions, slot->about, view);
-        CHECK(clEnqueueReadBuffer(far.queue, sorter.values[0], CL_FALSE, 0, slot->count[1] * 4, slot->here_order, 0, NULL, &slot->read));
-        CHECK(clFlush(far.queue));
-        return 1;
-    }
-    cl_event found, decoded, painted;
-    size_t one = 1;
+    double since = seconds();
+    write_points(slot);
+    sort_points(own_positions, own_about, view);
+    stage(own.queue, &sorting, &since);
+    read_order(own.queue, slot);
+    paint(&painter, own_positions, own_colours, sorter.values[0], own_about, view);
+    paint_shown(&painter);
+    CHECK(clEnqueueReadBuffer(own.queue, painter.shown, CL_FALSE, 0, sizeof pixels, slot->here_sent, 0, NULL, &slot->read));
+    stage(own.queue, &painting, &since);
+    CHECK(clFlush(own.queue));
+}
+
+static void begin_sort(struct slot *slot, struct view view)
+{
+    write_buffer(far.queue, slot->positions, slot->count[1] * 6, slot->here_positions);
+    write_buffer(far.queue, slot->about, sizeof slot->count, slot->count);
+    sort_points(slot->positions, slot->about, view);
+    /* On the same queue: the next frame is sorted in the same buffers. */
+    CHECK(clEnqueueReadBuffer(far.queue, sorter.values[0], CL_FALSE, 0, slot->count[1] * 4, slot->here_order, 0, NULL, &slot->read));
+    CHECK(clFlush(far.queue));
+}
+
+/* Paints at the other device, and asks for the picture. */
+static void paint_far(struct slot *slot, struct view view)
+{
+    paint(&painter, slot->positions, slot->colours, sorter.values[0], slot->about, view);
+    paint_packed(&painter, slot->sent, slot->sent_size);
+    read_behind(slot, slot->sent, SENT_MOST, slot->here_sent);
+}
+
+static void begin_paint(struct slot *slot, struct view view)
+{
+    write_buffer(far.queue, slot->positions, slot->count[1] * 6, slot->here_positions);
+    write_buffer(far.queue, slot->colours, slot->count[1] * 4, slot->here_colours);
+    write_buffer(far.queue, slot->about, sizeof slot->count, slot->count);
+    sort_points(slot->positions, slot->about, view);
+    read_order(far.queue, slot);
+    paint_far(slot, view);
+}
+
+/* The source, the decoder and the other device wait for each other; nothing of what they pass on comes here but the picture. */
+static void begin_peer(struct slot *slot, struct view view)
+{
+    cl_event found, decoded;
+    size_t one = 1, items = (options.most + far.items - 1) / far.items * far.items;
     ARGS(next_kernel, 2, ARG(slot->chunk), ARG(slot->chunk_about));
     CHECK(clEnqueueNDRangeKernel(source_queue, next_kernel, 1, NULL, &one, NULL, 0, NULL, &found));
     CHECK(clFlush(source_queue));
     ARGS(decode_kernel, 5, ARG(slot->chunk), ARG(slot->chunk_about), ARG(slot->points), ARG(slot->colours), ARG(slot->about));
     CHECK(clEnqueueNDRangeKernel(decoder_queue, decode_kernel, 1, NULL, &one, NULL, 1, &found, &decoded));
     CHECK(clFlush(decoder_queue));
-    size_t items = (options.most + far.items - 1) / far.items * far.items;
     ARGS(fix_kernel, 4, ARG(slot->points), ARG(slot->positions), ARG(slot->about), ARG(options.most));
     CHECK(clEnqueueNDRangeKernel(far.queue, fix_kernel, 1, NULL, &items, &far.items, 1, &decoded, NULL));
     sort_points(slot->positions, slot->about, view);
@@ -235,55 +250,38 @@ static int begin(int frame, struct slot *slot)
         CHECK(clEnqueueReadBuffer(far.queue, slot->about, CL_TRUE, 0, sizeof slot->count, slot->count, 0, NULL, NULL));
         REQUIRE(slot->count[1] <= options.most);
         CHECK(clEnqueueReadBuffer(far.queue, slot->positions, CL_TRUE, 0, slot->count[1] * 6, slot->here_positions, 0, NULL, NULL));
-        CHECK(clEnqueueReadBuffer(far.queue, sorter.values[0], CL_TRUE, 0, slot->count[1] * 4, slot->here_order, 0, NULL, NULL));
+        read_order(far.queue, slot);
     }
-    paint(&painter, slot->positions, slot->colours, sorter.values[0], slot->about, view);
-    paint_packed(&painter, slot->sent, slot->sent_size);
-    CHECK(clEnqueueMarkerWithWaitList(far.queue, 0, NULL, &painted));
-    CHECK(clFlush(far.queue));
-    CHECK(clEnqueueReadBuffer(reading, slot->sent, CL_FALSE, 0, SENT_MOST, slot->here_sent, 1, &painted, &slot->read));
-    CHECK(clFlush(reading));
+    paint_far(slot, view);
     CHECK(clReleaseEvent(found));
     CHECK(clReleaseEvent(decoded));
-    CHECK(clReleaseEvent(painted));
+}
+
+/* Begins a frame; 0 at the end of the stream. */
+static int begin(int frame, struct slot *slot)
+{
+    struct view view = view_of(frame);
+    slot->begun = seconds();
+    if (options.mode != PEER && options.mode != SIZE) {
+        slot->count[1] = stream_next(&stream, slot->here_positions, slot->here_colours);
+        slot->count[0] = slot->count[1] * 12;
+        decoding += seconds() - slot->begun;
+        if (slot->count[1] == 0)
+            return 0;
+    }
+    switch (options.mode) {
+    case LOCAL: begin_local(slot, view); break;
+    case SORT: begin_sort(slot, view); break;
+    case PAINT: begin_paint(slot, view); break;
+    default: begin_peer(slot, view);
+    }
     return 1;
 }
 
-struct keyed {
-    cl_uint key, value;
-};
-
-static int by_key(const void *a, const void *b)
-{
-    const struct keyed *x = a, *y = b;
-    return x->key != y->key ? (x->key < y->key ? -1 : 1) : x->value < y->value ? -1 : x->value > y->value;
-}
-
-/* Compares the order, word by word, with what the C library's qsort makes of the same positions. */
-static void check_order(int frame, const struct slot *slot)
-{
-    struct view view = view_of(frame);
-    size_t count = slot->count[1];
-    struct keyed *all = malloc(count * sizeof *all);
-    REQUIRE(all != NULL && count > 0);
-    for (size_t i = 0; i < count; i++) {
-        const int16_t *p = slot->here_positions + 3 * i;
-        all[i].key = 0x80000000u - (cl_uint)(view.m[6] * p[0] + view.m[7] * p[1] + view.m[8] * p[2]);
-        all[i].value = (cl_uint)i;
-    }
-    qsort(all, count, sizeof *all, by_key);
-    for (size_t i = 0; i < count; i++)
-        if (all[i].value != slot->here_order[i]) {
-            fprintf(stderr, "frame %d: place %zu of %zu has point %u and not %u\n", frame, i, count, slot->here_order[i], all[i].value);
-            exit(1);
-        }
-    free(all);
-}
-
-/* Waits for a frame and draws it; 0 if it is none, as the stream has ended. Gives the bytes of its picture as it came. */
+/* Waits for a frame and draws it. Gives the bytes of its picture as it came. */
 static size_t finish(int frame, struct slot *slot)
 {
-    cl_int error = clWaitForEvents(1, &slot->read), status = CL_COMPLETE;
+    cl_int error = clWaitForEvents(1, &slot->read), status = CL_COMPLETE; /* less than 0 at the end of the stream, too */
     size_t size = sizeof pixels;
     CHECK(clGetEventInfo(slot->read, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, NULL));
     if (error != CL_SUCCESS || status != CL_COMPLETE) {
@@ -292,18 +290,19 @@ static size_t finish(int frame, struct slot *slot)
     }
     CHECK(clReleaseEvent(slot->read));
     if (options.check)
-        check_order(frame, slot);
+        check_order(frame, slot->here_positions, slot->here_order, slot->count[1]);
     if (options.mode == LOCAL)
         memcpy(pixels, slot->here_sent, sizeof pixels);
     if (options.mode == SORT) {
         double since = seconds();
         write_points(slot);
         write_buffer(own.queue, own_order, slot->count[1] * 4, slot->here_order);
-        paint_here(slot, own_order, view_of(frame));
+        paint(&painter, own_positions, own_colours, own_order, own_about, view_of(frame));
+        paint_shown(&painter);
         CHECK(clEnqueueReadBuffer(own.queue, painter.shown, CL_TRUE, 0, sizeof pixels, pixels, 0, NULL, NULL));
         stage(own.queue, &painting, &since);
     }
-    if (options.mode == PEER || options.mode == SIZE) {
+    if (options.mode >= PAINT) {
         size = draw_packed(slot->here_sent, pixels);
         if (size == 0) {
             fprintf(stderr, "frame %d: what came is no picture\n", frame);
@@ -341,67 +340,6 @@ static void write_last(void)
     }
     write_picture(options.picture, out, WIDTH, HEIGHT);
     free(out);
-}
-
-static void usage(const char *name)
-{
-    fprintf(stderr,
-            "usage: %s local|sort|peer|size [options]\n"
-            "  --stream FILE|HOST:PORT  local and sort: the stream; others have a stream source at a server\n"
-            "  --own TEXT, --offload TEXT   the platforms of the client's own and of the other devices [the first platform]\n"
-            "  --device TEXT            the other device that sorts, by its name [the first one]\n"
-            "  --most N                 points that a frame may have [200000]\n"
-            "  --frames N, --warm N     so many frames [64], and so many before them that are not counted [0]\n"
-            "  --ahead N                frames that are under way at a time [3]\n"
-            "  --paint bands|tiles      how the device paints [bands on processors, tiles on others]\n"
-            "  --picture FILE.png       the last frame\n"
-            "  --pipe COMMAND           gets all frames as raw pixels, rgb565le, %dx%d\n"
-            "  --figures FILE.json      what a frame costs\n"
-            "  --hashes                 prints a line for each frame\n"
-            "  --check                  compares each order with qsort's\n"
-            "  --stages                 how long each stage takes, one after the other\n",
-            name, WIDTH, HEIGHT);
-    exit(2);
-}
-
-static void read_options(int argc, char **argv)
-{
-    enum { STREAM = 1, OWN, OFFLOAD, DEVICE, MOST, FRAMES, WARM, AHEAD, PAINT, PICTURE, PIPE, FIGURES, HASHES, CHECKS, STAGES };
-    static const struct option known[] = {
-        {"stream", 1, NULL, STREAM}, {"own", 1, NULL, OWN}, {"offload", 1, NULL, OFFLOAD}, {"device", 1, NULL, DEVICE},
-        {"most", 1, NULL, MOST}, {"frames", 1, NULL, FRAMES}, {"warm", 1, NULL, WARM}, {"ahead", 1, NULL, AHEAD},
-        {"paint", 1, NULL, PAINT}, {"picture", 1, NULL, PICTURE}, {"pipe", 1, NULL, PIPE}, {"figures", 1, NULL, FIGURES},
-        {"hashes", 0, NULL, HASHES}, {"check", 0, NULL, CHECKS}, {"stages", 0, NULL, STAGES}, {NULL, 0, NULL, 0}};
-    options.mode = MODES;
-    for (int i = 0; argc > 1 && i < MODES; i++)
-        if (strcmp(argv[1], MODE_NAMES[i]) == 0)
-            options.mode = (enum mode)i;
-    if (options.mode == MODES)
-        usage(argv[0]);
-    optind = 2;
-    for (int which; (which = getopt_long(argc, argv, "", known, NULL)) != -1;)
-        switch (which) {
-        case STREAM: options.stream = optarg; break;
-        case OWN: options.own = optarg; break;
-        case OFFLOAD: options.offload = optarg; break;
-        case DEVICE: options.device = optarg; break;
-        case MOST: options.most = (cl_uint)strtoul(optarg, NULL, 10); break;
-        case FRAMES: options.frames = atoi(optarg); break;
-        case WARM: options.warm = atoi(optarg); break;
-        case AHEAD: options.ahead = atoi(optarg); break;
-        case PAINT: options.tiles = strcmp(optarg, "tiles") == 0; break;
-        case PICTURE: options.picture = optarg; break;
-        case PIPE: options.pipe = optarg; break;
-        case FIGURES: options.figures = optarg; break;
-        case HASHES: options.hashes = 1; break;
-        case CHECKS: options.check = 1; break;
-        case STAGES: options.stages = 1; break;
-        default: usage(argv[0]);
-        }
-    int has_stream = options.mode == PEER || options.mode == SIZE || options.stream != NULL;
-    if (!has_stream || optind != argc || options.frames < 1 || options.warm < 0 || options.ahead < 1 || options.ahead > AHEAD_MOST ||
-        options.most < 1 || options.most > 10000000)
-        usage(argv[0]);
 }
 
 int main(int argc, char **argv)

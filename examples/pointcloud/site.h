@@ -4,7 +4,7 @@
 #include "../common.h"
 #include <stdarg.h>
 
-enum { WIDTH = 640, HEIGHT = 480, EACH = 8, MOST_PLATFORMS = 16 };
+enum { WIDTH = 512, HEIGHT = 384, EACH = 8, MOST_PLATFORMS = 16 };
 
 /* cloud.cl, as text. */
 __asm__(".pushsection .rodata\n"
