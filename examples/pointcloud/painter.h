@@ -94,7 +94,7 @@ static inline void paint_tiles(const struct painter *painter, cl_mem order, cl_m
     CHECK(clEnqueueNDRangeKernel(site->queue, painter->tiles, 2, NULL, area, tile, 0, NULL, NULL));
 }
 
-/* Paints the points in this order. `about` has their number, as ropeway_points does. */
+/* Paints the points in this order. `about` has their number, as cl_points_ropeway does. */
 static inline void paint(const struct painter *painter, cl_mem positions, cl_mem colours, cl_mem order, cl_mem about, struct view view)
 {
     const struct site *site = painter->site;

@@ -10,8 +10,10 @@
 #include "check.h"
 #include "options.h"
 #include "stream.h"
-#include "../custom.h"
 #include "../measure.h"
+#include <CL/cl_ropeway_custom_devices.h>
+
+typedef cl_int(CL_API_CALL *set_content_size_fn)(cl_mem buffer, cl_mem content_size_buffer);
 
 /* A frame that is under way. */
 struct slot {
@@ -103,7 +105,7 @@ static void open_slot(cl_platform_id offload, struct slot *slot)
     slot->here_sent = memory_of(SENT_MOST);
     if (options.mode == LOCAL)
         return;
-    slot->about = site_buffer(far.context, sizeof(ropeway_points));
+    slot->about = site_buffer(far.context, sizeof(cl_points_ropeway));
     slot->positions = site_buffer(far.context, most * 6);
     if (options.mode == SORT)
         return;
@@ -112,7 +114,7 @@ static void open_slot(cl_platform_id offload, struct slot *slot)
     slot->sent_size = site_buffer(far.context, sizeof(cl_ulong));
     if (options.mode != PAINT) {
         slot->chunk = site_buffer(far.context, most * 16 + 4096);
-        slot->chunk_about = site_buffer(far.context, sizeof(ropeway_chunk));
+        slot->chunk_about = site_buffer(far.context, sizeof(cl_chunk_ropeway));
         slot->points = site_buffer(far.context, most * 12);
     }
     if (options.mode != PEER)
@@ -128,7 +130,7 @@ static void open_all(void)
         own_positions = site_buffer(own.context, most * 6);
         own_colours = site_buffer(own.context, most * 4);
         own_order = site_buffer(own.context, most * sizeof(cl_uint));
-        own_about = site_buffer(own.context, sizeof(ropeway_points));
+        own_about = site_buffer(own.context, sizeof(cl_points_ropeway));
     }
     if (options.mode == PEER || options.mode == SIZE)
         open_peers(offload);
