@@ -63,7 +63,6 @@ pub fn c_program(name: &str) -> PathBuf {
     path
 }
 
-<<<<<<< HEAD
 /// The compiled form of `tests/c/NAME.c` as a shared library.
 ///
 /// # Panics
@@ -73,7 +72,8 @@ pub fn c_library(name: &str) -> PathBuf {
     let path = kept("lib").join(format!("lib{}.so", name.replace('/', "-")));
     compile(&[source], &["-fPIC", "-shared"], &path);
     path
-=======
+}
+
 /// The folder of the C examples, built.
 ///
 /// # Panics
@@ -87,7 +87,6 @@ pub fn examples() -> &'static Path {
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         target().join("examples")
     })
->>>>>>> b443f4b (Point cloud: an example that is decoded, sorted and painted here, or sorted by another device; the same picture either way)
 }
 
 /// The library that shifts a program's clock (`tests/c/shifted_clock.c`).
