@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use ropeway_tests::cluster::Cluster;
 use ropeway_tests::custom::{custom_file, function_table, functions, serve, serve_with};
 use ropeway_tests::places::{c_program, kept, ropeway};
 use ropeway_tests::program::Program;
@@ -129,5 +130,23 @@ fn commands_at_random_on_ordinary_and_custom_devices_of_three_servers() {
     for seed in seeds() {
         let outcome = Program::remote(c_program("custom_random"), &urls).args([&seed.to_string(), "400"]).run();
         assert_eq!(outcome.stdout, "as in the model\n", "seed {seed}\n{}", outcome.stderr);
+    }
+}
+
+#[test]
+fn what_counts_goes_from_server_to_server_and_nothing_to_the_client() {
+    const SIZE: u64 = 4_000_000;
+    const ROUNDS: u64 = 10;
+    let file = custom_file(&function_table());
+    let args = ["--custom", file.to_str().expect("a path in UTF-8")];
+    let Some(cluster) = Cluster::with(2, 0, &args) else { return };
+    for contents in [8000, 1_600_000] {
+        let args = [SIZE, contents, ROUNDS].map(|number| number.to_string());
+        let args: Vec<_> = args.iter().map(String::as_str).collect();
+        let (rounds, outcome) = cluster.measured(cluster.program("custom_content", &args));
+        assert_eq!(outcome.stdout, "contents are right\n", "{}", outcome.stderr);
+        // Half of what counted for the custom device: the content sizes of its result.
+        rounds.expect_between(ROUNDS * contents / 2, ROUNDS * 3000);
+        assert!(rounds.client() < ROUNDS * 4000, "{rounds:?}");
     }
 }
