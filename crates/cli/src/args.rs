@@ -251,7 +251,7 @@ pub struct TicketArgs {
 /// What the sessions of a client may use.
 #[derive(Args, Clone, Debug)]
 pub struct AllowanceArgs {
-    /// Devices that the client sees: by number, by cpu, gpu or accelerator, or by a part of the name; several with
+    /// Devices that the client sees: by number, by cpu, gpu, accelerator or custom, or by a part of the name; several with
     /// commas between them [default: all]
     #[arg(long, value_name = "DEVICES", value_delimiter = ',')]
     pub devices: Vec<DeviceSelector>,

@@ -30,15 +30,19 @@ pub struct Allowance {
 pub enum DeviceSelector {
     /// The device of this number, in the order in which the server lists all its devices, from 0.
     Number(u32),
-    /// All devices of this type: `cpu`, `gpu` or `accelerator`.
+    /// All devices of this type: `cpu`, `gpu`, `accelerator` or `custom`.
     Type(u64),
     /// All devices whose names contain this, in whatever case.
     Name(String),
 }
 
 /// The names of types.
-const TYPES: [(&str, u64); 3] =
-    [("cpu", cl::CL_DEVICE_TYPE_CPU), ("gpu", cl::CL_DEVICE_TYPE_GPU), ("accelerator", cl::CL_DEVICE_TYPE_ACCELERATOR)];
+const TYPES: [(&str, u64); 4] = [
+    ("cpu", cl::CL_DEVICE_TYPE_CPU),
+    ("gpu", cl::CL_DEVICE_TYPE_GPU),
+    ("accelerator", cl::CL_DEVICE_TYPE_ACCELERATOR),
+    ("custom", cl::CL_DEVICE_TYPE_CUSTOM),
+];
 
 impl DeviceSelector {
     /// Whether it names the device of this number, type and name.
@@ -57,7 +61,9 @@ impl FromStr for DeviceSelector {
     fn from_str(text: &str) -> Result<Self, String> {
         let text = text.trim();
         if text.is_empty() {
-            return Err("a device is named by its number, by cpu, gpu or accelerator, or by a part of its name".into());
+            return Err(
+                "a device is named by its number, by cpu, gpu, accelerator or custom, or by a part of its name".into(),
+            );
         }
         if let Ok(number) = text.parse() {
             return Ok(Self::Number(number));
