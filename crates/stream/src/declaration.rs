@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// Most bytes of a stream's name.
 const MAX_NAME: usize = 64;
@@ -27,7 +27,7 @@ const USUAL_RING: usize = 16;
 const MAX_RATE: f64 = 1e6;
 
 /// The table as it stands in the file. [`Table::check`] says whether it means something.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Table {
     /// The stream's name.
@@ -45,7 +45,7 @@ pub struct Table {
     /// Bytes of a chunk, in a stream without structure.
     pub chunk: Option<i64>,
     /// Chunks in a second.
-    pub rate: Option<f64>,
+    pub rate: Option<Rate>,
     /// Most chunks that are kept.
     pub ring: Option<i64>,
     /// What becomes of chunks for which there is no room.
@@ -55,6 +55,19 @@ pub struct Table {
     /// Most bytes of one chunk.
     pub most: Option<i64>,
 }
+
+/// Chunks in a second, as it is written: any number.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Rate(pub f64);
+
+impl PartialEq for Rate {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.to_bits() == other.0.to_bits()
+    }
+}
+
+impl Eq for Rate {}
 
 /// Where a stream comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -148,26 +161,32 @@ impl Declaration {
 }
 
 impl Table {
-    /// The stream that table `number` (from 1) of the kind `source` in `file` declares. Its paths are relative to the
-    /// file's folder.
+    /// Makes its paths, which are relative to the file's folder, paths of their own.
+    pub fn resolve(&mut self, folder: &Path) {
+        for path in [&mut self.file, &mut self.fifo, &mut self.v4l2].into_iter().flatten() {
+            *path = folder.join(&*path);
+        }
+    }
+
+    /// The stream that this table, of this number (from 1) among its kind, declares.
     ///
     /// # Errors
-    /// One sentence: which file, which table, and what is wrong with it.
-    pub fn check(self, file: &Path, number: usize) -> Result<Declaration, String> {
+    /// The end of a sentence that begins with the file: which table, and what is wrong with it.
+    pub fn check(&self, number: usize) -> Result<Declaration, String> {
         let name = self.name.clone().filter(|name| !name.is_empty());
         let table = match &name {
             Some(name) => format!("the [[source]] table '{}'", name.escape_debug()),
             None => format!("the [[source]] table number {number}"),
         };
-        self.checked(file.parent().unwrap_or(Path::new(""))).map_err(|why| format!("{}: {table} {why}", file.display()))
+        self.checked().map_err(|why| format!("{table} {why}"))
     }
 
-    fn checked(self, folder: &Path) -> Result<Declaration, String> {
+    fn checked(&self) -> Result<Declaration, String> {
         let name = self.name.clone().filter(|name| !name.is_empty()).ok_or("has no name")?;
         if name.len() > MAX_NAME || name.chars().any(char::is_control) {
             return Err(format!("has a name that is longer than {MAX_NAME} bytes or has control characters"));
         }
-        let origin = self.origin(folder)?;
+        let origin = self.origin()?;
         let format = self.format.as_deref().ok_or_else(|| format!("has no format: {}", one_of(&FORMATS)))?;
         let format = named(&FORMATS, format)
             .ok_or_else(|| format!("has the format '{}'; it must be {}", format.escape_debug(), one_of(&FORMATS)))?;
@@ -207,12 +226,11 @@ impl Table {
         })
     }
 
-    fn origin(&self, folder: &Path) -> Result<Origin, String> {
-        let path = |path: &Option<PathBuf>| path.as_ref().map(|path| folder.join(path));
-        let file = path(&self.file).map(Origin::File);
+    fn origin(&self) -> Result<Origin, String> {
+        let file = self.file.clone().map(Origin::File);
         let others = [
-            path(&self.fifo).map(Origin::Fifo),
-            path(&self.v4l2).map(Origin::Camera),
+            self.fifo.clone().map(Origin::Fifo),
+            self.v4l2.clone().map(Origin::Camera),
             self.url.clone().map(Origin::Url),
         ];
         let mut named = file.into_iter().chain(others.into_iter().flatten());
@@ -230,7 +248,7 @@ impl Table {
     }
 
     fn rate(&self, origin: &Origin) -> Result<Option<f64>, String> {
-        match (self.rate, origin) {
+        match (self.rate.map(|rate| rate.0), origin) {
             (None, _) => Ok(None),
             (Some(_), Origin::Url(_)) => Err("has a rate, and a url, whose sender alone sets the rate".into()),
             (Some(rate), _) if rate > 0.0 && rate <= MAX_RATE => Ok(Some(rate)),
@@ -287,7 +305,9 @@ mod tests {
     use super::*;
 
     fn check(text: &str) -> Result<Declaration, String> {
-        toml::from_str::<Table>(text).unwrap().check(Path::new("/etc/ropeway/custom.toml"), 2)
+        let mut table = toml::from_str::<Table>(text).unwrap();
+        table.resolve(Path::new("/etc/ropeway"));
+        table.check(2)
     }
 
     #[test]
@@ -346,7 +366,7 @@ mod tests {
             (&format!("{base}full = 'drop-oldest'"), "and no rate: without one, a file is read as fast"),
         ] {
             let error = check(text).unwrap_err();
-            assert!(error.starts_with("/etc/ropeway/custom.toml: the [[source]] table "), "{error}");
+            assert!(error.starts_with("the [[source]] table "), "{error}");
             assert!(error.contains(expected) && !error.contains('\n'), "{text}: {error}");
         }
         assert!(toml::from_str::<Table>("color = 'red'").is_err());

@@ -23,13 +23,34 @@ pub struct Chunk {
     pub time: Duration,
 }
 
+/// Why a stream has failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// One sentence.
+    pub text: String,
+    /// Whether it has come, and is not what it says; otherwise it has not come.
+    pub is_invalid: bool,
+}
+
+impl Fault {
+    /// Of a stream that does not come.
+    pub fn lost(text: impl Into<String>) -> Self {
+        Self { text: text.into(), is_invalid: false }
+    }
+
+    /// Of a stream that is not what it says.
+    pub fn invalid(text: impl Into<String>) -> Self {
+        Self { text: text.into(), is_invalid: true }
+    }
+}
+
 /// What a queue holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item {
     /// A part of the stream.
     Chunk(Chunk),
     /// Why the stream failed here; it may go on after that.
-    Failure(String),
+    Failure(Fault),
 }
 
 /// What has become of a chunk that was offered.
@@ -121,7 +142,7 @@ impl Queue {
     }
 
     /// Says why the stream failed, after the chunks that have come.
-    pub fn fail(&mut self, why: String) {
+    pub fn fail(&mut self, why: Fault) {
         match self.items.back_mut() {
             // Nothing came in between.
             Some(Item::Failure(last)) => *last = why,
@@ -170,7 +191,7 @@ pub(crate) mod tests {
     fn sequence(queue: &mut Queue) -> Option<(u64, u64)> {
         queue.take().map(|item| match item {
             Item::Chunk(chunk) => (chunk.sequence, chunk.dropped),
-            Item::Failure(why) => panic!("{why}"),
+            Item::Failure(why) => panic!("{why:?}"),
         })
     }
 
@@ -202,13 +223,13 @@ pub(crate) mod tests {
     #[test]
     fn failures_stand_where_they_came() {
         let mut queue = Queue::new(&declaration(2, Full::DropOldest));
-        queue.fail("0".into());
-        queue.fail("1".into());
+        queue.fail(Fault::lost("0"));
+        queue.fail(Fault::lost("1"));
         offer(&mut queue, 1);
-        queue.fail("2".into());
-        assert_eq!(queue.take(), Some(Item::Failure("1".into())));
+        queue.fail(Fault::lost("2"));
+        assert_eq!(queue.take(), Some(Item::Failure(Fault::lost("1"))));
         assert_eq!(sequence(&mut queue), Some((0, 0)));
-        assert_eq!(queue.take(), Some(Item::Failure("2".into())));
+        assert_eq!(queue.take(), Some(Item::Failure(Fault::lost("2"))));
         assert!(queue.is_empty());
     }
 
@@ -236,7 +257,7 @@ pub(crate) mod tests {
             for step in steps.into_iter().map(Some).chain(std::iter::repeat_n(None, ring + 1)) {
                 match step {
                     Some(0 | 1) => offered += u64::from(!matches!(queue.offer(Bytes::new(), Duration::ZERO), Offer::NoRoom(_))),
-                    Some(2) => queue.fail("x".into()),
+                    Some(2) => queue.fail(Fault::lost("x")),
                     _ => while let Some(item) = queue.take() {
                         let Item::Chunk(chunk) = item else { continue };
                         prop_assert!(last < Some(chunk.sequence) && chunk.dropped >= dropped);

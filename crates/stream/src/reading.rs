@@ -12,6 +12,7 @@ use rustix::fs::{FileType, Mode, OFlags, fstat, open};
 use crate::cancel::await_any;
 use crate::cut::Cutter;
 use crate::declaration::{Declaration, Origin};
+use crate::queue::Fault;
 use crate::ring::Writer;
 
 /// Bytes that are read at once.
@@ -60,8 +61,9 @@ impl Reading {
         writer.finish(end);
     }
 
-    fn read_all(&mut self, writer: &Writer) -> Result<(), String> {
-        let failed = |why: &dyn fmt::Display| format!("stream '{}': {why}", self.declaration.name);
+    fn read_all(&mut self, writer: &Writer) -> Result<(), Fault> {
+        let said = |why: &dyn fmt::Display| format!("stream '{}': {why}", self.declaration.name);
+        let failed = |why: &dyn fmt::Display| Fault::lost(said(why));
         let is_fifo = matches!(self.declaration.origin, Origin::Fifo(_));
         let mut buffer = vec![0; READ];
         let mut cutter = Cutter::new(&self.declaration);
@@ -95,7 +97,7 @@ impl Reading {
                 }
                 self.chunks += 1;
             }
-            cut.map_err(|error| failed(&error))?;
+            cut.map_err(|error| Fault::invalid(said(&error)))?;
             if got > 0 {
                 continue;
             }

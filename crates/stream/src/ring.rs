@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use crate::cancel::{self, Cancel, await_any, bell};
 use crate::declaration::Declaration;
-use crate::queue::{Item, Offer, Queue};
+use crate::queue::{Fault, Item, Offer, Queue};
 
 /// How the wait for a chunk has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub enum Taken {
     /// With what came.
     Item(Item),
     /// The stream is over: it ended, or failed for this reason.
-    Over(Result<(), String>),
+    Over(Result<(), Fault>),
     /// It was cancelled.
     Cancelled,
 }
@@ -45,7 +45,7 @@ struct Shared {
 
 struct State {
     queue: Queue,
-    over: Option<Result<(), String>>,
+    over: Option<Result<(), Fault>>,
     is_closed: bool,
     is_awaited: bool,
 }
@@ -113,7 +113,7 @@ impl Writer {
     }
 
     /// Says that the stream has ended, or why it failed.
-    pub fn finish(self, end: Result<(), String>) {
+    pub fn finish(self, end: Result<(), Fault>) {
         let mut state = self.shared.lock();
         state.over = Some(end);
         self.shared.tell_reader(state);
@@ -124,7 +124,7 @@ impl Drop for Writer {
     fn drop(&mut self) {
         let mut state = self.shared.lock();
         // Nobody waits for a thread that has ended over a defect.
-        state.over.get_or_insert_with(|| Err("the thread that reads the stream has ended".to_owned()));
+        state.over.get_or_insert_with(|| Err(Fault::lost("the thread that reads the stream has ended")));
         self.shared.tell_reader(state);
     }
 }
@@ -242,6 +242,6 @@ mod tests {
         let (writer, mut reader) = ring(&declaration(1, Full::Wait)).unwrap();
         drop(writer);
         let taken = reader.next(&Cancel::new().unwrap()).unwrap();
-        assert_eq!(taken, Taken::Over(Err("the thread that reads the stream has ended".to_owned())));
+        assert_eq!(taken, Taken::Over(Err(Fault::lost("the thread that reads the stream has ended"))));
     }
 }

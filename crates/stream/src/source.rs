@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use crate::cancel::Cancel;
 use crate::declaration::{Declaration, Origin};
 use crate::feed::Session;
-use crate::queue::{Chunk, Item};
+use crate::queue::{Chunk, Fault, Item};
 use crate::reading::{Reading, open_stream};
 use crate::ring::{Reader, Taken, ring};
 
@@ -17,8 +17,8 @@ use crate::ring::{Reader, Taken, ring};
 pub enum Ended {
     /// The stream has ended.
     End,
-    /// The stream failed: one sentence. One that others share may go on after that.
-    Failed(String),
+    /// The stream failed. One that others share may go on after that.
+    Failed(Fault),
     /// The wait was cancelled.
     Cancelled,
     /// The chunk has more bytes than there is room for; it comes again the next time.
@@ -32,7 +32,7 @@ impl fmt::Display for Ended {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::End => write!(f, "the stream has ended"),
-            Self::Failed(why) => f.write_str(why),
+            Self::Failed(why) => f.write_str(&why.text),
             Self::Cancelled => write!(f, "the wait for the stream was cancelled"),
             Self::TooLarge { bytes } => write!(f, "the chunk has {bytes} bytes, and the buffer fewer"),
         }
@@ -103,7 +103,9 @@ impl Source {
                     Ok(Taken::Item(Item::Failure(why)) | Taken::Over(Err(why))) => return Err(Ended::Failed(why)),
                     Ok(Taken::Over(Ok(()))) => return Err(Ended::End),
                     Ok(Taken::Cancelled) => return Err(Ended::Cancelled),
-                    Err(error) => return Err(Ended::Failed(format!("cannot wait for the stream: {error}"))),
+                    Err(error) => {
+                        return Err(Ended::Failed(Fault::lost(format!("cannot wait for the stream: {error}"))));
+                    }
                 }
             }
         };

@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{ROOM, all, cancel, declare, mkfifo, until, video};
+use ropeway_stream::queue::Fault;
 use ropeway_stream::{Ended, Source};
 
 /// Runs a test again in a process of its own, without the threads of other tests; false in that process.
@@ -125,9 +126,10 @@ fn what_is_not_there_or_not_that_is_said() {
     let mut source = open("name = 'a'\nfile = 'f'\nformat = 'h264'").unwrap();
     let Err(Ended::Failed(why)) = source.next(&cancel(), ROOM) else { panic!() };
     assert_eq!(
-        why,
+        why.text,
         "stream 'a': the stream is not what its declaration says, h264: it does not begin with a start code"
     );
+    assert!(why.is_invalid);
     assert_eq!(source.next(&cancel(), ROOM), Err(Ended::Failed(why)));
 }
 
@@ -154,7 +156,10 @@ fn a_fifo_waits_for_its_writer_and_ends_with_it() {
     writer.write_all(b"de\x07").unwrap();
     assert_eq!(&source.next(&cancel(), ROOM).unwrap().bytes[..], b"de");
     drop(writer);
-    assert_eq!(source.next(&cancel(), ROOM), Err(Ended::Failed("stream 'f': the stream ends within a frame".into())));
+    assert_eq!(
+        source.next(&cancel(), ROOM),
+        Err(Ended::Failed(Fault::invalid("stream 'f': the stream ends within a frame")))
+    );
 }
 
 #[test]

@@ -18,7 +18,8 @@ fn gives(formats: &str, name: &str) -> bool {
 /// Arguments that copy a stream from an address.
 pub(super) fn from_url(url: &str, format: Format) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = QUIET.map(OsString::from).to_vec();
-    arguments.extend(["-fflags", "nobuffer", "-flags", "low_delay", "-analyzeduration", "1000000"].map(OsString::from));
+    // It looks at the stream's beginning, which it passes on as well, for a second at most.
+    arguments.extend(["-analyzeduration", "1000000"].map(OsString::from));
     if matches!(format, Format::Bytes | Format::Frames) {
         arguments.extend(["-f", "data", "-i"].map(OsString::from));
         arguments.push(url.into());
@@ -53,7 +54,7 @@ fn muxer(format: Format) -> Vec<OsString> {
 /// Arguments that copy a camera's pictures, or encode them if the camera has not done so.
 pub(super) fn from_camera(path: &Path, declaration: &Declaration, formats: &str) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = QUIET.map(OsString::from).to_vec();
-    arguments.extend(["-fflags", "nobuffer", "-f", "v4l2"].map(OsString::from));
+    arguments.extend(["-f", "v4l2"].map(OsString::from));
     if let Some(rate) = declaration.rate {
         arguments.extend(["-framerate".into(), rate.to_string().into()]);
     }
@@ -121,7 +122,7 @@ mod tests {
 
     fn camera(format: &str) -> String {
         let table = format!("name = 'a'\nv4l2 = '/dev/video0'\nformat = '{format}'\nrate = 25\nfull = 'drop-newest'");
-        let declaration = toml::from_str::<Table>(&table).unwrap().check(Path::new("f"), 1).unwrap();
+        let declaration = toml::from_str::<Table>(&table).unwrap().check(1).unwrap();
         assert_eq!(declaration.full, Full::DropNewest);
         text(&from_camera(Path::new("/dev/video0"), &declaration, FORMATS))
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
@@ -28,11 +28,11 @@ impl Feeds {
 
     /// Opens the stream of this name for one session; what comes back is for [`crate::Source::over`]. A file is opened
     /// anew each time. Of any other stream there is one reader, which begins when the first session wants it and ends
-    /// when the last one has closed its descriptor.
+    /// when the last one has closed its descriptor; `held` is kept until then.
     ///
     /// # Errors
     /// One sentence.
-    pub fn open(&self, name: &str) -> Result<OwnedFd, String> {
+    pub fn open(&self, name: &str, held: Arc<()>) -> Result<OwnedFd, String> {
         let declaration = self.declarations.get(name).ok_or_else(|| format!("there is no stream '{name}'"))?;
         if let Origin::File(path) = &declaration.origin {
             return open_stream(declaration, path);
@@ -43,15 +43,15 @@ impl Feeds {
         let mut hubs = self.hubs.lock().unwrap_or_else(PoisonError::into_inner);
         let hubs = hubs.entry(name.to_owned()).or_default();
         hubs.retain(|hub| !hub.is_done());
-        let mut socket = ours;
+        let mut session = (ours, held);
         for hub in hubs.iter() {
-            match hub.join(socket) {
+            match hub.join(session) {
                 Ok(()) => return Ok(theirs),
                 // It has come to the stream's end, and only brings its sessions there.
-                Err(back) => socket = back,
+                Err(back) => session = back,
             }
         }
-        hubs.push(Hub::start(declaration, &self.ffmpeg, socket).map_err(cannot)?);
+        hubs.push(Hub::start(declaration, &self.ffmpeg, session).map_err(cannot)?);
         Ok(theirs)
     }
 

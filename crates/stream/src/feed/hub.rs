@@ -13,10 +13,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::ffmpeg::Receiver;
-use super::subscriber::Subscriber;
+use super::subscriber::{Joining, Subscriber};
 use crate::cancel::{self, bell};
 use crate::cut::{Cutter, begins};
 use crate::declaration::{Declaration, Origin};
+use crate::queue::Fault;
 use crate::reading::{READ, due, open_stream};
 
 /// The pause before a receiver that has failed is started again; it doubles with each failure, ...
@@ -39,7 +40,7 @@ struct Door {
 
 #[derive(Default)]
 struct State {
-    joining: Vec<OwnedFd>,
+    joining: Vec<Joining>,
     /// Nobody gets in any more.
     is_shut: bool,
     /// The thread has to end.
@@ -57,7 +58,7 @@ impl Hub {
     ///
     /// # Errors
     /// The operating system's error.
-    pub fn start(declaration: &Declaration, ffmpeg: &OsStr, first: OwnedFd) -> io::Result<Self> {
+    pub fn start(declaration: &Declaration, ffmpeg: &OsStr, first: Joining) -> io::Result<Self> {
         let state = Mutex::new(State { joining: vec![first], ..State::default() });
         let door = Arc::new(Door { state, bell: bell()? });
         let run = Run {
@@ -83,13 +84,13 @@ impl Hub {
     /// Lets a session in.
     ///
     /// # Errors
-    /// The socket, if nobody gets in any more.
-    pub fn join(&self, socket: OwnedFd) -> Result<(), OwnedFd> {
+    /// The session, if nobody gets in any more.
+    pub fn join(&self, session: Joining) -> Result<(), Joining> {
         let mut state = self.door.lock();
         if state.is_shut {
-            return Err(socket);
+            return Err(session);
         }
-        state.joining.push(socket);
+        state.joining.push(session);
         drop(state);
         cancel::ring(&self.door.bell);
         Ok(())
@@ -118,9 +119,9 @@ enum Input {
 /// What follows the chunks that have been read.
 enum Then {
     /// The stream is over.
-    Over(Result<(), String>),
+    Over(Result<(), Fault>),
     /// It has failed, and is tried again.
-    Failure(String),
+    Failure(Fault),
 }
 
 /// The thread's own.
@@ -140,7 +141,7 @@ struct Run {
     /// Chunks that are not due, or have to wait.
     pending: VecDeque<Bytes>,
     then: Option<Then>,
-    over: Option<Result<(), String>>,
+    over: Option<Result<(), Fault>>,
     sessions: Vec<Subscriber>,
     buffer: Vec<u8>,
 }
@@ -154,12 +155,15 @@ impl Run {
             let due = self.distribute();
             let over = self.over.as_ref();
             self.sessions.retain_mut(|session| session.serve(over).is_ok());
+            if self.sessions.is_empty() {
+                continue;
+            }
             // A session that has taken something may have made room for more.
             if !self.is_blocked() && due.is_none_or(|due| Instant::now() >= due) && self.has_more() {
                 continue;
             }
             if let Err(error) = self.wait(due) {
-                self.is_over(Err(format!("cannot wait for the stream: {error}")));
+                self.is_over(Err(Fault::lost(format!("cannot wait for the stream: {error}"))));
             }
         }
     }
@@ -169,7 +173,7 @@ impl Run {
         let mut state = self.door.lock();
         let is_live = matches!(self.declaration.origin, Origin::Camera(_) | Origin::Url(_));
         let begun = self.given == 0 && !is_live;
-        let new = state.joining.drain(..).map(|socket| Subscriber::new(&self.declaration, socket, begun));
+        let new = state.joining.drain(..).map(|session| Subscriber::new(&self.declaration, session, begun));
         self.sessions.extend(new);
         let ends = state.has_to_end || self.sessions.is_empty();
         state.is_shut |= ends;
@@ -185,10 +189,7 @@ impl Run {
         };
         match input {
             Ok(input) => self.input = Some(input),
-            Err(why) if matches!(self.declaration.origin, Origin::File(_) | Origin::Fifo(_)) => {
-                self.then = Some(Then::Over(Err(why)))
-            }
-            Err(why) => self.then = Some(Then::Failure(why)),
+            Err(why) => self.then = Some(self.failure(Fault::lost(why))),
         }
     }
 
@@ -236,7 +237,7 @@ impl Run {
         !self.pending.is_empty() || self.then.is_some()
     }
 
-    fn is_over(&mut self, end: Result<(), String>) {
+    fn is_over(&mut self, end: Result<(), Fault>) {
         // Who comes from now on begins anew, with another thread.
         self.door.lock().is_shut = true;
         (self.input, self.next) = (None, None);
@@ -244,11 +245,12 @@ impl Run {
         self.over.get_or_insert(end);
     }
 
-    fn fail(&mut self, why: &str) {
+    fn fail(&mut self, why: &Fault) {
         let pause = MAX_PAUSE.min(FIRST_PAUSE * 2_u32.saturating_pow(self.failures.min(16)));
         self.failures += 1;
         self.next = Some(Instant::now() + pause);
-        let why = format!("{why}; it is tried again in {:.2} s", pause.as_secs_f64());
+        let text = format!("{}; it is tried again in {:.2} s", why.text, pause.as_secs_f64());
+        let why = Fault { text, ..*why };
         self.sessions.iter_mut().for_each(|session| session.fail(&why));
     }
 
@@ -309,7 +311,7 @@ impl Run {
             Ok(Some(got)) => self.cutter.push(&self.buffer[..got], &mut self.pending).map(|()| None),
             Err(why) => {
                 self.input = None;
-                self.then = Some(self.failure(format!("stream '{name}': {why}")));
+                self.then = Some(self.failure(Fault::lost(format!("stream '{name}': {why}"))));
                 return;
             }
         };
@@ -318,13 +320,13 @@ impl Run {
             Ok(then) => (self.input, self.then) = (None, then),
             Err(error) => {
                 self.input = None;
-                self.then = Some(self.failure(format!("stream '{name}': {error}")));
+                self.then = Some(self.failure(Fault::invalid(format!("stream '{name}': {error}"))));
             }
         }
     }
 
     /// What follows a failure: what comes from elsewhere may come again.
-    fn failure(&self, why: String) -> Then {
+    fn failure(&self, why: Fault) -> Then {
         if self.is_fifo() { Then::Over(Err(why)) } else { Then::Failure(why) }
     }
 }

@@ -14,7 +14,7 @@ pub(super) struct Head {
     pub kind: Kind,
     /// How many bytes follow.
     pub length: u32,
-    /// As [`crate::queue::Chunk`] has them.
+    /// As [`crate::queue::Chunk`] has them; of a failure, whether the stream is not what it says.
     pub sequence: u64,
     pub dropped: u64,
     pub time: Duration,
@@ -35,8 +35,13 @@ pub(super) enum Kind {
 
 impl Head {
     /// That of an answer without a chunk.
-    pub fn of(kind: Kind, length: u32) -> Self {
-        Self { kind, length, sequence: 0, dropped: 0, time: Duration::ZERO }
+    pub fn of(kind: Kind, length: u32, is_invalid: bool) -> Self {
+        Self { kind, length, sequence: is_invalid.into(), dropped: 0, time: Duration::ZERO }
+    }
+
+    /// Of a failure: whether the stream is not what it says.
+    pub fn is_invalid(self) -> bool {
+        self.sequence != 0
     }
 
     pub fn to_bytes(self) -> [u8; HEAD] {

@@ -11,7 +11,7 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use super::message::{ASK, HEAD, Head, Kind};
 use crate::cancel::{Cancel, await_any};
 use crate::declaration::Declaration;
-use crate::queue::{Chunk, Item};
+use crate::queue::{Chunk, Fault, Item};
 use crate::ring::Taken;
 
 /// Most bytes of a sentence.
@@ -27,7 +27,7 @@ pub struct Session {
     /// The answer so far.
     head: Option<Head>,
     bytes: Vec<u8>,
-    over: Option<Result<(), String>>,
+    over: Option<Result<(), Fault>>,
 }
 
 impl Session {
@@ -55,7 +55,7 @@ impl Session {
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Err(error),
             Err(error) => {
-                let why = Err(format!("the server reads the stream '{}' no more: {error}", self.name));
+                let why = Err(Fault::lost(format!("the server reads the stream '{}' no more: {error}", self.name)));
                 self.over = Some(why.clone());
                 Ok(Taken::Over(why))
             }
@@ -93,14 +93,17 @@ impl Session {
                 continue;
             };
             self.has_asked = false;
-            let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+            let fault = |bytes: Vec<u8>| Fault {
+                text: String::from_utf8_lossy(&bytes).into_owned(),
+                is_invalid: head.is_invalid(),
+            };
             return Ok(match head {
                 Head { kind: Kind::Chunk, sequence, dropped, time, .. } => {
                     Taken::Item(Item::Chunk(Chunk { bytes: Bytes::from(bytes), sequence, dropped, time }))
                 }
-                Head { kind: Kind::Failure, .. } => Taken::Item(Item::Failure(text(bytes))),
+                Head { kind: Kind::Failure, .. } => Taken::Item(Item::Failure(fault(bytes))),
                 Head { kind: Kind::End, .. } => Taken::Over(Ok(())),
-                Head { kind: Kind::Broken, .. } => Taken::Over(Err(text(bytes))),
+                Head { kind: Kind::Broken, .. } => Taken::Over(Err(fault(bytes))),
             });
         }
     }

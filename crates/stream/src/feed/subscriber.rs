@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -13,11 +14,18 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use super::message::{Head, Kind};
 use super::session::MAX_TEXT;
 use crate::declaration::Declaration;
-use crate::queue::{Chunk, Item, Queue};
+use crate::queue::{Chunk, Fault, Item, Queue};
+
+/// Kept as long as a session has a stream.
+pub(super) type Held = Arc<()>;
+
+/// A session's socket.
+pub(super) type Joining = (OwnedFd, Held);
 
 /// A session that wants the stream.
 pub(super) struct Subscriber {
     socket: OwnedFd,
+    _held: Held,
     queue: Queue,
     since: Instant,
     /// Whether it has asked, and has no answer yet.
@@ -32,9 +40,9 @@ pub(super) struct Subscriber {
 
 impl Subscriber {
     /// One at the other end of this socket.
-    pub fn new(declaration: &Declaration, socket: OwnedFd, begun: bool) -> Self {
+    pub fn new(declaration: &Declaration, (socket, held): Joining, begun: bool) -> Self {
         let (queue, since) = (Queue::new(declaration), Instant::now());
-        Self { socket, queue, since, has_asked: false, answer: VecDeque::new(), is_gone: false, begun }
+        Self { socket, _held: held, queue, since, has_asked: false, answer: VecDeque::new(), is_gone: false, begun }
     }
 
     /// Whether a chunk of so many bytes has a place with it, or nowhere waits for one.
@@ -48,8 +56,8 @@ impl Subscriber {
     }
 
     /// Tells it that the stream has failed, and may go on.
-    pub fn fail(&mut self, why: &str) {
-        self.queue.fail(why.to_owned());
+    pub fn fail(&mut self, why: &Fault) {
+        self.queue.fail(why.clone());
     }
 
     /// What to wait for at its socket; its end is always waited for.
@@ -69,7 +77,7 @@ impl Subscriber {
     ///
     /// # Errors
     /// It is gone, or has all that it will get.
-    pub fn serve(&mut self, over: Option<&Result<(), String>>) -> io::Result<()> {
+    pub fn serve(&mut self, over: Option<&Result<(), Fault>>) -> io::Result<()> {
         if self.is_gone {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
@@ -99,7 +107,7 @@ impl Subscriber {
                 }
                 (Some(Item::Failure(why)), _) => text(Kind::Failure, &why),
                 (None, Some(Err(why))) => text(Kind::Broken, why),
-                (None, Some(Ok(()))) => text(Kind::End, ""),
+                (None, Some(Ok(()))) => (Head::of(Kind::End, 0, false), Bytes::new()),
                 (None, None) => return Ok(()),
             };
             self.has_asked = false;
@@ -109,9 +117,9 @@ impl Subscriber {
     }
 }
 
-fn text(kind: Kind, text: &str) -> (Head, Bytes) {
+fn text(kind: Kind, why: &Fault) -> (Head, Bytes) {
     // A letter has up to four bytes.
-    let text: String = text.chars().take(MAX_TEXT / 4).collect();
+    let text: String = why.text.chars().take(MAX_TEXT / 4).collect();
     let bytes = Bytes::from(text);
-    (Head::of(kind, bytes.len() as u32), bytes)
+    (Head::of(kind, bytes.len() as u32, why.is_invalid), bytes)
 }

@@ -12,7 +12,9 @@ pub const ROOM: usize = usize::MAX;
 
 /// The stream that this table declares, with paths relative to `folder`.
 pub fn declare(folder: &Path, table: &str) -> Declaration {
-    toml::from_str::<Table>(table).unwrap().check(&folder.join("custom.toml"), 1).unwrap()
+    let mut table = toml::from_str::<Table>(table).unwrap();
+    table.resolve(folder);
+    table.check(1).unwrap()
 }
 
 pub fn cancel() -> Cancel {
