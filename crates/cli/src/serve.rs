@@ -27,8 +27,10 @@ pub fn serve(args: ServeArgs) -> Result<(), Failure> {
     if lending.is_some() {
         worker.push("--describe".into());
     }
+    let mut streams = Vec::new();
     if let Some(file) = &args.custom {
         let declared = Declarations::read(file).map_err(Failure::new)?;
+        streams = declared.streams().map_err(Failure::new)?;
         worker.extend(["--custom-devices".into(), declared.to_text().into()]);
     }
     // `/proc/self/exe` is the image that runs now, even if a newer one has been installed in its place meanwhile.
@@ -67,6 +69,7 @@ pub fn serve(args: ServeArgs) -> Result<(), Failure> {
         session_tasks: args.session_tasks,
         worker_user: worker_user(&args.worker)?,
         lending,
+        streams,
         worker: WorkerCommand { program, args: worker },
     };
     let served = ropeway_daemon::serve(&options);

@@ -1,16 +1,22 @@
 //! The operator's file: which custom devices a server offers.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use ropeway_stream as stream;
 use serde::{Deserialize, Serialize};
 
 use crate::kind::Kind;
 use crate::kinds::functions::{self, Functions};
+use crate::kinds::source::StreamSource;
 
 /// What the file declares, in its order by kinds.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Declarations {
+    /// Streams.
+    #[serde(default, rename = "source")]
+    pub sources: Vec<stream::Table>,
     /// Functions of shared libraries.
     #[serde(default)]
     pub functions: Vec<functions::Declaration>,
@@ -24,7 +30,12 @@ impl Declarations {
     pub fn read(path: &Path) -> Result<Self, String> {
         let at = path.display();
         let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read {at}: {error}"))?;
-        let found: Self = toml::from_str(&text).map_err(|error| format!("{at}: {}", error.to_string().trim_end()))?;
+        let mut found: Self =
+            toml::from_str(&text).map_err(|error| format!("{at}: {}", error.to_string().trim_end()))?;
+        let folder = std::path::absolute(path).map_err(|error| format!("cannot find {at}: {error}"))?;
+        for source in &mut found.sources {
+            source.resolve(folder.parent().unwrap_or(Path::new("/")));
+        }
         found.check().map_err(|error| format!("{at}: {error}"))?;
         Ok(found)
     }
@@ -33,10 +44,25 @@ impl Declarations {
         if *self == Self::default() {
             return Err("it declares no device".to_owned());
         }
+        let streams = self.streams()?;
+        let names =
+            streams.iter().map(|stream| &stream.name).chain(self.functions.iter().map(|declared| &declared.name));
+        let mut known = BTreeSet::new();
+        if let Some(name) = names.into_iter().find(|name| !known.insert(*name)) {
+            return Err(format!("two of its devices have the name '{name}'"));
+        }
         for declared in &self.functions {
             declared.check().map_err(|error| format!("[[functions]] '{}': {error}", declared.name))?;
         }
         Ok(())
+    }
+
+    /// The streams, in their order.
+    ///
+    /// # Errors
+    /// What is wrong with one: the end of a sentence that begins with the file.
+    pub fn streams(&self) -> Result<Vec<stream::Declaration>, String> {
+        self.sources.iter().zip(1..).map(|(table, number)| table.check(number)).collect()
     }
 
     /// As text for the workers' command line: [`Declarations::from_text`] reads it.
@@ -58,6 +84,9 @@ impl Declarations {
     /// One sentence.
     pub fn kinds(self) -> Result<Vec<Box<dyn Kind>>, String> {
         let mut kinds: Vec<Box<dyn Kind>> = Vec::new();
+        for declared in self.streams()? {
+            kinds.push(Box::new(StreamSource::new(declared)));
+        }
         for declared in self.functions {
             kinds.push(Box::new(Functions::new(declared)?));
         }

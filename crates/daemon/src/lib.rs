@@ -30,6 +30,7 @@
 pub mod access;
 mod audit;
 mod dial;
+mod feed;
 mod folders;
 mod groups;
 mod handshake;

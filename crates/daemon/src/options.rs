@@ -5,6 +5,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use ropeway_stream::Declaration;
 use ropeway_transport::Endpoint;
 use ropeway_transport::tls::CertificateFiles;
 
@@ -48,6 +49,8 @@ pub struct ServeOptions {
     pub worker_user: Option<WorkerUser>,
     /// The broker that lends this server's devices: nobody else sees them then; takes a state folder.
     pub lending: Option<LendingOptions>,
+    /// The streams that it opens for workers.
+    pub streams: Vec<Declaration>,
     /// The program and first arguments that start a worker.
     pub worker: WorkerCommand,
 }
@@ -81,6 +84,7 @@ impl ServeOptions {
             session_tasks: 4096,
             worker_user: None,
             lending: None,
+            streams: Vec::new(),
             worker,
         }
     }

@@ -1,11 +1,14 @@
 //! The worker processes: warm ones kept ready for the next clients, and those that serve.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ropeway_lease::grant::LeaseId;
 use ropeway_lease::property::Properties;
 use ropeway_protocol::ids::SessionId;
+use ropeway_stream::Declaration;
+use ropeway_stream::feed::Feeds;
 use ropeway_transport::tls::PublicKey;
 use ropeway_worker::handoff::DriverFact;
 use tracing::{debug, error, info, warn};
@@ -22,6 +25,9 @@ mod ends;
 
 pub(crate) use clients::{Client, Guest};
 use ends::last_words;
+
+/// The program that receives streams from networks and cameras.
+const FFMPEG: &str = "ffmpeg";
 
 /// A burst of clients makes the pool keep up to this many times the usual number of warm workers. Not more: on a GPU
 /// each holds some hundred MB.
@@ -80,6 +86,8 @@ pub(crate) struct Pool {
     session_memory: u64,
     /// Where sessions are written down.
     audit: Audit,
+    /// The streams that it opens for them.
+    feeds: Arc<Feeds>,
     /// The folders and control groups of its workers.
     rooms: Rooms,
     /// Whether a worker ever became ready.
@@ -109,6 +117,7 @@ impl Pool {
             drivers: Vec::new(),
             session_memory,
             audit,
+            feeds: Arc::new(Feeds::new([], FFMPEG)),
             rooms: Rooms::default(),
             can_serve: false,
             devices: None,
@@ -118,6 +127,11 @@ impl Pool {
     /// Gives each worker a folder and a control group of these.
     pub(crate) fn with_rooms(self, rooms: Rooms) -> Self {
         Self { rooms, ..self }
+    }
+
+    /// Opens these streams for them.
+    pub(crate) fn with_streams(self, streams: &[Declaration]) -> Self {
+        Self { feeds: Arc::new(Feeds::new(streams.iter().cloned(), FFMPEG)), ..self }
     }
 
     /// All workers.
@@ -388,7 +402,9 @@ impl Pool {
             Word::Device(..) => {}
             Word::Step(what) => worker.takes_step(what, STUCK_STEP),
             word @ (Word::Account(_) | Word::Limit(_)) => last_words(worker, word),
+            Word::Source(number, stream) => worker.streams.add(number, stream),
             Word::Dial(dial) => dial.start(pid, worker.shared_control(), &worker.dials),
+            Word::Feed(feed) => feed.start(pid, worker.shared_control(), (&self.feeds, &worker.streams)),
             // The exit of a worker with a session is handled when it is reaped.
             Word::Gone if matches!(worker.state, State::Session(_)) => {}
             Word::Gone => worker.gave_up(),

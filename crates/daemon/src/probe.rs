@@ -102,8 +102,14 @@ impl Prober {
                     debug!(driver, takes_bytes_late, "a driver was tried");
                     self.facts.push(DriverFact { driver, takes_bytes_late });
                 }
-                Word::Device(..) => {}
-                Word::Ready(_) | Word::Dial(_) | Word::Account(_) | Word::Limit(_) | Word::Gone | Word::Nothing => {
+                Word::Device(..) | Word::Source(..) => {}
+                Word::Ready(_)
+                | Word::Dial(_)
+                | Word::Feed(_)
+                | Word::Account(_)
+                | Word::Limit(_)
+                | Word::Gone
+                | Word::Nothing => {
                     break;
                 }
             }

@@ -26,6 +26,7 @@ use tracing::{debug, warn};
 use crate::access::Share;
 use crate::audit::About;
 use crate::dial::Dial;
+use crate::feed::{Feed, Offered};
 use crate::folders::Folder;
 use crate::groups::Group;
 use crate::memory::MemoryLimit;
@@ -117,6 +118,8 @@ pub(crate) struct Worker {
     deaf: bool,
     /// The id of the worker's session, known once the worker is ready.
     pub(crate) session: Option<SessionId>,
+    /// The streams that it may read.
+    pub(crate) streams: Offered,
     /// Connections that are being made for it.
     pub(crate) dials: Arc<AtomicUsize>,
     pub(crate) state: State,
@@ -152,6 +155,10 @@ pub(crate) enum Word {
     Probed(bool),
     /// The worker asks to be connected to a peer.
     Dial(Dial),
+    /// The worker's device of this number is a stream of this name.
+    Source(u32, String),
+    /// The worker wants to read a stream.
+    Feed(Feed),
     /// The session ends, and has taken this.
     Account(Account),
     /// The session is about to end over this limit of its client's.
@@ -199,6 +206,7 @@ impl Worker {
                 control: Arc::new(control),
                 deaf: false,
                 session: None,
+                streams: Offered::default(),
                 dials: Arc::default(),
                 state: State::Starting,
                 started: now,
@@ -232,11 +240,13 @@ impl Worker {
             Ok(Some((ToDaemon::Device(number, text), _))) if starting => {
                 Word::Device(number, property::from_text(&text).unwrap_or_default())
             }
+            Ok(Some((ToDaemon::Source(number, stream), _))) if starting => Word::Source(number, stream),
             Ok(Some((ToDaemon::Probing(driver), _))) if starting => Word::Probing(driver),
             Ok(Some((ToDaemon::Probed(late), _))) if starting => Word::Probed(late),
             Ok(Some((ToDaemon::Dial { ticket, addresses, seed, purpose }, _))) if !starting => {
                 Word::Dial(Dial { ticket, addresses, identity: Identity::from_seed(seed), purpose })
             }
+            Ok(Some((ToDaemon::Feed { ticket, stream }, _))) if !starting => Word::Feed(Feed { ticket, stream }),
             Ok(Some((ToDaemon::Account(account), _))) if !starting => Word::Account(account),
             Ok(Some((ToDaemon::Limit(reason), _))) if !starting => Word::Limit(reason),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Word::Nothing,
@@ -349,6 +359,7 @@ impl Worker {
             Allowance { client, ..guest.rules.allowance.clone() }
         });
         let allowance = allowance.unwrap_or_default();
+        self.streams.restrict(&allowance);
         let share = client.guest.as_ref().and_then(|guest| guest.share.clone());
         let turns = client.guest.as_ref().and_then(|guest| guest.turns.as_deref().map(AsFd::as_fd));
         let files = Files { share: share.as_deref().map(Share::parts), usage: Some(self.usage.file()), turns };

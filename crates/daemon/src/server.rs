@@ -91,7 +91,9 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
     let mut server = Server {
         listeners,
         stop,
-        pool: Pool::new(worker, options.warm, session_memory, audit.clone(), now).with_rooms(rooms.clone()),
+        pool: Pool::new(worker, options.warm, session_memory, audit.clone(), now)
+            .with_rooms(rooms.clone())
+            .with_streams(&options.streams),
         prober: Prober::new(&options.worker, rooms.clone()),
         max_sessions: options.max_sessions,
         guests,

@@ -53,6 +53,9 @@ pub const METERED_DEVICES: usize = 64;
 /// Most files that go with a connection.
 const MAX_FILES: usize = 3;
 
+/// Most streams that one session has open at the same time, or is opening.
+pub const MAX_FEEDS: usize = 64;
+
 /// Files that a session gets.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Files<'a> {
@@ -123,6 +126,31 @@ pub enum ToDaemon {
     /// The worker, still warming up, has this device: its number, and what it says of itself, as JSON
     /// (`ropeway_lease::property::Properties`).
     Device(u32, String),
+    /// The worker, still warming up, has this device, of this number, which is a stream of this name.
+    Source(u32, String),
+    /// The worker wants to read a stream.
+    Feed {
+        /// The worker's name for this request.
+        ticket: u64,
+        /// The stream's name.
+        stream: String,
+    },
+}
+
+/// A message of either side.
+pub trait Message {
+    /// Whether the first file that comes with it is a connection.
+    fn has_link(&self) -> bool {
+        true
+    }
+}
+
+impl Message for ToDaemon {}
+
+impl Message for ToWorker {
+    fn has_link(&self) -> bool {
+        !matches!(self, Self::Fed { .. })
+    }
 }
 
 /// A message of the daemon's.
@@ -146,6 +174,14 @@ pub enum ToWorker {
         /// The proof in the peer's answer, or the reason for the failure.
         outcome: Result<[u8; 32], String>,
     },
+    /// The outcome of a [`ToDaemon::Feed`]: a file or a socket, which comes with it, or one sentence that says why there
+    /// is none.
+    Fed {
+        /// The worker's name for the request.
+        ticket: u64,
+        /// The reason for a failure.
+        outcome: Result<(), String>,
+    },
 }
 
 /// The two ends of a control socket.
@@ -163,6 +199,18 @@ pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
 /// encrypted connection on which more has come than was asked for.
 pub fn say<T: Serialize>(control: BorrowedFd<'_>, message: &T, link: Option<&Link>, wait: bool) -> io::Result<()> {
     say_with(control, message, (link, &[]), wait)
+}
+
+/// Tells a worker, without waiting, the outcome of its request for a stream, and passes on what was opened.
+///
+/// # Errors
+/// As [`say`].
+pub fn say_fed(control: BorrowedFd<'_>, ticket: u64, outcome: Result<BorrowedFd<'_>, String>) -> io::Result<()> {
+    let (file, outcome) = match outcome {
+        Ok(file) => (Some(file), Ok(())),
+        Err(why) => (None, Err(why)),
+    };
+    say_with(control, &ToWorker::Fed { ticket, outcome }, (None, file.as_slice()), false)
 }
 
 /// As [`say`]; up to [`MAX_FILES`] files can go with the connection.
@@ -199,15 +247,21 @@ fn say_with<T: Serialize>(
 /// # Errors
 /// The socket's error: without `wait`, [`ErrorKind::WouldBlock`]; [`ErrorKind::InvalidData`] for bytes that are no
 /// message.
-pub fn hear<T: DeserializeOwned>(control: BorrowedFd<'_>, wait: bool) -> io::Result<Option<(T, Option<Link>)>> {
+pub fn hear<T: DeserializeOwned + Message>(
+    control: BorrowedFd<'_>,
+    wait: bool,
+) -> io::Result<Option<(T, Option<Link>)>> {
     Ok(hear_with(control, wait)?.map(|(message, link, _)| (message, link)))
 }
 
 /// A message, and the connection and the files that came with it.
-type Heard<T> = (T, Option<Link>, VecDeque<OwnedFd>);
+pub type Heard<T> = (T, Option<Link>, VecDeque<OwnedFd>);
 
-/// As [`hear`], with the files that came with the connection.
-fn hear_with<T: DeserializeOwned>(control: BorrowedFd<'_>, wait: bool) -> io::Result<Option<Heard<T>>> {
+/// As [`hear`], with the files that came with the message.
+///
+/// # Errors
+/// As [`hear`].
+pub fn hear_with<T: DeserializeOwned + Message>(control: BorrowedFd<'_>, wait: bool) -> io::Result<Option<Heard<T>>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FILES + 1))];
     let mut bytes = [0; MAX_MESSAGE];
     let flags = RecvFlags::CMSG_CLOEXEC | if wait { RecvFlags::empty() } else { RecvFlags::DONTWAIT };
@@ -227,10 +281,10 @@ fn hear_with<T: DeserializeOwned>(control: BorrowedFd<'_>, wait: bool) -> io::Re
             _ => None,
         });
         let mut files: VecDeque<_> = passed.flatten().collect();
-        let socket = files.pop_front();
         let message = bytes.get(..got).and_then(|bytes| decode(bytes).ok());
         let (message, secrets): (T, Option<Secrets>) =
             message.ok_or_else(|| io::Error::new(ErrorKind::InvalidData, "it does not decode"))?;
+        let socket = if message.has_link() { files.pop_front() } else { None };
         let link = socket.map(Link::from_fd).transpose()?;
         let link = match (link, secrets) {
             (Some(link), Some(secrets)) => Some(link.encrypt(secrets)?),
@@ -247,7 +301,7 @@ fn hear_with<T: DeserializeOwned>(control: BorrowedFd<'_>, wait: bool) -> io::Re
 pub fn await_ready(control: BorrowedFd<'_>) -> io::Result<SessionId> {
     loop {
         match hear(control, true)? {
-            Some((ToDaemon::Step(_) | ToDaemon::Device(..), _)) => {}
+            Some((ToDaemon::Step(_) | ToDaemon::Device(..) | ToDaemon::Source(..), _)) => {}
             Some((ToDaemon::Ready(session), _)) => return Ok(session),
             Some(_) => return Err(ErrorKind::InvalidData.into()),
             None => return Err(ErrorKind::UnexpectedEof.into()),

@@ -144,6 +144,10 @@ fn prepare(
                 .map_err(|error| format!("cannot say which devices there are: {error}"))?;
         }
     }
+    for (number, stream) in warm.streams(&options.custom) {
+        handoff::say(control.as_fd(), &ToDaemon::Source(number, stream), None, true)
+            .map_err(|error| format!("cannot say which streams there are: {error}"))?;
+    }
     let ready = ToDaemon::Ready(warm.session);
     handoff::say(control.as_fd(), &ready, None, true).map_err(|error| format!("the daemon is gone: {error}"))?;
     let handed = handoff::receive(control.as_fd()).map_err(|error| format!("no connection: {error}"))?;
@@ -207,6 +211,8 @@ fn serve(
         is_over: AtomicBool::new(false),
     });
     log.line(&format!("{name} begins"));
+    let opening = common.peers.clone();
+    ropeway_custom::kinds::source::open_by(Arc::new(move |stream: &str| opening.feed(stream)));
     let over = {
         let (log, exit, common) = (log.clone(), exit.clone(), common.clone());
         let devices = warm.device_names();

@@ -6,6 +6,7 @@ use std::io::Read;
 use std::sync::{Arc, OnceLock};
 
 use ropeway_abi as cl;
+use ropeway_custom::file::Declarations;
 use ropeway_lease::property;
 use ropeway_protocol::content::ContentHash;
 use ropeway_protocol::handshake::{
@@ -167,6 +168,15 @@ impl Warm {
     /// The names of the devices that the session sees.
     pub fn device_names(&self) -> Vec<String> {
         self.platforms.iter().flat_map(|platform| &platform.devices).map(|device| device.name()).collect()
+    }
+
+    /// The devices that are streams: their numbers and the streams' names, which are theirs.
+    pub fn streams(&self, declared: &Declarations) -> Vec<(u32, String)> {
+        let is_custom = |platform: &WarmPlatform| vec![platform.native.is_custom(); platform.devices.len()];
+        let devices = self.platforms.iter().flat_map(|platform| platform.devices.iter().zip(is_custom(platform)));
+        let named =
+            (0..).zip(devices).filter(|(_, (_, is_custom))| *is_custom).map(|(n, (device, _))| (n, device.name()));
+        named.filter(|(_, name)| declared.sources.iter().any(|source| source.name.as_ref() == Some(name))).collect()
     }
 
     /// What each device says of itself, as the broker's messages have it (JSON), in the order of their numbers.

@@ -61,3 +61,11 @@ impl Feeds {
         hubs.values().flatten().filter(|hub| !hub.is_done()).count()
     }
 }
+
+impl Drop for Feeds {
+    fn drop(&mut self) {
+        // All at once, and then each is waited for.
+        let hubs = self.hubs.get_mut().unwrap_or_else(PoisonError::into_inner);
+        hubs.values().flatten().for_each(Hub::end);
+    }
+}

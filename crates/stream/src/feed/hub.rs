@@ -96,6 +96,12 @@ impl Hub {
         Ok(())
     }
 
+    /// Has its thread end, soon.
+    pub fn end(&self) {
+        self.door.lock().has_to_end = true;
+        cancel::ring(&self.door.bell);
+    }
+
     /// Whether its thread has ended.
     pub fn is_done(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
@@ -104,8 +110,7 @@ impl Hub {
 
 impl Drop for Hub {
     fn drop(&mut self) {
-        self.door.lock().has_to_end = true;
-        cancel::ring(&self.door.bell);
+        self.end();
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }

@@ -25,6 +25,14 @@ pub struct Allowance {
     pub client: Option<String>,
 }
 
+impl Allowance {
+    /// Whether the session sees the custom device of this number and name.
+    pub fn has_custom(&self, number: u32, name: &str) -> bool {
+        let selects = |selector: &DeviceSelector| selector.selects(number, cl::CL_DEVICE_TYPE_CUSTOM, name);
+        self.devices.as_ref().is_none_or(|devices| devices.iter().any(selects))
+    }
+}
+
 /// One or more devices of a machine, as access rules name them.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum DeviceSelector {

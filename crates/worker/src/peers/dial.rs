@@ -77,13 +77,17 @@ pub fn connect(peers: &Arc<Peers>, id: SessionId, addresses: Vec<String>) -> Res
 /// Hears what the daemon has to say, as long as it is there.
 pub fn listen(peers: &Peers) -> Option<End> {
     // When the daemon ends, so does this process; without it, the session has no new peers.
-    while let Ok(Some((message, link))) = handoff::hear::<ToWorker>(peers.daemon.as_fd(), true) {
+    while let Ok(Some((message, link, mut files))) = handoff::hear_with::<ToWorker>(peers.daemon.as_fd(), true) {
         match (message, link) {
             (ToWorker::Peer(hello), Some(link)) => admit(peers, PendingPeer { link, hello, since: Instant::now() }),
             (ToWorker::Dialled { ticket, outcome }, link) => {
                 let link = link.ok_or_else(|| "the server has no connection".to_owned());
                 let outcome = outcome.and_then(|proof| Ok((link?, proof)));
                 peers.dialled(ticket, outcome);
+            }
+            (ToWorker::Fed { ticket, outcome }, _) => {
+                let file = files.pop_front().ok_or_else(|| "the server has no file".to_owned());
+                peers.feeds.fed(ticket, outcome.and(file));
             }
             (ToWorker::Drivers(facts), _) => drivers::learn(facts),
             (ToWorker::End(reason), _) => return Some(End::Ended(reason)),

@@ -9,6 +9,7 @@ use ropeway_protocol::types::Status;
 use rustc_hash::FxHashMap;
 
 use super::dialer::{Again, Dialer};
+use super::feeds::Feeds;
 use super::peer::Peer;
 use super::services::Services;
 use crate::base::error::End;
@@ -25,6 +26,8 @@ pub struct Peers {
     /// The control socket.
     pub(super) daemon: OwnedFd,
     pub(super) state: Mutex<State>,
+    /// Streams that the daemon has been asked for.
+    pub(super) feeds: Feeds,
 }
 
 #[derive(Default)]
@@ -42,7 +45,7 @@ impl Peers {
 
     /// A session without peers; `daemon` is its control socket.
     pub fn new(services: Arc<Services>, daemon: OwnedFd) -> Arc<Self> {
-        Arc::new(Self { services, daemon, state: Mutex::default() })
+        Arc::new(Self { services, daemon, state: Mutex::default(), feeds: Feeds::default() })
     }
 
     /// The peer of this name, which may not be connected.

@@ -10,6 +10,7 @@ mod arrival;
 mod connections;
 mod dial;
 mod dialer;
+mod feeds;
 mod group;
 mod inbox;
 mod kept;
