@@ -14,65 +14,12 @@ import subprocess
 import sys
 import tempfile
 
+from share import Share, native_vendors
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 ROPEWAY = TARGET / "release/ropeway"
 BUILT = TARGET / "examples"
-PERIOD = 100_000  # microseconds
-
-
-class Share:
-    """A control group for each process; what is put into it gets so much of a processor."""
-
-    def __init__(self, percent):
-        self.groups = []
-        self.percent = percent
-        self.base = None
-        if percent >= 100:
-            return
-        for base in [pathlib.Path("/sys/fs/cgroup/cpu"), pathlib.Path("/sys/fs/cgroup")]:
-            group = base / f"ropeway-speedup-{os.getpid()}"
-            try:
-                group.mkdir()
-                known = [name for name in ["cpu.max", "cpu.cfs_quota_us"] if (group / name).exists()]
-                group.rmdir()
-            except OSError:
-                continue
-            if known:
-                self.base = base
-                return
-        print("control groups cannot be made here: all share the machine's processors", file=sys.stderr)
-
-    def group(self, number):
-        """The group of this number, as a command that enters it and goes on with its arguments."""
-        if self.base is None:
-            return []
-        group = self.base / f"ropeway-speedup-{os.getpid()}-{number}"
-        if not group.exists():
-            group.mkdir()
-            quota = PERIOD * self.percent // 100
-            if (group / "cpu.max").exists():
-                (group / "cpu.max").write_text(f"{quota} {PERIOD}")
-            else:
-                (group / "cpu.cfs_period_us").write_text(str(PERIOD))
-                (group / "cpu.cfs_quota_us").write_text(str(quota))
-            self.groups.append(group)
-        return ["sh", "-c", f'echo $$ > {group}/cgroup.procs; exec "$@"', "sh"]
-
-    def close(self):
-        for group in self.groups:
-            try:
-                group.rmdir()
-            except OSError as error:
-                print(f"{group} stays: {error}", file=sys.stderr)
-
-
-def native_vendors(folder):
-    """A folder of .icd files without Ropeway's own."""
-    for icd in pathlib.Path("/etc/OpenCL/vendors").glob("*.icd"):
-        if "ropeway" not in icd.read_text():
-            shutil.copy(icd, folder)
-    return str(folder)
 
 
 def seconds(text):

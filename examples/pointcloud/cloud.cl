@@ -162,19 +162,19 @@ __kernel void project(__global const short *positions, __global const uchar *col
     splats[i] = splat;
 }
 
-/* A pixel with a splat laid over it, `square` pixels (squared) from its middle: most opaque there, nothing at its radius. */
-inline uint over(uint pixel, uint colour, uint radius, uint square)
+/* How opaque a splat is, of 256, so many pixels (squared) from its middle: most there, not at all from its radius on. */
+inline uint opacity(uint radius, uint square)
 {
     uint edge = radius * radius;
-    if (square >= edge)
-        return pixel;
-    /* 160 of 256 at the most; 65536 / (radius * radius) for 2 to 4. */
+    /* 65536 / (radius * radius), for 2 to 4. */
     uint inverse = radius == 2 ? 16384u : radius == 3 ? 7281u : 4096u;
-    uint alpha = 160u * (edge - square) * inverse >> 16, rest = 256u - alpha;
-    uint even = ((pixel & 0xff00ffu) * rest + (colour & 0xff00ffu) * alpha) >> 8 & 0xff00ffu;
-    uint odd = ((pixel & 0xff00u) * rest + (colour & 0xff00u) * alpha) >> 8 & 0xff00u;
-    return even | odd;
+    return square >= edge ? 0 : 160u * (edge - square) * inverse >> 16;
 }
+
+/* Pixels with a colour laid over them. */
+#define OVER(pixels, colour, alphas)                                                                                                      \
+    (((((pixels) & 0xff00ffu) * (256u - (alphas)) + ((colour) & 0xff00ffu) * (alphas)) >> 8 & 0xff00ffu) |                                \
+     ((((pixels) & 0xff00u) * (256u - (alphas)) + ((colour) & 0xff00u) * (alphas)) >> 8 & 0xff00u))
 
 /* For devices of few and strong units: each item paints a band of rows, all splats in their order. */
 __kernel void paint_bands(__global const uint *order, __global const uint2 *splats, __global uint *picture,
@@ -182,19 +182,42 @@ __kernel void paint_bands(__global const uint *order, __global const uint2 *spla
 {
     uint count = count_of(about, most), bands = get_global_size(0), band = get_global_id(0);
     int top = (int)(HEIGHT * band / bands), bottom = (int)(HEIGHT * (band + 1) / bands);
+    /* Rows of 8 pixels, of which the last is beyond each splat: of each radius, those from the middle on. */
+    uint8 rows[5][4];
+    for (int radius = 2; radius <= 4; radius++)
+        for (int y = 0; y < 4; y++) {
+            uint row[8];
+            for (int x = 0; x < 8; x++)
+                row[x] = opacity((uint)radius, (uint)((x - radius + 1) * (x - radius + 1) + y * y));
+            rows[radius][y] = vload8(0, row);
+        }
     for (int i = top * WIDTH; i < bottom * WIDTH; i++)
         picture[i] = BACKGROUND;
-    for (uint i = 0; i < count; i++) {
-        uint2 splat = splats[order[i]];
-        int radius = (int)(splat.y >> 24);
-        if (radius == 0)
-            continue;
-        int px = (short)(splat.x & 0xffff), py = (short)(splat.x >> 16);
-        int left = max(px - radius + 1, 0), right = min(px + radius, WIDTH);
-        for (int y = max(py - radius + 1, top); y < min(py + radius, bottom); y++)
-            for (int x = left; x < right; x++)
-                picture[y * WIDTH + x] = over(picture[y * WIDTH + x], splat.y & 0xffffff, (uint)radius,
-                                              (uint)((x - px) * (x - px) + (y - py) * (y - py)));
+    /* Splats lie anywhere in memory: many are asked for before the first is needed. */
+    uint2 near[32];
+    for (uint first = 0; first < count; first += 32) {
+        uint here = min(count - first, 32u);
+        for (uint i = 0; i < here; i++)
+            near[i] = splats[order[first + i]];
+        for (uint i = 0; i < here; i++) {
+            uint2 splat = near[i];
+            int radius = (int)(splat.y >> 24);
+            int px = (short)(splat.x & 0xffff), py = (short)(splat.x >> 16), left = px - radius + 1;
+            if (radius == 0)
+                continue;
+            for (int y = max(py - radius + 1, top); y < min(py + radius, bottom); y++) {
+                __global uint *row = picture + y * WIDTH;
+                if (left >= 0 && left + 8 <= WIDTH) {
+                    uint8 pixels = vload8(0, row + left), alphas = rows[radius][abs(y - py)];
+                    vstore8(OVER(pixels, splat.y, alphas), 0, row + left);
+                } else {
+                    for (int x = max(left, 0); x < min(px + radius, WIDTH); x++) {
+                        uint alpha = opacity((uint)radius, (uint)((x - px) * (x - px) + (y - py) * (y - py)));
+                        row[x] = OVER(row[x], splat.y, alpha);
+                    }
+                }
+            }
+        }
     }
 }
 
@@ -285,7 +308,8 @@ void paint_tiles(__global const uint *entries, __global const uint2 *splats, __g
         for (uint i = 0; i < here; i++) {
             uint2 splat = near[i];
             int px = (short)(splat.x & 0xffff), py = (short)(splat.x >> 16);
-            pixel = over(pixel, splat.y & 0xffffff, splat.y >> 24, (uint)((x - px) * (x - px) + (y - py) * (y - py)));
+            uint alpha = opacity(splat.y >> 24, (uint)((x - px) * (x - px) + (y - py) * (y - py)));
+            pixel = OVER(pixel, splat.y, alpha);
         }
         barrier(CLK_LOCAL_MEM_FENCE);
     }

@@ -2,11 +2,15 @@
  * compressed with Draco, and has its length before it as 4 bytes, least significant first. The number of points goes up and down from
  * frame to frame, mostly far below the most:
  *
- * make_cloud STREAM MOST [FRAMES [BITS]] */
+ * make_cloud STREAM MOST [FRAMES [BITS]]
+ *
+ * BITS is how exact positions are; 0 makes frames that are not compressed, as a hardware decoder would hand them to the client: `PNTS`, the
+ * number of points, 3 words of 16 bits for each (1 is 1 << 13), 4 bytes for the colour of each. */
 #include "draco.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* A number between 0 and 1 that looks random. */
 static double chance(uint32_t x)
@@ -56,11 +60,27 @@ static void point(int frame, size_t i, size_t count, float *at, uint8_t *colour)
     colour[2] = i % 8 == 0 ? 90 : (uint8_t)(240 - 160 * shade);
 }
 
+static size_t as_it_is(const float *points, const uint8_t *colours, size_t count, uint8_t *to)
+{
+    uint32_t number = (uint32_t)count;
+    memcpy(to, "PNTS", 4);
+    memcpy(to + 4, &number, 4);
+    for (size_t i = 0; i < count * 3; i++) {
+        int16_t value = (int16_t)lrintf(points[i] * 8192.0f);
+        memcpy(to + 8 + 2 * i, &value, 2);
+    }
+    for (size_t i = 0; i < count; i++) {
+        memcpy(to + 8 + 6 * count + 4 * i, colours + 3 * i, 3);
+        to[8 + 6 * count + 4 * i + 3] = 255;
+    }
+    return 8 + 10 * count;
+}
+
 int main(int argc, char **argv)
 {
     size_t most = argc > 2 ? strtoull(argv[2], NULL, 10) : 0;
     int frames = argc > 3 ? atoi(argv[3]) : 64, bits = argc > 4 ? atoi(argv[4]) : 12;
-    if (most < 1 || most > 10000000 || frames < 1 || bits < 1 || bits > 30) {
+    if (most < 1 || most > 10000000 || frames < 1 || bits < 0 || bits > 30) {
         fprintf(stderr, "usage: %s STREAM MOST [FRAMES [BITS]]\n", argv[0]);
         return 2;
     }
@@ -76,7 +96,7 @@ int main(int argc, char **argv)
         size_t count = points_of(frame, most);
         for (size_t i = 0; i < count; i++)
             point(frame, i, count, points + 3 * i, colours + 3 * i);
-        size_t size = draco_pack(points, colours, count, bits, packed, room);
+        size_t size = bits == 0 ? as_it_is(points, colours, count, packed) : draco_pack(points, colours, count, bits, packed, room);
         uint8_t head[4] = {(uint8_t)size, (uint8_t)(size >> 8), (uint8_t)(size >> 16), (uint8_t)(size >> 24)};
         if (size == 0 || fwrite(head, 1, 4, out) != 4 || fwrite(packed, 1, size, out) != size) {
             fprintf(stderr, "%s: frame %d cannot be written\n", argv[1], frame);

@@ -172,8 +172,8 @@ static void read_behind(struct slot *slot, cl_mem buffer, size_t size, void *to)
 {
     cl_event done;
     CHECK(clEnqueueMarkerWithWaitList(far.queue, 0, NULL, &done));
-    CHECK(clFlush(far.queue));
     CHECK(clEnqueueReadBuffer(reading, buffer, CL_FALSE, 0, size, to, 1, &done, &slot->read));
+    CHECK(clFlush(far.queue));
     CHECK(clFlush(reading));
     CHECK(clReleaseEvent(done));
 }

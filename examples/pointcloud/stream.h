@@ -55,6 +55,17 @@ static inline size_t stream_next(struct stream *stream, int16_t *positions, uint
         fprintf(stderr, "the stream breaks off, or a frame has more than %zu points\n", stream->most);
         exit(1);
     }
+    uint32_t number;
+    if (size >= 8 && memcmp(stream->chunk, "PNTS", 4) == 0) {
+        memcpy(&number, stream->chunk + 4, 4);
+        if (number == 0 || number > stream->most || size != 8 + 10 * (size_t)number) {
+            fprintf(stderr, "a frame is not of 1 to %zu points\n", stream->most);
+            exit(1);
+        }
+        memcpy(positions, stream->chunk + 8, (size_t)number * 6);
+        memcpy(colours, stream->chunk + 8 + (size_t)number * 6, (size_t)number * 4);
+        return number;
+    }
     size_t count = draco_unpack(stream->chunk, size, stream->points, colours, stream->most);
     if (count == 0) {
         fprintf(stderr, "a frame is no point cloud of 1 to %zu points with colours\n", stream->most);

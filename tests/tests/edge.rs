@@ -82,6 +82,10 @@ fn what_another_server_sorts_is_painted_as_if_sorted_here() {
     };
     let checked = program().args(["--check"]).run().success();
     assert_eq!(checked.stdout, local(&cloud, "24", &[]), "left: sorted at the server, right: all local");
+    // The same where the server paints, too, which sends the picture without loss.
+    let paint = Program::beside_local(pointcloud(), server.url()).args(["paint", "--offload", "Ropeway"]);
+    let painted = paint.args(cloud.read("24")).args(["--hashes", "--check"]).on(net.host(0)).run().success();
+    assert_eq!(painted.stdout, checked.stdout, "left: painted at the server, right: all local");
     let before = net.host(0).traffic();
     let outcome = program().run().success();
     let went = net.host(0).traffic() - before;
