@@ -65,9 +65,12 @@ impl Declarations {
         self.sources.iter().zip(1..).map(|(table, number)| table.check(number)).collect()
     }
 
-    /// As text for the workers' command line: [`Declarations::from_text`] reads it.
+    /// As text for the workers' command line, which every user of the machine can read, and kernels too: without secrets.
+    /// [`Declarations::from_text`] reads it.
     pub fn to_text(&self) -> String {
-        serde_json::to_string(self).expect("tables of text and numbers are JSON")
+        let sources = self.sources.iter().map(stream::Table::without_secrets).collect();
+        let public = Self { sources, ..self.clone() };
+        serde_json::to_string(&public).expect("tables of text and numbers are JSON")
     }
 
     /// Reads what [`Declarations::to_text`] has written.

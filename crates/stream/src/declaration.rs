@@ -161,6 +161,18 @@ impl Declaration {
 }
 
 impl Table {
+    /// The same without what only who opens the stream may know: the user and the password in an address.
+    #[must_use]
+    pub fn without_secrets(&self) -> Self {
+        let public = |url: &String| {
+            let (scheme, rest) = url.split_once("://")?;
+            let (before, _) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+            before.rfind('@').map(|at| format!("{scheme}://{}", &rest[at + 1..]))
+        };
+        let url = self.url.as_ref().map(|url| public(url).unwrap_or_else(|| url.clone()));
+        Self { url, ..self.clone() }
+    }
+
     /// Makes its paths, which are relative to the file's folder, paths of their own.
     pub fn resolve(&mut self, folder: &Path) {
         for path in [&mut self.file, &mut self.fifo, &mut self.v4l2].into_iter().flatten() {
@@ -308,6 +320,18 @@ mod tests {
         let mut table = toml::from_str::<Table>(text).unwrap();
         table.resolve(Path::new("/etc/ropeway"));
         table.check(2)
+    }
+
+    #[test]
+    fn passwords_stay_where_streams_are_opened() {
+        for (url, public) in [
+            ("rtsp://me:se@cret@10.0.0.7:554/a@b", "rtsp://10.0.0.7:554/a@b"),
+            ("rtsp://camera/live@2", "rtsp://camera/live@2"),
+            ("udp://me@", "udp://"),
+        ] {
+            let table = Table { url: Some(url.to_owned()), ..Table::default() };
+            assert_eq!(table.without_secrets().url.as_deref(), Some(public));
+        }
     }
 
     #[test]
