@@ -173,12 +173,19 @@ pub fn retain<T: Object>(handle: *mut c_void) -> Result<(), cl_int> {
 /// # Errors
 /// [`Object::INVALID`], also where the application has no reference left.
 pub fn release<T: Object>(handle: *mut c_void) -> Result<(), cl_int> {
+    release_last::<T>(handle).map(drop)
+}
+
+/// The same; returns the object if that was the application's last reference.
+///
+/// # Errors
+/// As [`release`].
+pub fn release_last<T: Object>(handle: *mut c_void) -> Result<Option<Handle<T>>, cl_int> {
     let found = Handle::<T>::find(handle)?;
     let minus_one = |count: u32| count.checked_sub(1);
-    if found.slot.application.fetch_update(Ordering::Relaxed, Ordering::Relaxed, minus_one).is_err() {
-        return Err(T::INVALID);
-    }
+    let before = found.slot.application.fetch_update(Ordering::Relaxed, Ordering::Relaxed, minus_one);
+    let before = before.map_err(|_| T::INVALID)?;
     // The application's reference; `found` is another one, so the object goes only when that is dropped.
     found.slot.release();
-    Ok(())
+    Ok((before == 1).then_some(found))
 }

@@ -42,6 +42,9 @@ macro_rules! client_messages {
     post 1 create_context: CreateContext { context: ContextId, platform: u32, devices: Vec<u32> };
     /// Drops a context.
     post 2 release_context: ReleaseContext { context: ContextId };
+    /// Ends those commands of a context's custom devices that wait for something outside, such as a camera: the program has let the
+    /// context and its queues go.
+    post 13 call_off: CallOff { context: ContextId };
     /// Makes a command queue; `properties` is CL_QUEUE_PROPERTIES, the hints are 0 where none is given.
     post 3 create_queue: CreateQueue {
         queue: QueueId, context: ContextId, device: u32, properties: u64, priority: u32, throttle: u32,

@@ -18,5 +18,5 @@ pub const CL_FRAME_TOO_LARGE_ROPEWAY: cl_int = -52585;
 pub const CL_LIBRARY_MISSING_ROPEWAY: cl_int = -52586;
 /// The operator's function has returned an error.
 pub const CL_FUNCTION_FAILED_ROPEWAY: cl_int = -52587;
-/// The program has released the context while the command waited for its stream.
+/// The program has released the context and its queues while the command waited for its stream.
 pub const CL_COMMAND_CANCELLED_ROPEWAY: cl_int = -52588;

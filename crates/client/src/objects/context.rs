@@ -1,12 +1,12 @@
 //! Contexts.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use ropeway_abi::{CL_INVALID_DEVICE, CL_INVALID_OPERATION};
 use ropeway_protocol::image::ImageFormat;
-use ropeway_protocol::messages::CreateContext;
+use ropeway_protocol::messages::{CallOff, CreateContext};
 use smallvec::SmallVec;
 
 use crate::base::callbacks::run_later;
@@ -30,6 +30,8 @@ pub struct Context {
     failures: AtomicBool,
     /// Whether the application ever made a user event in it.
     user_events: AtomicBool,
+    /// The application's hold on it and on each of its queues: without any, nobody can enqueue commands.
+    holds: AtomicUsize,
 }
 
 /// The image formats that were asked for, by flags and type of image.
@@ -60,6 +62,7 @@ impl Context {
             planning,
             failures: AtomicBool::new(false),
             user_events: AtomicBool::new(false),
+            holds: AtomicUsize::new(1),
         };
         let mut made = Ok(());
         for home in &context.homes {
@@ -77,6 +80,24 @@ impl Context {
             }));
         }
         made.map(|()| Arc::new(context))
+    }
+
+    /// The application has made a queue.
+    pub fn hold(&self) {
+        self.holds.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The application has released the context, or a queue of it. With the last, commands that wait for a stalled stream are
+    /// called off: otherwise a context whose camera is silent would never end.
+    pub fn let_go(&self) {
+        if self.holds.fetch_sub(1, Ordering::AcqRel) > 1 {
+            return;
+        }
+        for home in self.homes.iter().filter(|home| home.devices().iter().any(|device| device.is_custom())) {
+            // A lost server has called off all.
+            let _ = home.connection().post(&CallOff { context: home.context() });
+            let _ = home.connection().flush();
+        }
     }
 
     /// Its devices, in the order they were given.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
 
+use ropeway_abi::{CL_DEVICE_TYPE, CL_DEVICE_TYPE_CUSTOM};
 use ropeway_protocol::handshake::{DEVICE_QUERIES, Property};
 use ropeway_protocol::messages::{CreateSubDevices, DeviceTimer, GetDeviceInfo, ReleaseSubDevice};
 
@@ -165,6 +166,13 @@ impl Device {
     /// asked.
     pub fn property(&self, param: u32) -> Option<std::result::Result<&[u8], Status>> {
         find(self.properties(), param)
+    }
+
+    /// Whether it is of CL_DEVICE_TYPE_CUSTOM.
+    pub(crate) fn is_custom(&self) -> bool {
+        let bits =
+            self.property(CL_DEVICE_TYPE).and_then(std::result::Result::ok).and_then(|bytes| bytes.try_into().ok());
+        bits.is_some_and(|bits| u64::from_ne_bytes(bits) & CL_DEVICE_TYPE_CUSTOM != 0)
     }
 
     fn properties(&self) -> &[Property] {

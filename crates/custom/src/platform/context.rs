@@ -1,13 +1,12 @@
 //! Contexts.
 
 use std::ffi::{CString, c_char, c_void};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ropeway_abi as cl;
 
 use super::device::{self, Device};
-use super::handle::{Object, get, release};
+use super::handle::{Object, get, release, retain};
 use super::info::give;
 use crate::cancel::Cancel;
 use crate::kind::Instance;
@@ -18,8 +17,6 @@ type Notify = unsafe extern "C" fn(*const c_char, *const c_void, usize, *mut c_v
 /// A context.
 pub(super) struct Context {
     pub(super) devices: Vec<Arc<Object<Device>>>,
-    /// References that the program holds; objects of the context hold others.
-    held: AtomicUsize,
     cancel: Cancel,
     /// What each device remembers for this context, made when first needed; by the device's place in `devices`.
     instances: Mutex<Vec<Option<Arc<dyn Instance>>>>,
@@ -66,8 +63,7 @@ pub(super) unsafe extern "C" fn clCreateContext(
     let made = devices.filter(|devices| !devices.is_empty()).ok_or(cl::CL_INVALID_DEVICE).map(|devices| {
         let instances = Mutex::new(vec![None; devices.len()]);
         let notify = notify.map(|notify| (notify, user.expose_provenance()));
-        Object::new(Context { devices, held: AtomicUsize::new(1), cancel: Cancel::default(), instances, notify })
-            .into_handle()
+        Object::new(Context { devices, cancel: Cancel::default(), instances, notify }).into_handle()
     });
     // SAFETY: null or valid for a write.
     unsafe { give(status, made) }
@@ -76,19 +72,22 @@ pub(super) unsafe extern "C" fn clCreateContext(
 /// clRetainContext.
 pub(super) unsafe extern "C" fn clRetainContext(context: cl::cl_context) -> cl::cl_int {
     // SAFETY: the worker's own handle.
-    let Some(context) = (unsafe { get::<Context, _>(context) }) else { return cl::CL_INVALID_CONTEXT };
-    context.held.fetch_add(1, Ordering::AcqRel);
-    context.into_handle::<c_void>();
-    cl::CL_SUCCESS
+    if unsafe { retain::<Context, _>(context) } { cl::CL_SUCCESS } else { cl::CL_INVALID_CONTEXT }
 }
 
-/// clReleaseContext. With the program's last reference, commands that wait for streams are called off: nobody is left who
-/// would want them.
+/// clReleaseContext.
 pub(super) unsafe extern "C" fn clReleaseContext(context: cl::cl_context) -> cl::cl_int {
     // SAFETY: the worker's own handle, with a reference.
-    let Some(context) = (unsafe { release::<Context, _>(context) }) else { return cl::CL_INVALID_CONTEXT };
-    if context.held.fetch_sub(1, Ordering::AcqRel) == 1 {
+    if unsafe { release::<Context, _>(context) }.is_some() { cl::CL_SUCCESS } else { cl::CL_INVALID_CONTEXT }
+}
+
+/// Calls off the context's commands that wait for something outside, and all later ones that would.
+///
+/// # Safety
+/// The handle is null or that of a context of this platform that is still referred to.
+pub unsafe fn call_off(context: cl::cl_context) {
+    // SAFETY: by the promise of the caller.
+    if let Some(context) = unsafe { get::<Context, _>(context) } {
         context.cancel.cancel();
     }
-    cl::CL_SUCCESS
 }

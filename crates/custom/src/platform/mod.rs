@@ -20,5 +20,6 @@ mod table;
 mod transfers;
 mod unsupported;
 
+pub use context::call_off;
 pub use root::{EXTENSION, NAME};
 pub use table::{by_name, offer, table};

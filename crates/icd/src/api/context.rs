@@ -166,7 +166,12 @@ pub unsafe extern "C" fn clRetainContext(context: cl_context) -> cl_int {
 
 /// clReleaseContext.
 pub unsafe extern "C" fn clReleaseContext(context: cl_context) -> cl_int {
-    guard::status("clReleaseContext", || handle::release::<Context>(context))
+    guard::status("clReleaseContext", || {
+        if let Some(last) = handle::release_last::<Context>(context)? {
+            last.client.let_go();
+        }
+        Ok(())
+    })
 }
 
 /// clGetContextInfo.

@@ -153,7 +153,9 @@ fn create(
     }
     let client = queue::Queue::with_hints(&context.client, &device.client, bits, hints.priority, hints.throttle)?;
     let queue = Queue { client, context: context.clone(), device: device.clone(), properties };
-    Ok(Handle::new(context, queue)?.give())
+    let queue = Handle::new(context, queue)?;
+    context.client.hold();
+    Ok(queue.give())
 }
 
 /// clSetCommandQueueProperty: deprecated since OpenCL 1.1, and an error for devices of later versions.
@@ -186,7 +188,10 @@ pub unsafe extern "C" fn clReleaseCommandQueue(queue: cl_command_queue) -> cl_in
             // There is nothing to flush in one on the device.
             Err(_) => return handle::release::<DeviceQueue>(queue),
         }
-        handle::release::<Queue>(queue)
+        if let Some(last) = handle::release_last::<Queue>(queue)? {
+            last.client.context().let_go();
+        }
+        Ok(())
     })
 }
 

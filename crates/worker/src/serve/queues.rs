@@ -5,8 +5,8 @@ use std::sync::Arc;
 use ropeway_abi as cl;
 use ropeway_protocol::CallId;
 use ropeway_protocol::messages::{
-    Barrier, CreateContext, CreateDeviceQueue, CreateQueue, Finish, Flush, Marker, ReleaseContext, ReleaseDeviceQueue,
-    ReleaseQueue, SetDefaultDeviceQueue,
+    Barrier, CallOff, CreateContext, CreateDeviceQueue, CreateQueue, Finish, Flush, Marker, ReleaseContext,
+    ReleaseDeviceQueue, ReleaseQueue, SetDefaultDeviceQueue,
 };
 use ropeway_protocol::types::{Status, Waited};
 
@@ -34,6 +34,14 @@ impl Session {
 
     pub(super) fn release_context(&mut self, m: ReleaseContext) -> Result<(), End> {
         self.contexts.remove(&m.context).map(drop).ok_or_else(|| unknown(m.context))
+    }
+
+    pub(super) fn call_off(&mut self, m: CallOff) -> Result<(), End> {
+        let context = self.context(m.context)?;
+        if let (Ok(native), Some((_, device))) = (&context.native, context.devices.first()) {
+            native::custom::call_off(native, *device);
+        }
+        Ok(())
     }
 
     pub(super) fn create_queue(&mut self, m: CreateQueue) -> Result<(), End> {
