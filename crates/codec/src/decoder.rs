@@ -20,8 +20,14 @@ pub struct Limits {
     pub threads: u32,
 }
 
-/// How many decoded frames are kept for a caller who gives chunks and takes no frames.
+/// How many decoded frames are kept for a caller who gives chunks and takes no frames, beside those that the codec keeps.
 const MOST_READY: usize = 4;
+
+/// How often in a row a codec that takes no chunk may give no frame either: dav1d does so once or twice.
+const MOST_VAIN: usize = 64;
+
+/// More frames than any codec holds back.
+const MOST_HELD: usize = 256;
 
 /// A decoder of one stream.
 ///
@@ -91,8 +97,16 @@ impl VideoDecoder {
     /// one before it, cannot be decoded, and with [`Kind::Full`], the chunk not taken, where frames must be taken first.
     pub fn feed(&mut self, chunk: &[u8]) -> Result<(), Error> {
         if chunk.is_empty() {
-            if self.state == State::Running && self.send(false)? {
-                self.state = State::Draining;
+            if self.state == State::Running {
+                // What the codec has not looked at yet must not be the last that it sees: libavcodec's wrapper of dav1d takes the end
+                // for one that has come already, and a frame would be lost.
+                let mut vain = 0;
+                while vain < 4 && self.ready.len() < MOST_HELD {
+                    vain += u32::from(!self.receive()?);
+                }
+                if self.send(false)? {
+                    self.state = State::Draining;
+                }
             }
             return Ok(());
         }
@@ -111,12 +125,15 @@ impl VideoDecoder {
 
     /// Sends the chunk, or the stream's end; false if that was sent already.
     fn send(&mut self, chunk: bool) -> Result<bool, Error> {
+        let mut vain = 0;
         loop {
             match self.coder.send_chunk(chunk.then_some(&self.chunk))? {
                 Taken::Yes => return Ok(true),
                 Taken::Ended => return Ok(false),
-                // The codec has frames to give first.
-                Taken::Later if self.ready.len() < MOST_READY && self.receive()? => {}
+                // The codec has frames to give first; or it goes on with the chunk before this one only when it is asked for frames.
+                Taken::Later if vain < MOST_VAIN && self.ready.len() < MOST_READY => {
+                    vain += usize::from(!self.receive()?);
+                }
                 Taken::Later => {
                     let sentence = format!("frames of the {} stream wait to be taken before it goes on", self.codec);
                     return Err(Error::new(Kind::Full, sentence));

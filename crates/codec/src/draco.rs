@@ -39,12 +39,23 @@ impl Draco {
     /// The decoder of this machine, loaded by whoever asks first: from beside the program, else from the usual places of libraries.
     pub fn get() -> Result<&'static Self, Error> {
         static DRACO: OnceLock<Result<Draco, Error>> = OnceLock::new();
-        DRACO.get_or_init(|| Self::first_of(&places())).as_ref().map_err(Clone::clone)
+        DRACO.get_or_init(|| Self::first_of(&Self::places())).as_ref().map_err(Clone::clone)
     }
 
     /// A decoder whose adaptor is this file.
     pub fn at(adaptor: &Path) -> Result<Self, Error> {
         Self::first_of(&[adaptor.to_owned()])
+    }
+
+    /// Where the adaptor may be: paths, and last its name alone, by which the system looks for it.
+    pub fn places() -> Vec<PathBuf> {
+        let mut places = Vec::new();
+        if let Some(folder) = std::env::current_exe().ok().as_deref().and_then(Path::parent) {
+            places.push(folder.join(ADAPTOR));
+            places.push(folder.join("../lib/ropeway").join(ADAPTOR));
+        }
+        places.push(ADAPTOR.into());
+        places
     }
 
     fn first_of(places: &[PathBuf]) -> Result<Self, Error> {
@@ -105,15 +116,4 @@ impl Draco {
             _ => Err(Error::new(Kind::BadStream, format!("the point cloud cannot be decoded: {}", why()))),
         }
     }
-}
-
-/// Where the adaptor may be.
-fn places() -> Vec<PathBuf> {
-    let mut places = Vec::new();
-    if let Some(folder) = std::env::current_exe().ok().as_deref().and_then(Path::parent) {
-        places.push(folder.join(ADAPTOR));
-        places.push(folder.join("../lib/ropeway").join(ADAPTOR));
-    }
-    places.push(ADAPTOR.into());
-    places
 }

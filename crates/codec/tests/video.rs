@@ -62,6 +62,37 @@ fn a_drained_decoder_goes_on_with_another_stream() {
     assert_same(&output.frames, &[small.frames(PixelFormat::Nv12), large.frames(PixelFormat::Nv12)].concat());
 }
 
+/// As a program does that enqueues one command for each chunk.
+#[test]
+fn one_frame_for_each_chunk_and_then_the_others_are_all() {
+    for codec in CODECS {
+        let stream = Stream::new(codec, (320, 176), 30);
+        let expected = stream.frames(PixelFormat::Nv12);
+        for threads in [1, 2, 3, 8] {
+            let mut decoder = decoder(codec, threads);
+            let mut frames = Vec::new();
+            let mut chunks = stream.chunks.iter().map(Vec::as_slice);
+            loop {
+                let chunk = chunks.next().unwrap_or(&[]);
+                decoder.feed(chunk).expect("a good chunk");
+                match decoder.frame().expect("a good frame") {
+                    Some(mut frame) => {
+                        let mut bytes = vec![0; expected[0].len()];
+                        frame.write(PixelFormat::Nv12, &mut bytes).expect("room");
+                        frame.take();
+                        frames.push(bytes);
+                    }
+                    None if chunk.is_empty() => break,
+                    None => {}
+                }
+            }
+            eprintln!("{codec} on {threads} threads");
+            assert_same(&frames, &expected);
+            assert!(decoder.is_drained());
+        }
+    }
+}
+
 #[test]
 fn an_end_of_nothing_is_one() {
     for codec in CODECS {

@@ -7,6 +7,9 @@ use ropeway_stream as stream;
 use serde::{Deserialize, Serialize};
 
 use crate::kind::Kind;
+use crate::kinds::decoder::{self, Decoder};
+use crate::kinds::draco::{self, Draco};
+use crate::kinds::encoder::{self, Encoder};
 use crate::kinds::functions::{self, Functions};
 use crate::kinds::source::StreamSource;
 
@@ -17,6 +20,15 @@ pub struct Declarations {
     /// Streams.
     #[serde(default, rename = "source")]
     pub sources: Vec<stream::Table>,
+    /// Decoders of video.
+    #[serde(default, rename = "decoder")]
+    pub decoders: Vec<decoder::Declaration>,
+    /// Encoders of video.
+    #[serde(default, rename = "encoder")]
+    pub encoders: Vec<encoder::Declaration>,
+    /// Decoders of point clouds.
+    #[serde(default, rename = "draco")]
+    pub clouds: Vec<draco::Declaration>,
     /// Functions of shared libraries.
     #[serde(default)]
     pub functions: Vec<functions::Declaration>,
@@ -45,11 +57,22 @@ impl Declarations {
             return Err("it declares no device".to_owned());
         }
         let streams = self.streams()?;
-        let names =
-            streams.iter().map(|stream| &stream.name).chain(self.functions.iter().map(|declared| &declared.name));
+        let names = streams
+            .iter()
+            .map(|stream| &stream.name)
+            .chain(self.decoders.iter().map(|declared| &declared.name))
+            .chain(self.encoders.iter().map(|declared| &declared.name))
+            .chain(self.clouds.iter().map(|declared| &declared.name))
+            .chain(self.functions.iter().map(|declared| &declared.name));
         let mut known = BTreeSet::new();
         if let Some(name) = names.into_iter().find(|name| !known.insert(*name)) {
             return Err(format!("two of its devices have the name '{name}'"));
+        }
+        for declared in &self.decoders {
+            declared.check().map_err(|error| format!("[[decoder]] '{}': {error}", declared.name))?;
+        }
+        for declared in &self.encoders {
+            declared.check().map_err(|error| format!("[[encoder]] '{}': {error}", declared.name))?;
         }
         for declared in &self.functions {
             declared.check().map_err(|error| format!("[[functions]] '{}': {error}", declared.name))?;
@@ -90,6 +113,9 @@ impl Declarations {
         for declared in self.streams()? {
             kinds.push(Box::new(StreamSource::new(declared)));
         }
+        kinds.extend(self.decoders.into_iter().map(|declared| Box::new(Decoder::new(declared)) as Box<dyn Kind>));
+        kinds.extend(self.encoders.into_iter().map(|declared| Box::new(Encoder::new(declared)) as Box<dyn Kind>));
+        kinds.extend(self.clouds.into_iter().map(|declared| Box::new(Draco::new(declared)) as Box<dyn Kind>));
         for declared in self.functions {
             kinds.push(Box::new(Functions::new(declared)?));
         }
@@ -98,6 +124,8 @@ impl Declarations {
 
     /// The files that workers read for these devices.
     pub fn files(&self) -> Vec<PathBuf> {
-        self.functions.iter().map(|declared| declared.library.clone()).collect()
+        let adaptor =
+            ropeway_codec::Draco::places().into_iter().filter(|place| !self.clouds.is_empty() && place.is_file());
+        self.functions.iter().map(|declared| declared.library.clone()).chain(adaptor).collect()
     }
 }

@@ -22,3 +22,5 @@ pub mod kind;
 pub mod kinds;
 pub mod memory;
 pub mod platform;
+
+pub use ropeway_codec::QUIET as QUIET_CODECS;

@@ -185,6 +185,8 @@ impl Worker {
             .env_remove("NOTIFY_SOCKET")
             // Tells Ropeway's own OpenCL library, which the machine's loader may find, to offer no devices in a worker.
             .env("ROPEWAY_WORKER", "1")
+            // Keeps a codec library's words for people out of the log.
+            .env(ropeway_worker::QUIET_CODECS.0, ropeway_worker::QUIET_CODECS.1)
             .stdin(theirs)
             .stdout(Stdio::from(output))
             // What it starts stays in its group: the sandbox knows no call to leave it. So all of it ends with it.

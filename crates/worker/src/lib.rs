@@ -32,6 +32,7 @@ mod usage;
 mod warmup;
 
 pub use options::WorkerOptions;
+pub use ropeway_custom::QUIET_CODECS;
 #[cfg(feature = "fuzz")]
 pub use run::{Prepared, run_in_turn};
 pub use run::{load, run};

@@ -7,11 +7,9 @@ use ropeway_abi::ropeway::custom;
 use ropeway_stream::queue::{Chunk, Fault};
 use ropeway_stream::{self as stream, Declaration, Ended, Source};
 
+use super::records::ChunkRecord;
 use crate::cancel::Cancel;
 use crate::kind::{Call, Failure, Instance, Kind, Parameter, Passed, Signature, Slice};
-
-/// Bytes of a `cl_chunk_ropeway`: size, sequence, dropped, time.
-const ABOUT: usize = 4 * size_of::<u64>();
 
 /// Opens the stream of this name, as [`stream::feed::Feeds::open`] does.
 pub type Opener = dyn Fn(&str) -> Result<OwnedFd, String> + Send + Sync;
@@ -43,7 +41,7 @@ impl Kind for StreamSource {
 
     fn kernels(&self) -> Vec<Signature> {
         let chunk = Parameter::buffer("chunk", "uchar*", Passed::Out, 0);
-        let about = Parameter::buffer("about", "cl_chunk_ropeway*", Passed::Out, ABOUT);
+        let about = Parameter::buffer("about", "cl_chunk_ropeway*", Passed::Out, ChunkRecord::SIZE);
         vec![Signature::new("ropeway.stream.next", [chunk, about])]
     }
 
@@ -83,9 +81,8 @@ impl Instance for Opened {
         match source.next(stop, chunk.len()) {
             Ok(Chunk { bytes, sequence, dropped, time }) => {
                 chunk[..bytes.len()].copy_from_slice(&bytes);
-                let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-                let words = [bytes.len() as u64, sequence, dropped, nanoseconds];
-                about[..ABOUT].copy_from_slice(&words.map(u64::to_ne_bytes).concat());
+                let time = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+                ChunkRecord { size: bytes.len() as u64, sequence, dropped, time }.write(about);
                 Ok(())
             }
             Err(ended) => Err(failure(&self.declaration, ended, chunk.len())),

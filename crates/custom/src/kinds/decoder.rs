@@ -1,0 +1,176 @@
+//! Video decoders: `ropeway.decode.h264`, `ropeway.decode.hevc`, `ropeway.decode.av1`.
+
+use std::sync::PoisonError;
+
+use ropeway_codec::{Error, Kind as Reason, Limits, PixelFormat, VideoDecoder, video_library};
+use serde::{Deserialize, Serialize};
+
+use super::records::{ChunkRecord, FrameRecord, failure, format_number, pixel_format};
+use super::states::{self, CodecName, States, usual_codecs, usual_height, usual_streams, usual_threads, usual_width};
+use crate::cancel::Cancel;
+use crate::kind::{Call, Failure, Instance, Kind, Parameter, Passed, Signature};
+
+/// A `[[decoder]]` table of the operator's file.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Declaration {
+    /// The device's name.
+    pub name: String,
+    /// What it decodes.
+    #[serde(default = "usual_codecs")]
+    pub codecs: Vec<CodecName>,
+    /// Wider frames are refused. In pixels.
+    #[serde(default = "usual_width")]
+    pub max_width: u32,
+    /// Higher frames are refused. In pixels.
+    #[serde(default = "usual_height")]
+    pub max_height: u32,
+    /// Threads of each stream. With more than one, frames come out some chunks later.
+    #[serde(default = "usual_threads")]
+    pub threads: u32,
+    /// Streams of one context at a time.
+    #[serde(default = "usual_streams")]
+    pub streams: u32,
+}
+
+impl Declaration {
+    /// Holds it against what is allowed.
+    ///
+    /// # Errors
+    /// One sentence.
+    pub fn check(&self) -> Result<(), String> {
+        let sides = [("max_width", self.max_width, 16384), ("max_height", self.max_height, 16384)];
+        states::check(&self.codecs, &[sides[0], sides[1], ("threads", self.threads, 64)], self.streams)
+    }
+}
+
+/// A device that decodes video.
+pub struct Decoder {
+    declaration: Declaration,
+}
+
+impl Decoder {
+    /// The device of a declaration that [`Declaration::check`] has passed.
+    pub fn new(declaration: Declaration) -> Self {
+        // Loaded while the worker waits for its client. Where the machine has none, commands say so.
+        drop(video_library());
+        Self { declaration }
+    }
+}
+
+impl Kind for Decoder {
+    fn name(&self) -> String {
+        self.declaration.name.clone()
+    }
+
+    fn kernels(&self) -> Vec<Signature> {
+        let signature = |codec: &CodecName| {
+            let parameters = [
+                Parameter::uint("stream"),
+                Parameter::buffer("chunk", "uchar*", Passed::In, 0),
+                Parameter::buffer("about_chunk", "cl_chunk_ropeway*", Passed::In, ChunkRecord::SIZE),
+                Parameter::buffer("frame", "uchar*", Passed::Out, 0),
+                Parameter::buffer("about_frame", "cl_frame_ropeway*", Passed::Out, FrameRecord::SIZE),
+                Parameter::uint("format"),
+            ];
+            Signature::new(format!("ropeway.decode.{}", codec.text()), parameters)
+        };
+        self.declaration.codecs.iter().map(signature).collect()
+    }
+
+    fn open(&self, _: Cancel) -> Box<dyn Instance> {
+        Box::new(Opened { declaration: self.declaration.clone(), streams: States::new(self.declaration.streams) })
+    }
+}
+
+struct Opened {
+    declaration: Declaration,
+    streams: States<Stream>,
+}
+
+impl Instance for Opened {
+    fn run(&self, call: &mut Call) -> Result<(), Failure> {
+        let (kernel, number, format) = (call.kernel, call.uint(0), call.uint(5));
+        let [_, chunk, about_chunk, frame, about_frame, _] =
+            call.slices().try_into().expect("as many arguments as the signature has");
+        let (frame, about_frame) = (frame.write(), about_frame.write());
+        // Whatever happens, the record is that of this command.
+        FrameRecord { format, ..FrameRecord::default() }.write(about_frame);
+        let format = pixel_format(format)?;
+        let about = ChunkRecord::read(about_chunk.read());
+        let chunk = about.of(chunk.read())?;
+        let stream = self.streams.get((kernel, number), Stream::is_over, || self.begin(kernel))?;
+        let mut stream = stream.lock().unwrap_or_else(PoisonError::into_inner);
+        stream.decode((chunk, about.sequence), format, frame, about_frame).map_err(|error| failure(&error))
+    }
+}
+
+impl Opened {
+    fn begin(&self, kernel: usize) -> Result<Stream, Failure> {
+        let Declaration { codecs, max_width, max_height, threads, .. } = &self.declaration;
+        let limits = Limits { max_width: *max_width, max_height: *max_height, threads: *threads };
+        let decoder = VideoDecoder::new(codecs[kernel].codec(), limits).map_err(|error| failure(&error))?;
+        Ok(Stream { decoder, frames: 0, unfit: None })
+    }
+}
+
+struct Stream {
+    decoder: VideoDecoder,
+    /// Frames given so far.
+    frames: u64,
+    /// The chunk that has been decoded, and whose command had a buffer that was too small: its number and its bytes. It is not to be
+    /// decoded again when the command is enqueued again.
+    unfit: Option<(u64, Vec<u8>)>,
+}
+
+impl Stream {
+    fn is_over(&self) -> bool {
+        self.decoder.is_drained()
+    }
+
+    /// Gives the decoder a chunk, unless it is the one that it has had already, and takes a frame.
+    fn decode(
+        &mut self,
+        (chunk, number): (&[u8], u64),
+        format: PixelFormat,
+        frame: &mut [u8],
+        about_frame: &mut [u8],
+    ) -> Result<(), Error> {
+        let is_again = self.unfit.take().is_some_and(|(had, bytes)| had == number && bytes == chunk);
+        let fed = if is_again { Ok(()) } else { self.decoder.feed(chunk) };
+        // A decoder that is full makes room by giving a frame.
+        let is_full = fed.as_ref().is_err_and(|error| error.kind() == Reason::Full);
+        if !is_full {
+            fed?;
+        }
+        let taken = self.take(format, frame, about_frame);
+        if is_full {
+            taken?;
+            return self.decoder.feed(chunk);
+        }
+        if taken.as_ref().is_err_and(|error| error.kind() == Reason::BufferTooSmall) {
+            self.unfit = Some((number, chunk.to_vec()));
+        }
+        taken
+    }
+
+    fn take(&mut self, format: PixelFormat, frame: &mut [u8], about_frame: &mut [u8]) -> Result<(), Error> {
+        let Some(mut decoded) = self.decoder.frame()? else { return Ok(()) };
+        let (width, height) = decoded.size();
+        let mut record = FrameRecord {
+            size: 0,
+            sequence: self.frames,
+            width,
+            height,
+            row_pitch: format.row_bytes(width) as u32,
+            format: format_number(format),
+        };
+        // With its size in pixels, so that the program knows what buffer it takes.
+        record.write(about_frame);
+        record.size = decoded.write(format, frame)? as u64;
+        decoded.take();
+        record.write(about_frame);
+        self.frames += 1;
+        Ok(())
+    }
+}

@@ -1,0 +1,80 @@
+//! Point clouds by Draco: `ropeway.decode.draco`.
+#![allow(unsafe_code)]
+
+use ropeway_abi as cl;
+use ropeway_codec::Draco as Library;
+use serde::{Deserialize, Serialize};
+
+use super::records::{ChunkRecord, PointsRecord, failure};
+use crate::cancel::Cancel;
+use crate::kind::{Call, Failure, Instance, Kind, Parameter, Passed, Signature, Slice};
+
+/// A `[[draco]]` table of the operator's file.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Declaration {
+    /// The device's name.
+    pub name: String,
+}
+
+/// A device that decodes point clouds.
+pub struct Draco {
+    declaration: Declaration,
+}
+
+impl Draco {
+    /// The device of a declaration.
+    pub fn new(declaration: Declaration) -> Self {
+        // Loaded while the worker waits for its client. Where the machine has none, commands say so.
+        drop(Library::get());
+        Self { declaration }
+    }
+}
+
+impl Kind for Draco {
+    fn name(&self) -> String {
+        self.declaration.name.clone()
+    }
+
+    fn kernels(&self) -> Vec<Signature> {
+        let parameters = [
+            Parameter::buffer("chunk", "uchar*", Passed::In, 0),
+            Parameter::buffer("about_chunk", "cl_chunk_ropeway*", Passed::In, ChunkRecord::SIZE),
+            Parameter::buffer("points", "float*", Passed::Out, 0),
+            Parameter::buffer("colours", "uchar*", Passed::Out, 0).optional(),
+            Parameter::buffer("about_points", "cl_points_ropeway*", Passed::Out, PointsRecord::SIZE),
+        ];
+        vec![Signature::new("ropeway.decode.draco", parameters)]
+    }
+
+    fn open(&self, _: Cancel) -> Box<dyn Instance> {
+        Box::new(Opened)
+    }
+}
+
+/// Point clouds do not depend on each other.
+struct Opened;
+
+impl Instance for Opened {
+    fn run(&self, call: &mut Call) -> Result<(), Failure> {
+        let [chunk, about_chunk, points, colours, about_points] =
+            call.slices().try_into().expect("as many arguments as the signature has");
+        let about_points = about_points.write();
+        PointsRecord::default().write(about_points);
+        let chunk = ChunkRecord::read(about_chunk.read()).of(chunk.read())?;
+        // SAFETY: any four bytes are a float.
+        let (before, points, _) = unsafe { points.write().align_to_mut::<f32>() };
+        if !before.is_empty() {
+            let text = "the buffer of the points does not begin at a multiple of four bytes".to_owned();
+            return Err(Failure::new(cl::CL_MISALIGNED_SUB_BUFFER_OFFSET, text));
+        }
+        let colours = match colours {
+            Slice::Out(bytes) => Some(bytes),
+            Slice::In(_) | Slice::Null => None,
+        };
+        let decoded = Library::get().and_then(|library| library.decode_points(chunk, points, colours));
+        let count = decoded.map_err(|error| failure(&error))?.count as u64;
+        PointsRecord { size: count * 12, count }.write(about_points);
+        Ok(())
+    }
+}
