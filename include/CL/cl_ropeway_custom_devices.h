@@ -42,7 +42,7 @@ typedef struct {
 
 /* A point cloud */
 typedef struct {
-    cl_ulong size; /* bytes of positions: 12 for each point */
+    cl_ulong size; /* bytes of positions, 12 for each point; or of colours, 4 for each */
     cl_ulong count;
 } cl_points_ropeway;
 

@@ -321,8 +321,9 @@ static int points(const char *pack, int coloured, size_t room, const char *to)
     chunk_buffer = buffer(ROOM);
     about_chunk = buffer(sizeof(cl_chunk_ropeway));
     cl_mem positions = buffer(room * 12), colours = coloured ? buffer(room * 4) : NULL, about_points = buffer(sizeof(cl_points_ropeway));
-    cl_mem arguments[] = {chunk_buffer, about_chunk, positions, colours, about_points};
-    for (cl_uint i = 0; i < 5; i++)
+    cl_mem about_colours = coloured ? buffer(sizeof(cl_points_ropeway)) : NULL;
+    cl_mem arguments[] = {chunk_buffer, about_chunk, positions, colours, about_points, about_colours};
+    for (cl_uint i = 0; i < 6; i++)
         CHECK(clSetKernelArg(kernel, i, sizeof arguments[i], &arguments[i]));
     while ((chunk = next_chunk(&at, bytes + size, &length)) != NULL) {
         cl_points_ropeway about;
@@ -333,6 +334,11 @@ static int points(const char *pack, int coloured, size_t room, const char *to)
             usleep(1000);
         CHECK(clEnqueueReadBuffer(queue, about_points, CL_TRUE, 0, sizeof about, &about, 0, NULL, NULL));
         REQUIRE(about.size == about.count * 12);
+        if (coloured) {
+            cl_points_ropeway of_colours;
+            CHECK(clEnqueueReadBuffer(queue, about_colours, CL_TRUE, 0, sizeof of_colours, &of_colours, 0, NULL, NULL));
+            REQUIRE(of_colours.size == about.count * 4 && of_colours.count == about.count);
+        }
         printf("%d points: %d: %s\n", (int)about.count, end, heard);
         save(out, positions, about.size);
         if (coloured)

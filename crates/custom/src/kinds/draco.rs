@@ -43,6 +43,7 @@ impl Kind for Draco {
             Parameter::buffer("points", "float*", Passed::Out, 0),
             Parameter::buffer("colours", "uchar*", Passed::Out, 0).optional(),
             Parameter::buffer("about_points", "cl_points_ropeway*", Passed::Out, PointsRecord::SIZE),
+            Parameter::buffer("about_colours", "cl_points_ropeway*", Passed::Out, PointsRecord::SIZE).optional(),
         ];
         vec![Signature::new("ropeway.decode.draco", parameters)]
     }
@@ -57,10 +58,17 @@ struct Opened;
 
 impl Instance for Opened {
     fn run(&self, call: &mut Call) -> Result<(), Failure> {
-        let [chunk, about_chunk, points, colours, about_points] =
+        let [chunk, about_chunk, points, colours, about_points, about_colours] =
             call.slices().try_into().expect("as many arguments as the signature has");
-        let about_points = about_points.write();
-        PointsRecord::default().write(about_points);
+        let (about_points, about_colours) = (about_points.write(), about_colours.write());
+        let mut tell = |count: u64, has_colours: bool| {
+            PointsRecord { size: count * 12, count }.write(about_points);
+            if !about_colours.is_empty() {
+                let size = if has_colours { count * 4 } else { 0 };
+                PointsRecord { size, count }.write(about_colours);
+            }
+        };
+        tell(0, false);
         let chunk = ChunkRecord::read(about_chunk.read()).of(chunk.read())?;
         // SAFETY: any four bytes are a float.
         let (before, points, _) = unsafe { points.write().align_to_mut::<f32>() };
@@ -72,9 +80,10 @@ impl Instance for Opened {
             Slice::Out(bytes) => Some(bytes),
             Slice::In(_) | Slice::Null => None,
         };
+        let has_colours = colours.is_some();
         let decoded = Library::get().and_then(|library| library.decode_points(chunk, points, colours));
         let count = decoded.map_err(|error| failure(&error))?.count as u64;
-        PointsRecord { size: count * 12, count }.write(about_points);
+        tell(count, has_colours);
         Ok(())
     }
 }
