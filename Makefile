@@ -82,7 +82,7 @@ model:
 miri:
 	scripts/miri.sh
 
-e2e: packages build
+e2e: packages build draco
 	scripts/e2e.sh
 
 # What takes too long, or too much of a machine, for each run of the tests.

@@ -43,7 +43,7 @@ units_passed() {
 
 step "packages" make --no-print-directory packages
 step "format, lints, layers, licences" make --no-print-directory check
-step "build" make --no-print-directory build
+step "build" make --no-print-directory build draco
 run_units >"$units" 2>&1 &
 beside=$!
 step "end-to-end tests" scripts/e2e.sh

@@ -2,6 +2,7 @@
 
 use std::sync::PoisonError;
 
+use ropeway_abi::ropeway::custom;
 use ropeway_codec::{Error, Kind as Reason, Limits, PixelFormat, VideoDecoder, video_library};
 use serde::{Deserialize, Serialize};
 
@@ -101,7 +102,12 @@ impl Instance for Opened {
         let chunk = about.of(chunk.read())?;
         let stream = self.streams.get((kernel, number), Stream::is_over, || self.begin(kernel))?;
         let mut stream = stream.lock().unwrap_or_else(PoisonError::into_inner);
-        stream.decode((chunk, about.sequence), format, frame, about_frame).map_err(|error| failure(&error))
+        let frames = stream.frames;
+        stream.decode((chunk, about.sequence), format, frame, about_frame).map_err(|error| failure(&error))?;
+        if chunk.is_empty() && stream.frames == frames {
+            return Err(Failure::new(custom::CL_STREAM_END_ROPEWAY, "all frames of the stream have been given"));
+        }
+        Ok(())
     }
 }
 

@@ -111,13 +111,15 @@ impl Instance for Opened {
         let key = (kernel, number);
         if (width, height) == (0, 0) {
             // The stream's end. One that is not there has ended already.
-            let Some(stream) = self.streams.find(key) else { return Ok(()) };
-            let mut stream = stream.lock().unwrap_or_else(PoisonError::into_inner);
-            stream.encoder.end().map_err(|error| failure(&error))?;
-            if !stream.take(chunk, about)? {
+            if let Some(stream) = self.streams.find(key) {
+                let mut stream = stream.lock().unwrap_or_else(PoisonError::into_inner);
+                stream.encoder.end().map_err(|error| failure(&error))?;
+                if stream.take(chunk, about)? {
+                    return Ok(());
+                }
                 self.streams.forget(key);
             }
-            return Ok(());
+            return Err(Failure::new(custom::CL_STREAM_END_ROPEWAY, "all chunks of the stream have been given"));
         }
         let settings = self.settings(width, height, kbit)?;
         let format = pixel_format(format)?;

@@ -90,10 +90,13 @@ pub fn check(codecs: &[CodecName], numbers: &[(&str, u32, u32)], streams: u32) -
     Ok(())
 }
 
-/// The streams of one context: by kernel and the program's number.
+/// A kernel's place among those of its device, and the program's number for a stream.
+pub type Key = (usize, u32);
+
+/// The streams of one context.
 pub struct States<S> {
     most: u32,
-    all: Mutex<HashMap<(usize, u32), Arc<Mutex<S>>>>,
+    all: Mutex<HashMap<Key, Arc<Mutex<S>>>>,
 }
 
 impl<S> States<S> {
@@ -108,7 +111,7 @@ impl<S> States<S> {
     /// What `make` fails with; or there are too many.
     pub fn get(
         &self,
-        key: (usize, u32),
+        key: Key,
         is_over: impl Fn(&S) -> bool,
         make: impl FnOnce() -> Result<S, Failure>,
     ) -> Result<Arc<Mutex<S>>, Failure> {
@@ -131,12 +134,12 @@ impl<S> States<S> {
     }
 
     /// A stream's state, if it has had a command.
-    pub fn find(&self, key: (usize, u32)) -> Option<Arc<Mutex<S>>> {
+    pub fn find(&self, key: Key) -> Option<Arc<Mutex<S>>> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
     }
 
     /// Forgets a stream.
-    pub fn forget(&self, key: (usize, u32)) {
+    pub fn forget(&self, key: Key) {
         self.all.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
     }
 }
