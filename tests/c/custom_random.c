@@ -6,7 +6,7 @@
  * server a command goes to. Some user events hold things up for a while. */
 #include "common.h"
 
-enum { MOST = 16, BUFFERS = 6, WORDS = 20000, QUEUES = 2 * MOST };
+enum { MOST = 16, BUFFERS = 6, WORDS = 20000, QUEUES = 2 * MOST, MOST_COMMANDS = 10000 };
 
 static cl_device_id devices[MOST];
 static int is_custom[MOST];
@@ -18,6 +18,13 @@ static cl_event last[BUFFERS];
 static cl_uint model[BUFFERS][WORDS], back[WORDS], scratch[WORDS];
 static cl_event held;
 static uint64_t state;
+
+/* Every command, to tell which one failed. */
+static struct {
+    cl_event event;
+    cl_uint device, what, a, b;
+} history[MOST_COMMANDS];
+static cl_uint made;
 
 static cl_uint any(cl_uint below)
 {
@@ -81,6 +88,26 @@ static void check(cl_uint buffer, const char *when)
         }
 }
 
+/* Ends the program if the call has failed, and says which command was the first to. */
+static void must(cl_int code, const char *call)
+{
+    static const char *const names[] = {"kernel", "kernel", "write", "copy", "fill", "", "read"};
+    if (code == CL_SUCCESS)
+        return;
+    printf("command %u: %s returned %d\n", made, call, code);
+    for (cl_uint i = 0; i < made; i++) {
+        cl_int end = CL_COMPLETE;
+        if (history[i].event && clGetEventInfo(history[i].event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof end, &end, NULL) == 0 && end < 0) {
+            printf("command %u, a %s on the %s device %u with buffers %u and %u: %d\n", i, names[history[i].what],
+                   is_custom[history[i].device] ? "custom" : "ordinary", history[i].device, history[i].a, history[i].b, end);
+            break;
+        }
+    }
+    exit(1);
+}
+
+#define MUST(call) must((call), #call)
+
 static void release_held(void)
 {
     if (held) {
@@ -101,7 +128,8 @@ int main(int argc, char **argv)
             model[b][i] = i * (b + 3);
         MAKE(buffers[b], clCreateBuffer(context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, sizeof model[b], model[b], &status));
     }
-    for (cl_uint made = 0; made < commands; made++) {
+    REQUIRE(commands <= MOST_COMMANDS);
+    for (; made < commands; made++) {
         cl_uint at = any(device_count), a = any(BUFFERS), b = any(BUFFERS), from = any(WORDS), n = 1 + any(WORDS - from);
         cl_command_queue queue = queues[2 * at + any(2)];
         cl_event list[3], event;
@@ -123,7 +151,7 @@ int main(int argc, char **argv)
             CHECK(clSetKernelArg(kernels[at], 1, sizeof(cl_mem), &buffers[b]));
             CHECK(clSetKernelArg(kernels[at], 2, sizeof factor, &factor));
             CHECK(clSetKernelArg(kernels[at], 3, sizeof n, &n));
-            CHECK(clEnqueueNDRangeKernel(queue, kernels[at], 1, NULL, &size, NULL, count, wait, &event));
+            MUST(clEnqueueNDRangeKernel(queue, kernels[at], 1, NULL, &size, NULL, count, wait, &event));
             for (cl_uint i = 0; i < n; i++)
                 model[a][i] = model[a][i] * factor + model[b][i];
             break;
@@ -131,17 +159,17 @@ int main(int argc, char **argv)
         case 2:
             for (cl_uint i = 0; i < n; i++)
                 model[a][from + i] = scratch[i] = any(1u << 30);
-            CHECK(clEnqueueWriteBuffer(queue, buffers[a], CL_TRUE, from * 4, n * 4, scratch, count, wait, &event));
+            MUST(clEnqueueWriteBuffer(queue, buffers[a], CL_TRUE, from * 4, n * 4, scratch, count, wait, &event));
             break;
         case 3:
             if (a == b)
                 b = (b + 1) % BUFFERS, count = waits(a, b, list), wait = count ? list : NULL;
-            CHECK(clEnqueueCopyBuffer(queue, buffers[b], buffers[a], from * 4, (WORDS - n) * 4, n * 4, count, wait, &event));
+            MUST(clEnqueueCopyBuffer(queue, buffers[b], buffers[a], from * 4, (WORDS - n) * 4, n * 4, count, wait, &event));
             memcpy(&model[a][WORDS - n], &model[b][from], n * 4);
             break;
         case 4: {
             cl_uint word = any(1u << 30);
-            CHECK(clEnqueueFillBuffer(queue, buffers[a], &word, 4, from * 4, n * 4, count, wait, &event));
+            MUST(clEnqueueFillBuffer(queue, buffers[a], &word, 4, from * 4, n * 4, count, wait, &event));
             for (cl_uint i = 0; i < n; i++)
                 model[a][from + i] = word;
             break;
@@ -153,18 +181,19 @@ int main(int argc, char **argv)
                 release_held();
             continue;
         default:
-            CHECK(clEnqueueReadBuffer(queue, buffers[a], CL_TRUE, 0, sizeof back, back, count, wait, &event));
+            MUST(clEnqueueReadBuffer(queue, buffers[a], CL_TRUE, 0, sizeof back, back, count, wait, &event));
             check(a, "meanwhile");
         }
         used(a, event);
         if (b != a)
             used(b, event);
-        CHECK(clReleaseEvent(event));
+        history[made].event = event;
+        history[made].device = at, history[made].what = what, history[made].a = a, history[made].b = b;
     }
     release_held();
     for (cl_uint b = 0; b < BUFFERS; b++) {
         cl_event wait = last[b];
-        CHECK(clEnqueueReadBuffer(queues[any(2 * device_count)], buffers[b], CL_TRUE, 0, sizeof back, back, wait ? 1 : 0, wait ? &wait : NULL, NULL));
+        MUST(clEnqueueReadBuffer(queues[any(2 * device_count)], buffers[b], CL_TRUE, 0, sizeof back, back, wait ? 1 : 0, wait ? &wait : NULL, NULL));
         check(b, "at the end");
     }
     REQUIRE(of_kind[0] > 0 && of_kind[1] > 0);

@@ -125,7 +125,19 @@ fn seeds() -> std::ops::RangeInclusive<u64> {
 
 #[test]
 fn commands_at_random_on_ordinary_and_custom_devices_of_three_servers() {
-    let servers: Vec<_> = (0..3).map(|_| serve(&function_table())).collect();
+    at_random(&[]);
+}
+
+/// As on devices with memory of their own: not those of the custom devices, whose memory always is the host's.
+#[test]
+fn commands_at_random_through_pinned_memory() {
+    at_random(&["--force-pinned"]);
+}
+
+fn at_random(args: &[&str]) {
+    let file = custom_file(&function_table());
+    let args = [&["--listen", "tcp://127.0.0.1:0", "--custom", file.to_str().expect("a path in UTF-8")], args].concat();
+    let servers: Vec<_> = (0..3).map(|_| Server::start_with(&args, &[])).collect();
     let urls = servers.iter().map(Server::url).collect::<Vec<_>>().join(",");
     for seed in seeds() {
         let outcome = Program::remote(c_program("custom_random"), &urls).args([&seed.to_string(), "400"]).run();

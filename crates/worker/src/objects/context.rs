@@ -64,7 +64,8 @@ impl Context {
         devices: Vec<(u32, native::Device)>,
         force_pinned: bool,
     ) -> Self {
-        let maps = !force_pinned && devices.iter().all(|(_, device)| device.shares_host_memory());
+        let pinned = |device: &native::Device| force_pinned && device.device_type() & cl::CL_DEVICE_TYPE_CUSTOM == 0;
+        let maps = devices.iter().all(|(_, device)| device.shares_host_memory() && !pinned(device));
         Self {
             native,
             devices,

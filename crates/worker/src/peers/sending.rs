@@ -54,7 +54,7 @@ impl Way for Arc<PeerLink> {
 /// To this session itself.
 impl Way for Peer {
     fn send(&self, services: &Arc<Services>, message: &PushData, tail: &[&[u8]]) -> Result<(), Stop> {
-        let outcome = self.take_push(services, None, message, &mut Chain(tail));
+        let outcome = self.take_push(services, None, message, &mut Chain(tail, 0));
         outcome.map_err(|end| {
             services.end(end);
             Stop::Over
@@ -62,25 +62,25 @@ impl Way for Peer {
     }
 }
 
-/// Bytes that lie in several places.
-struct Chain<'a, 'b>(&'a [&'b [u8]]);
+/// Bytes that lie in several places, and how many of the first place have been read.
+struct Chain<'a, 'b>(&'a [&'b [u8]], usize);
 
 impl Tail for Chain<'_, '_> {
     fn remaining(&self) -> usize {
-        self.0.iter().map(|piece| piece.len()).sum()
+        self.0.iter().map(|piece| piece.len()).sum::<usize>() - self.1
     }
 
     fn read_exact(&mut self, mut into: &mut [u8]) -> Result<(), TailError> {
-        let all = std::mem::take(&mut self.0);
-        // Readers take whole pieces: one at a time, or all at once.
-        let mut pieces = all.iter();
+        // The places that are read into need not be those that the bytes lie in: a device with memory of its own gives them all in one.
         while !into.is_empty() {
-            let piece = pieces.next().ok_or(TailError)?;
-            let (near, far) = into.split_at_mut_checked(piece.len()).ok_or(TailError)?;
-            near.copy_from_slice(piece);
+            let (first, others) = self.0.split_first().ok_or(TailError)?;
+            let piece = &first[self.1..];
+            let len = piece.len().min(into.len());
+            let (near, far) = into.split_at_mut(len);
+            near.copy_from_slice(&piece[..len]);
             into = far;
+            (self.0, self.1) = if len == piece.len() { (others, 0) } else { (self.0, self.1 + len) };
         }
-        self.0 = pieces.as_slice();
         Ok(())
     }
 }
@@ -211,4 +211,28 @@ fn in_parallel<W: Sync>(ways: &[&W], work: impl Fn(&W) -> Result<(), Stop> + Syn
         let outcome = work(first);
         threads.into_iter().fold(outcome, |outcome, thread| outcome.and(thread.join().unwrap_or(Err(Stop::Over))))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chain_is_read_in_whatever_pieces() {
+        let all = b"in several places, and one of them empty";
+        for from in 1..all.len() {
+            for into in 1..all.len() {
+                let mut pieces: Vec<_> = all.chunks(from).collect();
+                pieces.insert(1, &[]);
+                let (mut chain, mut read) = (Chain(&pieces, 0), Vec::new());
+                while chain.remaining() > 0 {
+                    let mut part = vec![0; into.min(chain.remaining())];
+                    assert!(chain.read_exact(&mut part).is_ok());
+                    read.extend(part);
+                }
+                assert_eq!(read, all);
+                assert!(chain.read_exact(&mut [0]).is_err());
+            }
+        }
+    }
 }
