@@ -27,14 +27,18 @@ export ROPEWAY_FUZZ_STUB
 "${CC:-cc}" -std=gnu11 -O1 -g -fPIC -fvisibility=hidden -shared -Wl,-z,now -I include -o "$ROPEWAY_FUZZ_STUB/libstub-opencl.so" \
     bench/stub/*.c -lpthread
 echo "$ROPEWAY_FUZZ_STUB/libstub-opencl.so" >"$ROPEWAY_FUZZ_STUB/stub.icd"
+# Beside the programs, where point clouds' decoder is looked for.
+mkdir -p "$(dirname "$program")" "$target/debug"
+crates/codec/draco/build.sh "$(dirname "$program")/libropeway-draco.so"
+cp "$(dirname "$program")/libropeway-draco.so" "$target/debug/"
 if [[ ${ROPEWAY_LIBFUZZER:-} == 1 ]]; then
     seconds=${1:-20}
     if ! cargo +nightly fuzz --version >/dev/null 2>&1; then
         echo "fuzz/brief.sh: ROPEWAY_LIBFUZZER=1 needs cargo-fuzz and a nightly compiler; see the top of this script" >&2
         exit 1
     fi
-    for name in frames tls ticket access session stub; do
-        cargo +nightly fuzz run "$name" -- -max_total_time="$((seconds / 6))" -max_len=4096 -timeout=60
+    for name in frames tls ticket access session stub codecs; do
+        cargo +nightly fuzz run "$name" -- -max_total_time="$((seconds / 7))" -max_len=4096 -timeout=60
     done
 elif [[ ${1:-} == only ]]; then
     "${build[@]}"

@@ -21,7 +21,7 @@ pub struct Limits {
 }
 
 /// How many decoded frames are kept for a caller who gives chunks and takes no frames, beside those that the codec keeps.
-const MOST_READY: usize = 4;
+const MOST_READY: usize = 16;
 
 /// How often in a row a codec that takes no chunk may give no frame either: dav1d does so once or twice.
 const MOST_VAIN: usize = 64;
@@ -156,6 +156,11 @@ impl VideoDecoder {
             return Err(error);
         }
         Ok(Some(Decoded(self)))
+    }
+
+    /// Puts a failure behind the frames that are ready: [`VideoDecoder::frame`] gives it in its turn.
+    pub fn put_off(&mut self, failure: Error) {
+        self.ready.push_back(Err(failure));
     }
 
     /// Whether the stream has been ended and all its frames are taken.

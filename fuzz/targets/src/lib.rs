@@ -5,6 +5,7 @@
 #![deny(unsafe_code)]
 
 mod client;
+mod codecs;
 mod frames;
 mod handshake;
 #[allow(unsafe_code)]
@@ -37,13 +38,14 @@ pub struct Target {
 }
 
 /// All that is fuzzed.
-pub const TARGETS: [Target; 6] = [
-    Target { name: "frames", run: frames::frames, longest: 600, shortness: 1, share: 0.2, at_once: 1 },
-    Target { name: "tls", run: tls, longest: 600, shortness: 1, share: 0.2, at_once: 1 },
+pub const TARGETS: [Target; 7] = [
+    Target { name: "frames", run: frames::frames, longest: 600, shortness: 1, share: 0.1, at_once: 1 },
+    Target { name: "tls", run: tls, longest: 600, shortness: 1, share: 0.15, at_once: 1 },
     Target { name: "ticket", run: text::ticket, longest: 200, shortness: 1, share: 0.05, at_once: 1 },
     Target { name: "access", run: text::access, longest: 600, shortness: 1, share: 0.05, at_once: 1 },
-    Target { name: "session", run: session::session, longest: 3000, shortness: 1, share: 0.25, at_once: 1 },
+    Target { name: "session", run: session::session, longest: 3000, shortness: 1, share: 0.2, at_once: 1 },
     Target { name: "stub", run: session::stub, longest: 3000, shortness: 3, share: 0.25, at_once: 12 },
+    Target { name: "codecs", run: codecs::codecs, longest: 400, shortness: 1, share: 0.2, at_once: 1 },
 ];
 
 /// The target of this name.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use ropeway_worker::{WorkerOptions, handoff};
 
+use crate::codecs;
 use crate::nursery::{Forked, be_nursery};
 
 /// Set in the processes that are workers, or fork them.
@@ -28,6 +29,7 @@ pub fn become_worker_if_asked() {
     let Some(what) = std::env::var_os(WORKER) else { return };
     let code = match std::io::stdin().as_fd().try_clone_to_owned() {
         Ok(socket) if what == "nursery" => be_nursery(&socket),
+        Ok(socket) if what == codecs::ASKED => codecs::be_codecs(socket),
         Ok(control) => ropeway_worker::run(control, options()),
         Err(_) => 1,
     };

@@ -150,11 +150,14 @@ impl Stream {
             fed?;
         }
         let taken = self.take(format, frame, about_frame);
-        if is_full {
-            taken?;
-            return self.decoder.feed(chunk);
+        let is_unfit = taken.as_ref().is_err_and(|error| error.kind() == Reason::BufferTooSmall);
+        if is_full && !is_unfit {
+            // This command has its end: what is wrong with the chunk is for a later one.
+            if let Err(error) = self.decoder.feed(chunk) {
+                self.decoder.put_off(error);
+            }
         }
-        if taken.as_ref().is_err_and(|error| error.kind() == Reason::BufferTooSmall) {
+        if is_unfit && !is_full {
             self.unfit = Some((number, chunk.to_vec()));
         }
         taken
