@@ -70,11 +70,11 @@ impl Instance for Opened {
         let (Some(chunk), Some(about)) = (slices.next().map(Slice::write), slices.next().map(Slice::write)) else {
             return Err(lost("the kernel has two arguments".to_owned()));
         };
-        let mut source = self.source.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.source.lock().unwrap_or_else(PoisonError::into_inner);
         if stop.is_cancelled() {
             return Err(failure(&self.declaration, Ended::Cancelled, 0));
         }
-        let source = match &mut *source {
+        let source = match &mut *held {
             Some(source) => source,
             none => none.insert(open(&self.declaration).map_err(lost)?),
         };
@@ -85,7 +85,13 @@ impl Instance for Opened {
                 ChunkRecord { size: bytes.len() as u64, sequence, dropped, time }.write(about);
                 Ok(())
             }
-            Err(ended) => Err(failure(&self.declaration, ended, chunk.len())),
+            Err(ended) => {
+                if ended == Ended::Cancelled {
+                    // No command will ask for more. The context may stay for a while; the stream need not.
+                    *held = None;
+                }
+                Err(failure(&self.declaration, ended, chunk.len()))
+            }
         }
     }
 }
