@@ -307,7 +307,7 @@ fn streams_come_over_the_network() {
     let (rtp, udp) = (free_port(), free_port());
     let (rtp, udp) = (format!("rtp://127.0.0.1:{rtp}"), format!("udp://127.0.0.1:{udp}"));
     let url = |url: &str| format!("url = \"{url}\"");
-    let rest = "format = \"h264\"\nring = 64";
+    let rest = "format = \"h264\"\nring = 256";
     let server = serve(&[table("rtp", &url(&rtp), rest), table("ts", &url(&udp), rest)].concat());
     let (mut by_rtp, mut by_ts) = (start(&server, "rtp"), start(&server, "ts"));
     assert!(receivers(&server).is_empty());

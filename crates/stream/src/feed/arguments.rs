@@ -3,8 +3,15 @@
 
 use std::ffi::OsString;
 use std::path::Path;
+use std::time::Duration;
 
 use crate::declaration::{Declaration, Format};
+
+/// How long it looks at the beginning of a stream before it gives up, the first time, ...
+const FIRST_LOOK: Duration = Duration::from_secs(3);
+
+/// ... and how often that doubles.
+const LOOKS: u32 = 3;
 
 /// It says but what is wrong.
 const QUIET: [&str; 5] = ["-hide_banner", "-loglevel", "error", "-nostats", "-y"];
@@ -15,11 +22,18 @@ fn gives(formats: &str, name: &str) -> bool {
     compressed.filter_map(|rest| rest.split(':').next()).any(|found| found.trim() == name)
 }
 
-/// Arguments that copy a stream from an address.
-pub(super) fn from_url(url: &str, format: Format) -> Vec<OsString> {
+/// Arguments that copy a stream from an address, after so many failures.
+pub(super) fn from_url(url: &str, format: Format, failures: u32) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = QUIET.map(OsString::from).to_vec();
-    // It looks at the stream's beginning, which it passes on as well, for a second at most.
-    arguments.extend(["-analyzeduration", "1000000"].map(OsString::from));
+    // It looks at the stream's beginning, which it passes on as well, until a picture has come that stands alone. How far
+    // apart these are is the sender's choice.
+    let look = FIRST_LOOK * 2_u32.pow(failures.min(LOOKS));
+    arguments.extend([
+        "-fpsprobesize".into(),
+        "0".into(),
+        "-analyzeduration".into(),
+        look.as_micros().to_string().into(),
+    ]);
     if matches!(format, Format::Bytes | Format::Frames) {
         arguments.extend(["-f", "data", "-i"].map(OsString::from));
         arguments.push(url.into());
@@ -141,12 +155,13 @@ mod tests {
 
     #[test]
     fn an_address_is_one_argument_after_i() {
-        let arguments = from_url("rtsp://a/b?x=1;reboot", Format::H264);
+        let arguments = from_url("rtsp://a/b?x=1;reboot", Format::H264, 0);
         let at = arguments.iter().position(|argument| argument == "-i").unwrap();
         assert_eq!(arguments[at + 1], "rtsp://a/b?x=1;reboot");
-        assert!(text(&arguments).contains("-rtsp_transport tcp -i "));
+        assert!(text(&arguments).contains("-analyzeduration 3000000 -rtsp_transport tcp -i "));
         assert!(
-            text(&from_url("udp://:5000", Format::Bytes)).contains(" -f data -i udp://:5000 -map 0 -c copy -f data ")
+            text(&from_url("udp://:5000", Format::Bytes, 9))
+                .contains("24000000 -f data -i udp://:5000 -map 0 -c copy -f data ")
         );
     }
 

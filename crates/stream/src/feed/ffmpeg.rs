@@ -48,13 +48,15 @@ pub(super) struct Receiver {
 }
 
 impl Receiver {
-    /// Starts it.
+    /// Starts it, after so many failures.
     ///
     /// # Errors
     /// One sentence: the program is not there, or cannot be started.
-    pub fn start(declaration: &Declaration, program: &OsStr) -> Result<Self, String> {
+    pub fn start(declaration: &Declaration, program: &OsStr, failures: u32) -> Result<Self, String> {
         let (arguments, description) = match &declaration.origin {
-            Origin::Url(url) => (from_url(url, declaration.format), session_description(url, declaration.format)),
+            Origin::Url(url) => {
+                (from_url(url, declaration.format, failures), session_description(url, declaration.format))
+            }
             Origin::Camera(path) => (from_camera(path, declaration, &formats(path, program)?), None),
             Origin::File(_) | Origin::Fifo(_) => return Err("it is read without a program".to_owned()),
         };

@@ -190,7 +190,9 @@ impl Run {
         (self.begun, self.given) = (Instant::now(), 0);
         let input = match &self.declaration.origin {
             Origin::File(path) | Origin::Fifo(path) => open_stream(&self.declaration, path).map(Input::Fifo),
-            Origin::Camera(_) | Origin::Url(_) => Receiver::start(&self.declaration, &self.ffmpeg).map(Input::Program),
+            Origin::Camera(_) | Origin::Url(_) => {
+                Receiver::start(&self.declaration, &self.ffmpeg, self.failures).map(Input::Program)
+            }
         };
         match input {
             Ok(input) => self.input = Some(input),
