@@ -3,12 +3,13 @@
 mod common;
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, UdpSocket};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use common::{Process, ROOM, all, cancel, declare, ffmpeg, mkfifo, until, video};
 use ropeway_stream::queue::Fault;
@@ -253,6 +254,61 @@ fn mpeg_transport_streams_are_received() {
     let mut source = one.open();
     let _sender = send(X264, &["-f", "mpegts", &url]);
     is_h264(&first_pictures(&mut source));
+}
+
+/// A server of RTSP for one client, as cameras have it: it passes on the RTP that comes to `packets`, over the client's own
+/// connection (RFC 2326, 10.12), and ends with it.
+fn serve_rtsp(listener: TcpListener, packets: UdpSocket) -> thread::JoinHandle<Vec<String>> {
+    thread::spawn(move || {
+        let (connection, _) = listener.accept().unwrap();
+        let (mut asked, mut lines) = (Vec::new(), BufReader::new(connection.try_clone().unwrap()).lines());
+        loop {
+            let request: Vec<_> = lines.by_ref().map_while(Result::ok).take_while(|line| !line.is_empty()).collect();
+            let method = request[0].split(' ').next().unwrap().to_owned();
+            let header = |name: &str| request.iter().find(|line| line.starts_with(name)).cloned().unwrap_or_default();
+            let (headers, body) = match method.as_str() {
+                "DESCRIBE" => {
+                    let media = "m=video 0 RTP/AVP 96\r\na=rtpmap:96 H264/90000\r\na=control:track\r\n";
+                    let body = format!("v=0\r\no=- 0 0 IN IP4 127.0.0.1\r\ns=-\r\nt=0 0\r\n{media}");
+                    (format!("Content-Type: application/sdp\r\nContent-Length: {}\r\n", body.len()), body)
+                }
+                "SETUP" => (format!("{}\r\nSession: 7\r\n", header("Transport:")), String::new()),
+                "OPTIONS" => ("Public: OPTIONS, DESCRIBE, SETUP, PLAY\r\n".to_owned(), String::new()),
+                _ => ("Session: 7\r\n".to_owned(), String::new()),
+            };
+            let reply = format!("RTSP/1.0 200 OK\r\n{}\r\n{headers}\r\n{body}", header("CSeq:"));
+            (&connection).write_all(reply.as_bytes()).unwrap();
+            asked.push(format!("{method} {}", header("Transport:")));
+            if method == "PLAY" {
+                break;
+            }
+        }
+        let mut packet = [0; 65_536];
+        loop {
+            let length = packets.recv(&mut packet).unwrap();
+            let head = [b'$', 0, (length >> 8) as u8, length as u8];
+            if (&connection).write_all(&[&head[..], &packet[..length]].concat()).is_err() {
+                return asked;
+            }
+        }
+    })
+}
+
+#[test]
+fn rtsp_is_received_over_one_connection() {
+    let folder = tempfile::tempdir().unwrap();
+    let (listener, packets) = (TcpListener::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+    packets.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let url = format!("rtsp://user:secret@{}/gate", listener.local_addr().unwrap());
+    let _sender = send(X264, &["-f", "rtp", &format!("rtp://{}", packets.local_addr().unwrap())]);
+    let server = serve_rtsp(listener, packets);
+    let one = One::new(folder.path(), &format!("url = '{url}'\nformat = 'h264'\nring = 256"));
+    let mut source = one.open();
+    is_h264(&first_pictures(&mut source));
+    drop(source);
+    one.is_idle();
+    let asked = server.join().unwrap();
+    assert!(asked.iter().any(|request| request.starts_with("SETUP Transport: RTP/AVP/TCP;")), "{asked:?}");
 }
 
 /// Accepts one connection, and sends it these bytes.
