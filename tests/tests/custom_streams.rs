@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use ropeway_tests::custom::{serve, serve_with};
+use ropeway_tests::custom::{custom_file, serve, serve_with};
+use ropeway_tests::encrypted::Encrypted;
 use ropeway_tests::places::c_program;
 use ropeway_tests::program::{Program, Running};
 use ropeway_tests::server::Server;
@@ -371,6 +372,26 @@ fn a_live_stream_is_received_once_and_a_stalled_session_costs_nobody_anything() 
 }
 
 #[test]
+fn a_client_reads_the_streams_that_its_rules_name() {
+    let folder = folder();
+    let tables: String = ["gate", "yard"]
+        .iter()
+        .map(|name| table(name, &file(&written(&folder, name, name.as_bytes())), "format = \"bytes\""))
+        .collect();
+    let declared = custom_file(&tables);
+    let encrypted = Encrypted::start_with(&["--custom", declared.to_str().expect("UTF-8")]);
+    // The processor has number 0.
+    for (devices, seen) in [("yard", "yard\n"), ("0,2", "yard\n"), ("custom", "gate\nyard\n"), ("1", "gate\n")] {
+        let ticket = encrypted.new_ticket(&devices.replace(',', "-"), &["--devices", devices]);
+        let program = || Program::remote(c_program("custom_streams"), &ticket);
+        assert_eq!(program().run().success().stdout, seen, "{devices}");
+        for name in seen.lines() {
+            assert_eq!(ask(&mut program().args([name]).start(), "next 100"), chunk(0, 0, name.as_bytes()));
+        }
+    }
+}
+
+#[test]
 fn a_server_that_stops_leaves_no_receiver() {
     let url = format!("udp://127.0.0.1:{}", free_port());
     for kill in [false, true] {
@@ -397,7 +418,7 @@ fn a_table_with_an_error_is_refused_in_one_sentence() {
         (table("a", "file = \"f\"", "format = \"bytes\"").repeat(2), "two of its devices have the name 'a'"),
     ];
     for (text, expected) in cases {
-        let file = ropeway_tests::custom::custom_file(&text);
+        let file = custom_file(&text);
         let file = file.to_str().expect("UTF-8");
         let outcome = Program::native(ropeway_tests::places::ropeway());
         let told = outcome.args(["serve", "--listen", "tcp://127.0.0.1:0", "--custom", file]).run();

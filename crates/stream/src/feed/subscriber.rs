@@ -1,15 +1,15 @@
 //! What the hub knows of one session. Nothing here waits.
 
 use std::collections::VecDeque;
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg};
 
 use super::message::{Head, Kind};
 use super::session::MAX_TEXT;
@@ -73,6 +73,18 @@ impl Subscriber {
         self.socket.as_fd()
     }
 
+    /// Takes so many bytes off what is left of the answer.
+    fn was_sent(&mut self, mut sent: usize) {
+        while let Some(part) = self.answer.front_mut() {
+            if sent < part.len() {
+                part.advance(sent);
+                return;
+            }
+            sent -= part.len();
+            self.answer.pop_front();
+        }
+    }
+
     /// Hears what it asks for and sends what there is, as far as that goes at once; `over` says how the stream is over.
     ///
     /// # Errors
@@ -82,10 +94,12 @@ impl Subscriber {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
         loop {
-            while let Some(part) = self.answer.front_mut() {
-                match send(&self.socket, part, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
-                    Ok(sent) if sent < part.len() => drop(part.split_to(sent)),
-                    Ok(_) => drop(self.answer.pop_front()),
+            while !self.answer.is_empty() {
+                // Head and bytes at once: the session is woken once.
+                let parts: Vec<_> = self.answer.iter().map(|part| IoSlice::new(part)).collect();
+                let mut ancillary = SendAncillaryBuffer::default();
+                match sendmsg(&self.socket, &parts, &mut ancillary, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+                    Ok(sent) => self.was_sent(sent),
                     Err(Errno::AGAIN) => return Ok(()),
                     Err(Errno::INTR) => {}
                     Err(error) => return Err(error.into()),
