@@ -58,7 +58,7 @@ Priority: optional
 Installed-Size: $(du -sk --exclude=DEBIAN "$root" | cut -f1)
 Depends: libc6 (>= $glibc), libgcc-s1
 Recommends: ocl-icd-libopencl1 | libopencl1
-Suggests: clinfo, openssh-client, pocl-opencl-icd
+Suggests: clinfo, ffmpeg, openssh-client, pocl-opencl-icd
 Description: OpenCL devices of other machines, as if they were in this one
  Ropeway lets unmodified OpenCL programs use the devices of other machines. The
  library is found through the ordinary OpenCL loader; "ropeway serve" offers a
