@@ -17,7 +17,7 @@ typedef cl_int(CL_API_CALL *set_content_size_fn)(cl_mem buffer, cl_mem content_s
 
 /* A frame that is under way. */
 struct slot {
-    cl_mem chunk, chunk_about, points, colours, about, positions, sent, sent_size;
+    cl_mem chunk, chunk_about, points, colours, about, colours_about, positions, sent, sent_size;
     cl_event read;
     double begun;
     cl_ulong count[2];
@@ -58,7 +58,7 @@ static void open_peers(cl_platform_id of)
     cl_device_id source = device_with(of, "ropeway.stream.next"), decoder = device_with(of, "ropeway.decode.draco");
     cl_device_id all[3] = {device_named(of, options.device), source, decoder};
     cl_int error;
-    cl_context joint = clCreateContext(NULL, source == decoder ? 2 : 3, all, NULL, NULL, &error);
+    cl_context joint = clCreateContext(NULL, source == decoder ? 2 : 3, all, said, NULL, &error);
     CHECK(error);
     far = site_in(joint, all[0], options.tiles);
     source_queue = queue_of(joint, source);
@@ -85,8 +85,7 @@ static void announce_sizes(cl_platform_id of, struct slot *slot)
         return;
     CHECK(announce(slot->chunk, slot->chunk_about));
     CHECK(announce(slot->points, slot->about));
-    /* Of the colours, a third of that counts. */
-    CHECK(announce(slot->colours, slot->about));
+    CHECK(announce(slot->colours, slot->colours_about));
 }
 
 static void *memory_of(size_t size)
@@ -116,6 +115,7 @@ static void open_slot(cl_platform_id offload, struct slot *slot)
         slot->chunk = site_buffer(far.context, most * 16 + 4096);
         slot->chunk_about = site_buffer(far.context, sizeof(cl_chunk_ropeway));
         slot->points = site_buffer(far.context, most * 12);
+        slot->colours_about = site_buffer(far.context, sizeof(cl_points_ropeway));
     }
     if (options.mode != PEER)
         announce_sizes(offload, slot);
@@ -242,7 +242,8 @@ static void begin_peer(struct slot *slot, struct view view)
     ARGS(next_kernel, 2, ARG(slot->chunk), ARG(slot->chunk_about));
     CHECK(clEnqueueNDRangeKernel(source_queue, next_kernel, 1, NULL, &one, NULL, 0, NULL, &found));
     CHECK(clFlush(source_queue));
-    ARGS(decode_kernel, 5, ARG(slot->chunk), ARG(slot->chunk_about), ARG(slot->points), ARG(slot->colours), ARG(slot->about));
+    ARGS(decode_kernel, 6, ARG(slot->chunk), ARG(slot->chunk_about), ARG(slot->points), ARG(slot->colours), ARG(slot->about),
+         ARG(slot->colours_about));
     CHECK(clEnqueueNDRangeKernel(decoder_queue, decode_kernel, 1, NULL, &one, NULL, 1, &found, &decoded));
     CHECK(clFlush(decoder_queue));
     ARGS(fix_kernel, 4, ARG(slot->points), ARG(slot->positions), ARG(slot->about), ARG(options.most));

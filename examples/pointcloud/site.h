@@ -109,11 +109,18 @@ static inline struct site site_in(cl_context of, cl_device_id device, int tiles)
     return site;
 }
 
+/* What an implementation says of commands that fail. */
+static void CL_CALLBACK said(const char *text, const void *more, size_t size, void *user)
+{
+    (void)more, (void)size, (void)user;
+    fprintf(stderr, "%s\n", text);
+}
+
 /* A site in a context of its own. */
 static inline struct site site_of(cl_device_id device, int tiles)
 {
     cl_int error;
-    cl_context own = clCreateContext(NULL, 1, &device, NULL, NULL, &error);
+    cl_context own = clCreateContext(NULL, 1, &device, said, NULL, &error);
     CHECK(error);
     return site_in(own, device, tiles);
 }
