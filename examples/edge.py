@@ -59,7 +59,7 @@ class Figures:
         command = [*weak, "ip", "netns", "exec", net.client, ROPEWAY, "run"]
         for url in urls:
             command += ["--server", url]
-        command += ["--", BUILT / "pointcloud", mode, "--own", "Portable", "--offload", "Ropeway", "--most", str(most)]
+        command += ["--", BUILT / "pointcloud", mode, "--own", "Portable", "--offload", "Ropeway", "--most", str(most), "--ahead", str(self.options.ahead)]
         command += ["--frames", str(frames), "--warm", "8", "--figures", figures] + ["--hashes"] * (not is_weak)
         command += ["--stream", stream] if mode in ("local", "sort", "paint") else []
         done = subprocess.run(command, env=self.client_env, capture_output=True, text=True, timeout=300)
@@ -114,6 +114,7 @@ def main():
     parser.add_argument("--share", type=int, default=10, help="of a processor for the client, in percent")
     parser.add_argument("--rate", default="100mbit", help="of the client's link, each way, in words of tc")
     parser.add_argument("--away", type=float, default=5.0, help="milliseconds that its link takes, each way")
+    parser.add_argument("--ahead", type=int, default=6, help="frames that are under way at a time")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--custom", type=pathlib.Path, help="the stream server's custom devices, if not those of the example")
     options = parser.parse_args()

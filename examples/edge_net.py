@@ -58,8 +58,8 @@ class Net:
         order(f"ip -n {name} link set lo up")
         return name
 
-    def link(self, device, address):
-        """Gives the client a link of this name to the servers' bridge."""
+    def link(self, device, address=None):
+        """Gives the client a link of this name to the servers' bridge, with this address, if one is given."""
         far = f"far-{device}"
         command = [BUILT / "edge_link", self.client, device, self.switch, far, str(int(self.away * 1000))]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -68,7 +68,7 @@ class Net:
             raise OSError("the link does not start")
         order(
             f"ip -n {self.switch} link set {far} master bridge up",
-            f"ip -n {self.client} address add {address} dev {device}",
+            *([f"ip -n {self.client} address add {address} dev {device}"] if address else []),
             f"ip -n {self.client} link set {device} up",
         )
         for space, name in [(self.client, device), (self.switch, far)]:

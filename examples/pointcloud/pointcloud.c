@@ -325,6 +325,7 @@ static void show_frame(int frame, FILE *viewer)
             painted += pixels[i] != BACKGROUND_SHOWN;
         }
         printf("frame %d: %zu pixels painted, %016llx%s\n", frame, painted, (unsigned long long)hash, options.check ? ", order right" : "");
+        fflush(stdout);
     }
     if (viewer != NULL && fwrite(pixels, 1, sizeof pixels, viewer) != sizeof pixels) {
         fprintf(stderr, "'%s' takes no more frames\n", options.pipe);
