@@ -32,6 +32,8 @@ const LARGEST: u32 = 16384;
 pub struct VideoEncoder {
     settings: Settings,
     coder: Coder,
+    /// SVT-AV1 1.4 waits for ever when it is closed and has had no frame: so it is opened for the first one.
+    is_open: bool,
     surface: Surface,
     converter: Converter,
     chunk: Chunk,
@@ -41,7 +43,7 @@ pub struct VideoEncoder {
 }
 
 impl VideoEncoder {
-    /// An encoder into a codec: x264, x265 and SVT-AV1. Fails with [`Kind::NoLibrary`] where libavcodec lacks it.
+    /// An encoder into a codec: x264, x265 and SVT-AV1, which begins with its first frame. Fails with [`Kind::NoLibrary`] where libavcodec lacks it.
     pub fn new(codec: Codec, settings: Settings) -> Result<Self, Error> {
         let Settings { width, height, bits_per_second, frames_per_second, threads } = settings;
         let even = |side: u32| (16..=LARGEST).contains(&side) && side.is_multiple_of(2);
@@ -94,10 +96,10 @@ impl VideoEncoder {
                 coder.set_text(c"svtav1-params", &text(format!("pred-struct=1:rc=2:lp={threads}")))?;
             }
         }
-        coder.open()?;
         Ok(Self {
             settings,
             coder,
+            is_open: false,
             surface: Surface::with_memory(api, width, height, format)?,
             converter: Converter::new(api),
             chunk: Chunk::new(api)?,
@@ -121,7 +123,15 @@ impl VideoEncoder {
         self.surface.own()?;
         self.converter.read(frame, format, &mut self.surface)?;
         self.surface.set_number(self.number);
-        self.send(true)?;
+        if !self.is_open {
+            self.coder.open()?;
+            self.is_open = true;
+        }
+        let sent = self.send(true);
+        if sent.is_err() && self.number == 0 {
+            self.coder.leave();
+        }
+        sent?;
         self.number += 1;
         Ok(())
     }
@@ -129,7 +139,9 @@ impl VideoEncoder {
     /// Ends the stream: what the encoder has held back comes out.
     pub fn end(&mut self) -> Result<(), Error> {
         if !self.ended {
-            self.send(false)?;
+            if self.is_open {
+                self.send(false)?;
+            }
             self.ended = true;
         }
         Ok(())
@@ -145,7 +157,7 @@ impl VideoEncoder {
     /// The next chunk, if there is one already: an access unit with start codes, or AV1's temporal unit. It stays the next one until
     /// `take`.
     pub fn chunk(&mut self) -> Result<Option<&[u8]>, Error> {
-        if !self.waiting {
+        if !self.waiting && self.is_open {
             self.waiting = self.coder.receive_chunk(&mut self.chunk)? == Taken::Yes;
         }
         Ok(self.waiting.then(|| self.chunk.bytes()))

@@ -134,6 +134,37 @@ fn wrong_arguments_are_refused() {
     assert_eq!(encoder.feed(PixelFormat::Nv12, &vec![0; bytes]).expect_err("ended").kind(), Kind::BadArgument);
 }
 
+/// SVT-AV1 waits for ever if it is closed with frames that it holds back.
+#[test]
+fn encoders_may_be_closed_at_any_time() {
+    let pictures = pictures(PixelFormat::Nv12);
+    for codec in CODECS {
+        for frames in [0, 1, 2, 5, 20] {
+            for (is_taken, is_ended) in [(false, false), (true, false), (false, true), (true, true)] {
+                let (done, is_done) = std::sync::mpsc::channel();
+                let pictures = pictures[..frames].to_vec();
+                std::thread::spawn(move || {
+                    let mut encoder = VideoEncoder::new(codec, settings(1_000_000)).expect("an encoder");
+                    for picture in &pictures {
+                        let fed = encoder.feed(PixelFormat::Nv12, picture);
+                        assert!(!is_taken || fed.is_ok(), "{fed:?}");
+                        if is_taken {
+                            take(&mut encoder, &mut Vec::new());
+                        }
+                    }
+                    if is_ended {
+                        drop(encoder.end());
+                    }
+                    drop(encoder);
+                    let _ = done.send(());
+                });
+                let closed = is_done.recv_timeout(std::time::Duration::from_secs(60));
+                assert!(closed.is_ok(), "{codec} after {frames} frames, taken: {is_taken}, ended: {is_ended}");
+            }
+        }
+    }
+}
+
 /// In a process of its own, whose standard error is looked at.
 #[test]
 fn libraries_write_nothing_to_standard_error() {

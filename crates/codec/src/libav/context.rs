@@ -31,6 +31,7 @@ pub(crate) struct Coder {
     context: NonNull<AVCodecContext>,
     /// For sentences: "the H.264 stream", "the AV1 encoder".
     subject: String,
+    is_left: bool,
 }
 
 // SAFETY: a context may be used by any thread, one at a time; `&mut self` sees to that.
@@ -62,7 +63,7 @@ impl Coder {
             // SAFETY: the codec was found.
             let context = unsafe { (api.coding.avcodec_alloc_context3)(codec) };
             let context = NonNull::new(context).ok_or_else(Error::no_memory)?;
-            return Ok(Self { api, context, subject });
+            return Ok(Self { api, context, subject, is_left: false });
         }
         let names = names.iter().map(|name| name.to_string_lossy()).collect::<Vec<_>>().join(" or ");
         Err(Error::new(Kind::NoLibrary, format!("{subject}: this machine's libavcodec was built without {names}")))
@@ -164,6 +165,11 @@ impl Coder {
         self.taken(status)
     }
 
+    /// Has it never closed, as closing it may take for ever.
+    pub(crate) fn leave(&mut self) {
+        self.is_left = true;
+    }
+
     /// Forgets the stream so far: the next chunk is the first of a new one.
     pub(crate) fn restart(&mut self) {
         // SAFETY: the context is an open decoder.
@@ -197,6 +203,9 @@ const SEARCH_CHILDREN: c_int = 1;
 
 impl Drop for Coder {
     fn drop(&mut self) {
+        if self.is_left {
+            return;
+        }
         let mut context = self.context.as_ptr();
         // SAFETY: the context is this object's.
         unsafe { (self.api.coding.avcodec_free_context)(&raw mut context) };
