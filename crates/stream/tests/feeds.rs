@@ -450,6 +450,41 @@ fn its_last_word_is_the_error() {
 }
 
 #[test]
+fn a_camera_is_asked_for_its_formats_and_read() {
+    let folder = tempfile::tempdir().unwrap();
+    video(&folder.path().join("v"), 5, &["-c:v", "libx264", "-preset", "ultrafast", "-f", "h264"]);
+    let expected =
+        all(&mut Source::open(&declare(folder.path(), "name = 'v'\nfile = 'v'\nformat = 'h264'")).unwrap()).0;
+    // It lists what it has and fails by that, as ffmpeg does; or is told to give what it has.
+    let listed = "[v4l2 @ 0x1] Compressed:        h264 :                H.264 : 1920x1080";
+    let body = format!(
+        "cd {}; case \"$*\" in\n*'-list_formats all -i /dev/video7') echo '{listed}' >&2; exit 1;;\n\
+         *' -input_format h264 -i /dev/video7 -an -c:v copy '*) exec cat v;;\nesac\nexit 9",
+        folder.path().display()
+    );
+    let program = stand_in(folder.path(), &body);
+    let one = One::received_by(folder.path(), "v4l2 = '/dev/video7'\nformat = 'h264'", &program);
+    assert_eq!(all(&mut one.open()), (expected, Ended::End));
+    assert_eq!(started(folder.path()).len(), 2);
+}
+
+#[test]
+fn a_fifo_has_a_rate_if_it_is_given_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("fifo");
+    mkfifo(&path);
+    let one = One::new(folder.path(), "fifo = 'fifo'\nformat = 'bytes'\nchunk = 1\nrate = 100\nring = 30");
+    let mut source = one.open();
+    writer(&path).write_all(&[7; 20]).unwrap();
+    for n in 0..20 {
+        let chunk = source.next(&cancel(), ROOM).unwrap();
+        // Counted from when the FIFO was opened, a little after the session had come.
+        assert!(chunk.sequence == n && chunk.time >= Duration::from_millis(10 * n), "{chunk:?}");
+    }
+    assert_eq!(source.next(&cancel(), ROOM), Err(Ended::End));
+}
+
+#[test]
 fn a_stalled_session_costs_nobody_anything_and_has_its_counts() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(
