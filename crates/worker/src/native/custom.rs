@@ -11,7 +11,6 @@ use ropeway_custom::kind::Kind;
 use ropeway_custom::platform;
 
 use super::api::{Present, api};
-use super::{Context, Device};
 
 /// The platform's handle.
 struct Handle(cl::cl_platform_id);
@@ -27,18 +26,6 @@ static PLATFORM: OnceLock<Handle> = OnceLock::new();
 pub fn offer(kinds: Vec<Box<dyn Kind>>) {
     if !kinds.is_empty() {
         PLATFORM.get_or_init(|| Handle(platform::offer(kinds)));
-    }
-}
-
-/// Calls off the commands of a context that wait for something outside, if `device`, which is one of the context's, is a custom one.
-pub fn call_off(context: &Context, device: Device) {
-    let platform = device.info(cl::CL_DEVICE_PLATFORM).ok().and_then(|bytes| bytes.try_into().ok());
-    let is_own = |address: [u8; size_of::<usize>()]| {
-        self::platform().is_some_and(|own| own.addr() == usize::from_ne_bytes(address))
-    };
-    if platform.is_some_and(is_own) {
-        // SAFETY: a context of a device of the custom platform is that platform's, and alive.
-        unsafe { ropeway_custom::platform::call_off(context.0) };
     }
 }
 

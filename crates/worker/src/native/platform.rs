@@ -292,6 +292,18 @@ impl Context {
         Ok(Self(context))
     }
 
+    /// Calls off its commands that wait for something outside, if `device`, which is one of its devices, is a custom one.
+    pub fn call_off(&self, device: Device) {
+        // SAFETY: `value` passes memory of the size it announces.
+        let platform: Result<usize, _> = info::value(|size, value, ret| unsafe {
+            (api().clGetDeviceInfo)(device.0, cl::CL_DEVICE_PLATFORM, size, value, ret)
+        });
+        if custom::platform().is_some_and(|own| platform == Ok(own.addr())) {
+            // SAFETY: a context of a device of the custom platform is that platform's, and alive.
+            unsafe { ropeway_custom::platform::call_off(self.0) };
+        }
+    }
+
     /// Takes one more reference to the context.
     pub(super) fn retain(&self) -> Self {
         // SAFETY: the context is alive; the new value owns the reference made here.

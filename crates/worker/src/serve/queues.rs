@@ -39,7 +39,7 @@ impl Session {
     pub(super) fn call_off(&mut self, m: CallOff) -> Result<(), End> {
         let context = self.context(m.context)?;
         if let (Ok(native), Some((_, device))) = (&context.native, context.devices.first()) {
-            native::custom::call_off(native, *device);
+            native.call_off(*device);
         }
         Ok(())
     }
