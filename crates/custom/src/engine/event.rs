@@ -22,6 +22,8 @@ struct State {
     /// Queued, submitted, started, ended: nanoseconds of [`now`].
     times: [u64; 4],
     callbacks: Vec<(cl::cl_int, Callback)>,
+    /// Threads that wait: usually there is none, and nobody to be woken.
+    waiting: usize,
 }
 
 /// Nanoseconds since this process first asked: the devices' clock.
@@ -35,7 +37,7 @@ impl Event {
     /// The event of a command, which is queued; or a user event, which counts as submitted.
     pub fn new(command: cl::cl_command_type) -> Arc<Self> {
         let status = if command == cl::CL_COMMAND_USER { cl::CL_SUBMITTED } else { cl::CL_QUEUED };
-        let state = State { status, times: [now(), 0, 0, 0], callbacks: Vec::new() };
+        let state = State { status, times: [now(), 0, 0, 0], callbacks: Vec::new(), waiting: 0 };
         Arc::new(Self { command, state: Mutex::new(state), changed: Condvar::new() })
     }
 
@@ -80,8 +82,11 @@ impl Event {
         state.status = status;
         let (due, later) = std::mem::take(&mut state.callbacks).into_iter().partition(|(at, _)| *at >= status);
         state.callbacks = later;
+        let is_awaited = state.waiting > 0;
         drop(state);
-        self.changed.notify_all();
+        if is_awaited {
+            self.changed.notify_all();
+        }
         for (at, callback) in due {
             let due: cl::cl_int = if status < 0 { status } else { at };
             callback(due);
@@ -104,9 +109,11 @@ impl Event {
     /// Blocks until it has ended; CL_COMPLETE or the error.
     pub fn wait(&self) -> cl::cl_int {
         let mut state = self.lock();
+        state.waiting += 1;
         while state.status > cl::CL_COMPLETE {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+        state.waiting -= 1;
         state.status
     }
 }
