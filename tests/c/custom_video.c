@@ -1,6 +1,7 @@
 /* Codecs as custom devices. A PACK is a file of chunks, each behind its length in four bytes.
  *
  * custom_video decode KERNEL PACK FORMAT OUT            decodes and drains; frames go to OUT
+ * custom_video stream KERNEL FORMAT OUT                 the same of the server's stream, whose chunks and frames stay there until they are read
  * custom_video errors KERNEL PACK FRAME                 what is refused, in between chunks of a stream whose frames have FRAME bytes
  * custom_video large KERNEL PACK                        the status of each chunk
  * custom_video crowd KERNEL PACK N                      streams of N numbers side by side, and the first again once it has ended
@@ -16,6 +17,7 @@ static cl_command_queue queue;
 static cl_kernel kernel;
 static cl_mem chunk_buffer, about_chunk, frame_buffer, about_frame;
 static char heard[1024];
+static int with_stream;
 
 enum { ROOM = 4 << 20 };
 
@@ -26,25 +28,40 @@ static void CL_CALLBACK hear(const char *text, const void *bytes, size_t size, v
 }
 
 /* The first custom device that has the kernel. */
-static void open_kernel(const char *name)
+static cl_device_id find(const char *name)
 {
     cl_device_id devices[16];
     cl_uint count;
     CHECK(clGetPlatformIDs(1, &platform, NULL));
     CHECK(clGetDeviceIDs(platform, CL_DEVICE_TYPE_CUSTOM, 16, devices, &count));
-    for (cl_uint i = 0; i < count && custom == NULL; i++) {
+    for (cl_uint i = 0; i < count; i++) {
         static char kernels[4096];
         CHECK(clGetDeviceInfo(devices[i], CL_DEVICE_BUILT_IN_KERNELS, sizeof kernels, kernels, NULL));
         if (strstr(kernels, name) != NULL)
-            custom = devices[i];
+            return devices[i];
     }
-    REQUIRE(custom != NULL);
-    MAKE(context, clCreateContext(NULL, 1, &custom, hear, NULL, &status));
-    MAKE(queue, clCreateCommandQueue(context, custom, 0, &status));
+    printf("no device has %s\n", name);
+    exit(1);
+}
+
+static cl_kernel built_in(cl_device_id of, const char *name)
+{
     cl_program program;
-    MAKE(program, clCreateProgramWithBuiltInKernels(context, 1, &custom, name, &status));
-    MAKE(kernel, clCreateKernel(program, name, &status));
+    cl_kernel made;
+    MAKE(program, clCreateProgramWithBuiltInKernels(context, 1, &of, name, &status));
+    MAKE(made, clCreateKernel(program, name, &status));
     CHECK(clReleaseProgram(program));
+    return made;
+}
+
+/* A queue of the device that has the kernel, in a context with the stream's as well if there is one. */
+static void open_kernel(const char *name)
+{
+    custom = find(name);
+    cl_device_id both[] = {custom, with_stream ? find("ropeway.stream.next") : NULL};
+    MAKE(context, clCreateContext(NULL, with_stream ? 2 : 1, both, hear, NULL, &status));
+    MAKE(queue, clCreateCommandQueue(context, custom, 0, &status));
+    kernel = built_in(custom, name);
 }
 
 static cl_mem buffer(size_t size)
@@ -163,6 +180,48 @@ static int decode(const char *pack, cl_uint format, const char *to)
     }
     REQUIRE(fclose(out) == 0);
     printf("%d frames\n", (int)frames);
+    return 0;
+}
+
+/* The next chunk of the server's stream goes to the decoder without coming here. */
+static int stream(cl_uint format, const char *to)
+{
+    cl_device_id source = find("ropeway.stream.next");
+    cl_kernel next = built_in(source, "ropeway.stream.next");
+    cl_command_queue source_queue;
+    cl_chunk_ropeway end_of_stream = {0, 0, 0, 0};
+    cl_uint chunks = 0, frames = 0;
+    size_t one = 1;
+    FILE *out = fopen(to, "wb");
+    REQUIRE(out != NULL);
+    MAKE(source_queue, clCreateCommandQueue(context, source, 0, &status));
+    CHECK(clSetKernelArg(next, 0, sizeof chunk_buffer, &chunk_buffer));
+    CHECK(clSetKernelArg(next, 1, sizeof about_chunk, &about_chunk));
+    for (int is_open = 1;;) {
+        if (is_open) {
+            cl_event came;
+            cl_int status_of;
+            CHECK(clEnqueueNDRangeKernel(source_queue, next, 1, NULL, &one, NULL, 0, NULL, &came));
+            clWaitForEvents(1, &came);
+            CHECK(clGetEventInfo(came, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status_of, &status_of, NULL));
+            CHECK(clReleaseEvent(came));
+            REQUIRE(status_of == CL_COMPLETE || status_of == CL_STREAM_END_ROPEWAY);
+            is_open = status_of == CL_COMPLETE;
+            chunks += (cl_uint)is_open;
+        }
+        if (!is_open)
+            CHECK(clEnqueueWriteBuffer(queue, about_chunk, CL_TRUE, 0, sizeof end_of_stream, &end_of_stream, 0, NULL, NULL));
+        cl_int end = end_of();
+        if (end == CL_STREAM_END_ROPEWAY)
+            break;
+        REQUIRE(end == CL_COMPLETE);
+        cl_frame_ropeway about = frame_record();
+        REQUIRE(about.size == 0 || (about.sequence == frames && about.format == format));
+        save(out, frame_buffer, about.size);
+        frames += about.size > 0;
+    }
+    REQUIRE(fclose(out) == 0);
+    printf("%u chunks, %u frames\n", chunks, frames);
     return 0;
 }
 
@@ -413,6 +472,11 @@ int main(int argc, char **argv)
     if (strcmp(what, "encode") == 0) {
         open_kernel(argv[2]);
         return encode(argv + 3);
+    }
+    with_stream = strcmp(what, "stream") == 0;
+    if (with_stream) {
+        open_decoder(argv[2], (cl_uint)atoi(argv[3]), 8 << 20);
+        return stream((cl_uint)atoi(argv[3]), argv[4]);
     }
     cl_uint format = strcmp(what, "decode") == 0 || strcmp(what, "speed") == 0 ? (cl_uint)atoi(argv[4]) : CL_FRAME_NV12_ROPEWAY;
     open_decoder(argv[2], format, 8 << 20);

@@ -76,6 +76,26 @@ fn decoded_frames_are_those_of_the_ffmpeg_program() {
     }
 }
 
+/// From a file at the server, by the stream's device and the decoder's.
+#[test]
+fn a_file_at_the_server_is_decoded_there() {
+    for codec in CODECS {
+        let folder = Folder::new();
+        let stream = Stream::new(codec, (322, 182), 30);
+        let file = folder.file("stream");
+        fs::write(&file, &stream.file).expect("a file");
+        let format = if codec == Codec::Av1 { "ivf" } else { name(codec) };
+        let source = format!("[[source]]\nname = 'Stream'\nfile = '{}'\nformat = '{format}'\n", path(&file));
+        let server = server(&folder, &format!("{DEVICES}{source}"), &[]);
+        let (kernel, out) = (format!("ropeway.decode.{}", name(codec)), folder.file("frames"));
+        let text = custom(&server, &["stream", &kernel, "0", path(&out)]).success().stdout;
+        assert_eq!(text, "30 chunks, 30 frames\n", "{codec}");
+        let frames = fs::read(&out).expect("frames");
+        let frames: Vec<_> = frames.chunks(PixelFormat::Nv12.bytes(322, 182)).map(<[u8]>::to_vec).collect();
+        assert_same(&frames, &stream.frames(PixelFormat::Nv12));
+    }
+}
+
 /// What `errors` of the program prints of a stream of 322 x 182.
 const ERRORS: &str = "\
 garbage: -52582, 0 bytes, 0 x 0: the H.264 stream is broken here, or is of another codec
