@@ -2,8 +2,8 @@
 """Runs the point cloud in all its modes, at a client that has one weak core and a link that is slow and long, and prints and draws what each
 frame costs there: edge.py FIGURE.svg [--sizes MOST...] [--share PERCENT] [--rate RATE] [--away MILLISECONDS] [--rounds N]
 
-The client, the stream's server and the server that sorts and paints are network namespaces of this machine (as root). Needs what `make build`
-and `make -C examples` have built.
+The client, the stream's server and the server that sorts and paints are network namespaces of this machine (as root). Needs what `make build`,
+`make draco` and `make -C examples` have built.
 """
 
 import argparse
@@ -15,7 +15,8 @@ import subprocess
 import sys
 import tempfile
 
-from edge_net import BUILT, ROPEWAY, Net
+from edge_figure import drawing
+from edge_net import BUILT, ROPEWAY, Loopback, Net
 from share import Share, native_vendors
 
 MODES = ["local", "sort", "paint", "peer", "size"]
@@ -43,6 +44,11 @@ class Figures:
         self.env.update(HOME=str(folder), XDG_STATE_HOME=str(folder), XDG_CACHE_HOME=str(folder))
         # The client has one core, and so PoCL one thread there; quotas in short periods, as long ones make it stand still.
         self.client_env = {**self.env, "POCL_MAX_PTHREAD_COUNT": "1", "ROPEWAY_CONNECT_TIMEOUT": "20"}
+        self.painter_env = self.env
+        if options.painter is not None:
+            (folder / "painter").mkdir()
+            (folder / "painter/one.icd").write_text(f"{options.painter}\n")
+            self.painter_env = {**self.env, "OCL_ICD_VENDORS": str(folder / "painter")}
         self.share = Share(options.share, 100_000 // max(options.share, 1))
         self.core = max(os.sched_getaffinity(0))
 
@@ -56,10 +62,10 @@ class Figures:
         """What one run has cost; the hashes of its pictures, if the client is not weak."""
         figures = self.folder / "figures.json"
         weak = [*self.share.group(0), "taskset", "-c", str(self.core)] if is_weak else []
-        command = [*weak, "ip", "netns", "exec", net.client, ROPEWAY, "run"]
+        command = [*weak, *net.at_client([ROPEWAY, "run"])]
         for url in urls:
             command += ["--server", url]
-        command += ["--", BUILT / "pointcloud", mode, "--own", "Portable", "--offload", "Ropeway", "--most", str(most), "--ahead", str(self.options.ahead)]
+        command += ["--", BUILT / "pointcloud", mode, "--own", self.options.own, "--offload", "Ropeway", "--most", str(most), "--ahead", str(self.options.ahead)]
         command += ["--frames", str(frames), "--warm", "8", "--figures", figures] + ["--hashes"] * (not is_weak)
         command += ["--stream", stream] if mode in ("local", "sort", "paint") else []
         done = subprocess.run(command, env=self.client_env, capture_output=True, text=True, timeout=300)
@@ -71,11 +77,11 @@ class Figures:
     def size(self, most):
         """The medians of all modes for clouds of this size."""
         path, decoded = self.stream(most, 12), self.stream(most, 0)
-        net = Net(["gpu", "stream"], self.options.rate, self.options.away)
+        net = Loopback() if self.options.loopback else Net(["gpu", "stream"], self.options.rate, self.options.away)
         try:
             devices = self.folder / "devices.toml"
             devices.write_text(self.options.custom.read_text() if self.options.custom else DEVICES.format(stream=path))
-            urls = [net.serve("gpu", self.env), net.serve("stream", self.env, "--custom", str(devices))]
+            urls = [net.serve("gpu", self.painter_env), net.serve("stream", self.env, "--custom", str(devices))]
             sent, sender = net.send("stream", path)
             # The first turn only compiles kernels, at full speed, and compares the pictures.
             pictures = {mode: self.run(net, mode, urls, most, sent, 24, is_weak=False)[1] for mode in MODES}
@@ -116,6 +122,9 @@ def main():
     parser.add_argument("--away", type=float, default=5.0, help="milliseconds that its link takes, each way")
     parser.add_argument("--ahead", type=int, default=6, help="frames that are under way at a time")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--painter", help="the OpenCL library of the server that sorts and paints [those of this machine]")
+    parser.add_argument("--own", default="Portable", help="the client's own platform, by a part of its name")
+    parser.add_argument("--loopback", action="store_true", help="no namespaces: links are neither slow nor long, and bytes are not counted")
     parser.add_argument("--custom", type=pathlib.Path, help="the stream server's custom devices, if not those of the example")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="ropeway-") as folder:
@@ -127,7 +136,9 @@ def main():
                 print(table({most: sizes[most]}), flush=True)
         finally:
             figures.share.close()
-    options.figure.write_text(json.dumps(sizes))
+    link = "loopback" if options.loopback else f"{options.rate} and {options.away:g} ms each way"
+    about = f"A client with {options.share} % of a core, {link}; {options.ahead} frames under way"
+    options.figure.write_text(drawing(sizes, about))
 
 
 if __name__ == "__main__":

@@ -21,16 +21,73 @@ def order(*commands):
             raise OSError(f"{command}: {done.stderr.strip()}")
 
 
-class Net:
+class Machines:
+    """Servers and senders, which end when this is closed."""
+
+    def __init__(self):
+        self.running, self.logs = [], {}
+        self.folder = tempfile.TemporaryDirectory(prefix="ropeway-")
+
+    def start_server(self, name, prefix, url, env, args):
+        """Starts a server behind `prefix`; gives its URL once it is warm."""
+        self.logs[name] = log = pathlib.Path(self.folder.name) / f"{name}.log"
+        command = [*prefix, ROPEWAY, "serve", "--listen", url, "--no-sandbox=groups", "--warm", "1", *args]
+        process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=log.open("w"), text=True)
+        self.running.append(process)
+        for line in process.stdout:
+            if line.startswith("listening on "):
+                url = line.split()[2]
+            if line == "ready\n":
+                threading.Thread(target=process.stdout.read, daemon=True).start()
+                return url
+        raise OSError(f"the server '{name}' does not start: {log.read_text()}")
+
+    def start_sender(self, prefix, path, address, port):
+        """Sends a stream's file to whoever connects, over and over; gives where, and the process."""
+        code = "import sys; sys.path.insert(0, sys.argv[1]); import edge_net; edge_net.sender(sys.argv[2], sys.argv[3], int(sys.argv[4]))"
+        command = [*prefix, sys.executable, "-c", code, str(ROOT / "examples"), str(path), address, str(port)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self.running.append(process)
+        said = process.stdout.readline().split()
+        if len(said) != 2 or said[0] != "ready":
+            raise OSError("the stream is not sent")
+        return f"{address}:{said[1]}", process
+
+    def end(self, process):
+        process.terminate()
+        process.wait()
+        self.running.remove(process)
+
+    def close(self):
+        for process in self.running:
+            process.terminate()
+        for process in self.running:
+            process.wait()
+        self.folder.cleanup()
+
+
+class Loopback(Machines):
+    """All on this machine, where no namespaces can be made: links are neither slow nor long, and nobody counts their bytes."""
+
+    def at_client(self, command):
+        return command
+
+    def serve(self, name, env, *args):
+        return self.start_server(name, [], "tcp://127.0.0.1:0", env, args)
+
+    def send(self, name, path):
+        return self.start_sender([], path, "127.0.0.1", 0)
+
+
+class Net(Machines):
     """The client is 10.9.0.1 on its first link; each link of its is held to `rate` and takes `away` milliseconds in each direction. Servers
     are 10.9.0.11 and so on, by their names. Everything is gone when it is closed."""
 
     def __init__(self, servers, rate="100mbit", away=5.0):
+        super().__init__()
         self.prefix = f"rwedge{os.getpid()}"
         self.rate, self.away = rate, away
-        self.spaces, self.running, self.logs = [], [], {}
-        self.folder = tempfile.TemporaryDirectory(prefix="ropeway-")
-        self.path = pathlib.Path(self.folder.name)
+        self.spaces = []
         try:
             self.switch, self.client = self.space("switch"), self.space("client")
             order(f"ip -n {self.switch} link add bridge type bridge", f"ip -n {self.switch} link set bridge up")
@@ -75,51 +132,27 @@ class Net:
             order(f"tc -n {space} qdisc add dev {name} root tbf rate {self.rate} burst 64kb latency 100ms")
         return process
 
+    def at_client(self, command):
+        """This command, to be run at the client."""
+        return ["ip", "netns", "exec", self.client, *command]
+
     def serve(self, name, env, *args):
-        """Starts a server there; gives its URL once it is warm."""
         url = f"tcp://{self.addresses[name]}:7590"
-        command = ["ip", "netns", "exec", f"{self.prefix}-{name}", ROPEWAY, "serve", "--listen", url, "--plaintext-network"]
-        log = self.path / f"{name}.log"
-        self.logs[name] = log
-        process = subprocess.Popen(
-            [*command, "--no-sandbox=groups", "--warm", "1", *args], env=env, stdout=subprocess.PIPE, stderr=log.open("w"), text=True
-        )
-        self.running.append(process)
-        for line in process.stdout:
-            if line == "ready\n":
-                threading.Thread(target=process.stdout.read, daemon=True).start()
-                return url
-        raise OSError(f"the server '{name}' does not start: {log.read_text()}")
+        return self.start_server(name, ["ip", "netns", "exec", f"{self.prefix}-{name}"], url, env, ["--plaintext-network", *args])
 
-    def send(self, name, path, port=7591):
-        """Sends a stream's file there to whoever connects, over and over; gives where."""
-        code = "import sys; sys.path.insert(0, sys.argv[1]); import edge_net; edge_net.sender(sys.argv[2], sys.argv[3], int(sys.argv[4]))"
-        command = ["ip", "netns", "exec", f"{self.prefix}-{name}", sys.executable, "-c", code, str(ROOT / "examples")]
-        process = subprocess.Popen([*command, str(path), self.addresses[name], str(port)], stdout=subprocess.PIPE, text=True)
-        self.running.append(process)
-        if process.stdout.readline() != "ready\n":
-            raise OSError("the stream is not sent")
-        return f"{self.addresses[name]}:{port}", process
-
-    def end(self, process):
-        process.terminate()
-        process.wait()
-        self.running.remove(process)
+    def send(self, name, path):
+        return self.start_sender(["ip", "netns", "exec", f"{self.prefix}-{name}"], path, self.addresses[name], 7591)
 
     def close(self):
-        for process in self.running:
-            process.terminate()
-        for process in self.running:
-            process.wait()
+        super().close()
         for space in self.spaces:
             subprocess.run(["ip", "netns", "del", space], capture_output=True)
-        self.folder.cleanup()
 
 
 def sender(path, address, port):
     data = pathlib.Path(path).read_bytes()
     listener = socket.create_server((address, port))
-    print("ready", flush=True)
+    print("ready", listener.getsockname()[1], flush=True)
 
     def serve(connection):
         try:

@@ -36,7 +36,7 @@ class Viewer:
     """The program at the client. Each frame that it shows is noted with its time."""
 
     def __init__(self, net, urls, env):
-        command = ["ip", "netns", "exec", net.client, ROPEWAY, "run", "--only"]
+        command = net.at_client([ROPEWAY, "run", "--only"])
         for url in urls:
             command += ["--server", url]
         command += ["--", BUILT / "pointcloud", "size", "--most", str(MOST), "--frames", "1000000", "--hashes"]

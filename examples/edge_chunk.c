@@ -1,0 +1,185 @@
+/* How long a chunk of a stream takes to a kernel, and what that is compared with; prints the median in microseconds:
+ *
+ * Each comes after a pause of 3 ms, as chunks do: threads that have slept are slower to wake.
+ *
+ * edge_chunk raw         the round trip of a byte between two processes over TCP, loopback
+ * edge_chunk kernel      a launch and clFinish of a small kernel on the first device
+ * edge_chunk here FIFO   from the moment that a chunk of 4 KiB is written into a stream's FIFO to the end of ropeway.stream.next at clWaitForEvents
+ * edge_chunk there FIFO  the same to the end of the kernel on another server, which reads the chunk */
+#include "common.h"
+#include <CL/cl_ext_ropeway.h>
+#include <CL/cl_ropeway_custom_devices.h>
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { ROUNDS = 500, CHUNK = 4096, PAUSE = 3000 };
+
+static const char *const KERNEL = "__kernel void touch(__global const uchar *chunk, __global uint *sum) { *sum += chunk[0] + chunk[4095]; }";
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void say_median(double *times)
+{
+    qsort(times, ROUNDS, sizeof *times, by_value);
+    printf("%.1f\n", times[ROUNDS / 2] * 1e6);
+}
+
+static int raw(void)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof at;
+    int listener = socket(AF_INET, SOCK_STREAM, 0), one = 1;
+    REQUIRE(bind(listener, (struct sockaddr *)&at, size) == 0 && listen(listener, 1) == 0);
+    REQUIRE(getsockname(listener, (struct sockaddr *)&at, &size) == 0);
+    pid_t echo = fork();
+    if (echo == 0) {
+        int peer = accept(listener, NULL, NULL);
+        setsockopt(peer, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+        for (char byte; read(peer, &byte, 1) == 1;)
+            REQUIRE(write(peer, &byte, 1) == 1);
+        _exit(0);
+    }
+    int peer = socket(AF_INET, SOCK_STREAM, 0);
+    REQUIRE(connect(peer, (struct sockaddr *)&at, size) == 0);
+    setsockopt(peer, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    static double times[ROUNDS];
+    for (int i = 0; i < ROUNDS; i++) {
+        char byte = 1;
+        usleep(PAUSE);
+        double begin = seconds();
+        REQUIRE(write(peer, &byte, 1) == 1 && read(peer, &byte, 1) == 1);
+        times[i] = seconds() - begin;
+    }
+    close(peer);
+    waitpid(echo, NULL, 0);
+    say_median(times);
+    return 0;
+}
+
+static cl_server_ropeway server_of(cl_device_id device)
+{
+    cl_server_ropeway server;
+    CHECK(clGetDeviceInfo(device, CL_DEVICE_SERVER_ROPEWAY, sizeof server, &server, NULL));
+    return server;
+}
+
+static cl_device_id custom_device(const char *kernel)
+{
+    cl_device_id found[MOST_DEVICES];
+    cl_uint count = 0;
+    CHECK(clGetDeviceIDs(platform, CL_DEVICE_TYPE_CUSTOM, MOST_DEVICES, found, &count));
+    for (cl_uint i = 0; i < count; i++) {
+        char kernels[65536] = "";
+        CHECK(clGetDeviceInfo(found[i], CL_DEVICE_BUILT_IN_KERNELS, sizeof kernels, kernels, NULL));
+        if (strstr(kernels, kernel) != NULL)
+            return found[i];
+    }
+    fprintf(stderr, "no device has the kernel %s\n", kernel);
+    exit(1);
+}
+
+static cl_command_queue queue_of(cl_device_id device)
+{
+    cl_int error;
+    cl_command_queue queue = clCreateCommandQueue(context, device, 0, &error);
+    CHECK(error);
+    return queue;
+}
+
+static cl_kernel built_in(cl_device_id device, const char *name)
+{
+    cl_int error;
+    cl_program program = clCreateProgramWithBuiltInKernels(context, 1, &device, name, &error);
+    CHECK(error);
+    return kernel_of(program, name);
+}
+
+/* With a FIFO, the kernel waits for the stream's chunk; it is looked at if `is_there`, else the chunk's own command. */
+static int times_of(const char *fifo, int is_there)
+{
+    static double times[ROUNDS];
+    cl_int error;
+    cl_uint zero = 0;
+    size_t one = 1;
+    CHECK(clGetPlatformIDs(1, &platform, NULL));
+    CHECK(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, MOST_DEVICES, devices, &device_count));
+    cl_device_id source = NULL, all[2] = {devices[0]};
+    if (fifo != NULL) {
+        source = all[1] = custom_device("ropeway.stream.next");
+        for (cl_uint i = 0; i < device_count && server_of(all[0]) == server_of(source); i++)
+            all[0] = devices[i];
+        REQUIRE(server_of(all[0]) != server_of(source));
+    }
+    context = clCreateContext(NULL, fifo == NULL ? 1 : 2, all, NULL, NULL, &error);
+    CHECK(error);
+    devices[0] = all[0];
+    device_count = 1;
+    cl_kernel kernel = kernel_of(build(KERNEL), "touch"), next = fifo == NULL ? NULL : built_in(source, "ropeway.stream.next");
+    cl_command_queue queue = queue_of(all[0]), stream = fifo == NULL ? NULL : queue_of(source);
+    static unsigned char bytes[CHUNK];
+    cl_mem chunk = buffer_of(CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, CHUNK, bytes), sum = buffer_of(CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, sizeof zero, &zero);
+    set_buffer(kernel, 0, chunk);
+    set_buffer(kernel, 1, sum);
+    int feed = -1;
+    if (fifo != NULL) {
+        set_buffer(next, 0, chunk);
+        set_buffer(next, 1, buffer_of(CL_MEM_READ_WRITE, sizeof(cl_chunk_ropeway), NULL));
+        feed = open(fifo, O_RDWR);
+        REQUIRE(feed >= 0);
+    }
+    for (int i = -20; i < ROUNDS; i++) {
+        cl_event came, ended;
+        if (fifo == NULL)
+            usleep(PAUSE);
+        double begin = seconds();
+        if (fifo != NULL) {
+            CHECK(clEnqueueNDRangeKernel(stream, next, 1, NULL, &one, NULL, 0, NULL, &came));
+            CHECK(clFlush(stream));
+        }
+        CHECK(clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &one, NULL, fifo != NULL, fifo == NULL ? NULL : &came, &ended));
+        if (fifo != NULL) {
+            CHECK(clFlush(queue));
+            /* Both commands have long come to their servers when the chunk does. */
+            usleep(PAUSE);
+            memset(bytes, i & 0xff, sizeof bytes);
+            begin = seconds();
+            REQUIRE(write(feed, bytes, CHUNK) == CHUNK);
+            CHECK(clWaitForEvents(1, is_there ? &ended : &came));
+        } else {
+            CHECK(clFinish(queue));
+        }
+        if (i >= 0)
+            times[i] = seconds() - begin;
+        if (fifo != NULL)
+            CHECK(clReleaseEvent(came));
+        CHECK(clFinish(queue));
+        CHECK(clReleaseEvent(ended));
+    }
+    cl_uint found, expected = 0;
+    CHECK(clEnqueueReadBuffer(queue, sum, CL_TRUE, 0, sizeof found, &found, 0, NULL, NULL));
+    for (int i = -20; fifo != NULL && i < ROUNDS; i++)
+        expected += 2 * (cl_uint)(i & 0xff);
+    REQUIRE(found == expected);
+    say_median(times);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 2 && strcmp(argv[1], "raw") == 0)
+        return raw();
+    if (argc == 2 && strcmp(argv[1], "kernel") == 0)
+        return times_of(NULL, 0);
+    if (argc == 3 && (strcmp(argv[1], "here") == 0 || strcmp(argv[1], "there") == 0))
+        return times_of(argv[2], strcmp(argv[1], "there") == 0);
+    fprintf(stderr, "usage: %s raw | kernel | here FIFO | there FIFO\n", argv[0]);
+    return 2;
+}
