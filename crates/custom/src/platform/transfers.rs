@@ -74,16 +74,21 @@ fn copy_rect(
     command.enqueue(kind, sized(from_rect.bytes(), work), blocking)
 }
 
-/// The three numbers at `at`.
+/// A rectangle as an enqueue function names it: where it begins and how large it is, three numbers each, and its pitches.
 ///
 /// # Safety
-/// There are three.
-unsafe fn three(at: *const usize) -> Result<[usize; 3], cl::cl_int> {
-    if at.is_null() {
+/// There are three numbers each.
+unsafe fn rect(
+    origin: *const usize,
+    region: *const usize,
+    (row_pitch, slice_pitch): (usize, usize),
+) -> Result<Rect, cl::cl_int> {
+    if origin.is_null() || region.is_null() {
         return Err(cl::CL_INVALID_VALUE);
     }
     // SAFETY: by the promise of the caller.
-    Ok(unsafe { at.cast::<[usize; 3]>().read() })
+    let (origin, region) = unsafe { (origin.cast::<[usize; 3]>().read(), region.cast::<[usize; 3]>().read()) };
+    Rect::new(origin, region, row_pitch, slice_pitch).ok_or(cl::CL_INVALID_VALUE)
 }
 
 /// clEnqueueReadBuffer.
@@ -205,13 +210,12 @@ pub(super) unsafe extern "C" fn clEnqueueReadBufferRect(
     // SAFETY: as above.
     let read = || unsafe {
         let command = Command::new(queue, (count, list, event))?;
-        let region = three(region)?;
-        let rect = |origin, row, slice| Rect::new(three(origin)?, region, row, slice).ok_or(cl::CL_INVALID_VALUE);
-        let of_buffer = rect(buffer_origin, buffer_row_pitch, buffer_slice_pitch)?;
-        let of_host = rect(host_origin, host_row_pitch, host_slice_pitch)?;
+        let (buffer_pitches, host_pitches) =
+            ((buffer_row_pitch, buffer_slice_pitch), (host_row_pitch, host_slice_pitch));
+        let of_host = rect(host_origin, region, host_pitches)?;
         let to = host(into, of_host.end().ok_or(cl::CL_INVALID_VALUE)?)?;
-        let kind = cl::CL_COMMAND_READ_BUFFER_RECT;
-        copy_rect(command, kind, (range(buffer)?, of_buffer), (to, of_host), blocking != 0)
+        let from = (range(buffer)?, rect(buffer_origin, region, buffer_pitches)?);
+        copy_rect(command, cl::CL_COMMAND_READ_BUFFER_RECT, from, (to, of_host), blocking != 0)
     };
     code(read())
 }
@@ -236,13 +240,12 @@ pub(super) unsafe extern "C" fn clEnqueueWriteBufferRect(
     // SAFETY: as above; the memory is only read.
     let write = || unsafe {
         let command = Command::new(queue, (count, list, event))?;
-        let region = three(region)?;
-        let rect = |origin, row, slice| Rect::new(three(origin)?, region, row, slice).ok_or(cl::CL_INVALID_VALUE);
-        let of_buffer = rect(buffer_origin, buffer_row_pitch, buffer_slice_pitch)?;
-        let of_host = rect(host_origin, host_row_pitch, host_slice_pitch)?;
+        let (buffer_pitches, host_pitches) =
+            ((buffer_row_pitch, buffer_slice_pitch), (host_row_pitch, host_slice_pitch));
+        let of_host = rect(host_origin, region, host_pitches)?;
         let from = host(from.cast_mut(), of_host.end().ok_or(cl::CL_INVALID_VALUE)?)?;
-        let kind = cl::CL_COMMAND_WRITE_BUFFER_RECT;
-        copy_rect(command, kind, (from, of_host), (range(buffer)?, of_buffer), blocking != 0)
+        let to = (range(buffer)?, rect(buffer_origin, region, buffer_pitches)?);
+        copy_rect(command, cl::CL_COMMAND_WRITE_BUFFER_RECT, (from, of_host), to, blocking != 0)
     };
     code(write())
 }
@@ -266,10 +269,8 @@ pub(super) unsafe extern "C" fn clEnqueueCopyBufferRect(
     // SAFETY: as above.
     let enqueue = || unsafe {
         let command = Command::new(queue, (count, list, event))?;
-        let region = three(region)?;
-        let rect = |origin, row, slice| Rect::new(three(origin)?, region, row, slice).ok_or(cl::CL_INVALID_VALUE);
-        let from = (range(source)?, rect(source_origin, source_row_pitch, source_slice_pitch)?);
-        let to = (range(target)?, rect(target_origin, target_row_pitch, target_slice_pitch)?);
+        let from = (range(source)?, rect(source_origin, region, (source_row_pitch, source_slice_pitch))?);
+        let to = (range(target)?, rect(target_origin, region, (target_row_pitch, target_slice_pitch))?);
         copy_rect(command, cl::CL_COMMAND_COPY_BUFFER_RECT, from, to, false)
     };
     code(enqueue())
