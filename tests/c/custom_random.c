@@ -54,7 +54,9 @@ static void open_all(void)
         MAKE(kernels[i], clCreateKernel(program, is_custom[i] ? "lab.mix" : "blend", &status));
         CHECK(clReleaseProgram(program));
         MAKE(queues[2 * i], clCreateCommandQueue(context, devices[i], 0, &status));
-        MAKE(queues[2 * i + 1], clCreateCommandQueue(context, devices[i], CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, &status));
+        cl_command_queue_properties has;
+        CHECK(clGetDeviceInfo(devices[i], CL_DEVICE_QUEUE_PROPERTIES, sizeof has, &has, NULL));
+        MAKE(queues[2 * i + 1], clCreateCommandQueue(context, devices[i], has & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, &status));
     }
 }
 
