@@ -26,11 +26,12 @@ impl Converter {
         Self { api, scaler: None }
     }
 
-    /// Writes a picture into `to`, without gaps between its rows, and says how many bytes that were.
+    /// Writes a picture into `to`, without gaps between its rows, and says how many bytes that were. Asks for its colours where it takes
+    /// arithmetic.
     pub(crate) fn write(
         &mut self,
         from: &Surface,
-        colours: Colours,
+        colours: impl FnOnce() -> Colours,
         format: PixelFormat,
         to: &mut [u8],
     ) -> Result<usize, Error> {
@@ -47,7 +48,7 @@ impl Converter {
         } else if from.format() == self.api.formats.of(format) {
             copy(from, to)?;
         } else {
-            copy(self.scale(from, colours, self.api.formats.of(format))?, to)?;
+            copy(self.scale(from, colours(), self.api.formats.of(format))?, to)?;
         }
         Ok(bytes)
     }

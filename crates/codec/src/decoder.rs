@@ -41,8 +41,9 @@ pub struct VideoDecoder {
     coder: Coder,
     chunk: Chunk,
     converter: Converter,
-    /// What came out, in order: frames with what was known of the stream's colours then, and failures in place of frames.
-    ready: VecDeque<Result<(Surface, Colours), Error>>,
+    /// What came out, in order: frames with what the codec knew of the stream's colours then, once it has been asked, and failures in place
+    /// of frames.
+    ready: VecDeque<Result<(Surface, Option<Colours>), Error>>,
     spare: Vec<Surface>,
     state: State,
 }
@@ -126,6 +127,7 @@ impl VideoDecoder {
     /// Sends the chunk, or the stream's end; false if that was sent already.
     fn send(&mut self, chunk: bool) -> Result<bool, Error> {
         let mut vain = 0;
+        self.note_colours();
         loop {
             match self.coder.send_chunk(chunk.then_some(&self.chunk))? {
                 Taken::Yes => return Ok(true),
@@ -168,23 +170,27 @@ impl VideoDecoder {
         self.state == State::Ended && self.ready.is_empty()
     }
 
+    /// Asks for the colours of frames that are ready, before the codec goes on. Often there are none: to ask takes libav as long as
+    /// writing some rows.
+    fn note_colours(&mut self) {
+        for (_, colours) in self.ready.iter_mut().flatten() {
+            colours.get_or_insert_with(|| colours_of(&mut self.coder));
+        }
+    }
+
     /// Gets a frame, or a failure in its place, from the codec; false if it has none now.
     fn receive(&mut self) -> Result<bool, Error> {
         if self.state == State::Ended {
             return Ok(false);
         }
+        self.note_colours();
         let mut surface = match self.spare.pop() {
             Some(surface) => surface,
             None => Surface::new(self.api)?,
         };
         let came = match self.coder.receive_surface(&mut surface) {
-            Ok(Taken::Yes) => {
-                within(self.codec, surface.size(), (self.limits.max_width, self.limits.max_height)).map(|()| {
-                    let colours =
-                        Colours { matrix: self.coder.get(c"colorspace"), range: self.coder.get(c"color_range") };
-                    (surface, colours)
-                })
-            }
+            Ok(Taken::Yes) => within(self.codec, surface.size(), (self.limits.max_width, self.limits.max_height))
+                .map(|()| (surface, None)),
             Ok(taken) => {
                 self.spare.push(surface);
                 if taken == Taken::Ended {
@@ -199,33 +205,45 @@ impl VideoDecoder {
     }
 }
 
+/// What the codec says of the colours of the frame that it has given last.
+fn colours_of(coder: &mut Coder) -> Colours {
+    Colours { matrix: coder.get(c"colorspace"), range: coder.get(c"color_range") }
+}
+
 /// A decoded frame, the next of its decoder.
 pub struct Decoded<'a>(&'a mut VideoDecoder);
 
 impl Decoded<'_> {
-    fn next(&mut self) -> Option<(&mut Converter, &Surface, Colours)> {
-        let VideoDecoder { converter, ready, .. } = &mut *self.0;
-        let (surface, colours) = ready.front()?.as_ref().ok()?;
-        Some((converter, surface, *colours))
+    fn surface(&self) -> Option<&Surface> {
+        self.0.ready.front()?.as_ref().ok().map(|(surface, _)| surface)
     }
 
     /// Width and height, in pixels.
-    pub fn size(&mut self) -> (u32, u32) {
-        self.next().map_or((0, 0), |(_, surface, _)| surface.size())
+    pub fn size(&self) -> (u32, u32) {
+        self.surface().map_or((0, 0), Surface::size)
     }
 
     /// Writes the frame to the beginning of `to` and says how many bytes it has: [`PixelFormat::bytes`] of its size. Fails with
     /// [`Kind::BufferTooSmall`], nothing written, if they are more than there is room for.
     ///
     /// NV12 has the samples as they were decoded, in the stream's own range; RGBA goes by the matrix and the range that the stream
-    /// says it has (without that, those of BT.601).
+    /// says it has (without that, those of BT.601). Where it says others from some frame on without having been ended, the few frames before
+    /// that one which the codec held back go by the new ones.
     pub fn write(&mut self, format: PixelFormat, to: &mut [u8]) -> Result<usize, Error> {
-        self.next().map_or(Ok(0), |(converter, surface, colours)| converter.write(surface, colours, format, to))
+        let VideoDecoder { converter, ready, coder, .. } = &mut *self.0;
+        match ready.front_mut() {
+            Some(Ok((surface, colours))) => {
+                converter.write(surface, || *colours.get_or_insert_with(|| colours_of(coder)), format, to)
+            }
+            _ => Ok(0),
+        }
     }
 
     /// Goes on to the frame behind it.
     pub fn take(self) {
-        if let Some(Ok((surface, _))) = self.0.ready.pop_front() {
+        if let Some(Ok((mut surface, _))) = self.0.ready.pop_front() {
+            // At once, so that the codec writes to memory that is still in the processor's cache.
+            surface.clear();
             self.0.spare.push(surface);
         }
     }

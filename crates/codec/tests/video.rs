@@ -42,6 +42,23 @@ fn other_samples_become_those_of_the_ffmpeg_program() {
     }
 }
 
+/// Each by its own, where the streams are ended.
+#[test]
+fn colours_change_with_the_stream() {
+    let said = |matrix: &'static str| Stream::with(Codec::H264, (320, 176), 10, "yuv420p", &["-colorspace", matrix]);
+    let streams = [said("bt709"), said("bt470bg"), said("bt709")];
+    let frames = streams.each_ref().map(|stream| stream.frames(PixelFormat::Rgba));
+    assert!(frames[0] != frames[1], "the matrix makes a difference");
+    for threads in [1, 3] {
+        let mut decoder = decoder(Codec::H264, threads);
+        for (stream, expected) in streams.iter().zip(&frames) {
+            let output = decode(&mut decoder, &stream.chunks, PixelFormat::Rgba);
+            assert_eq!(output.failures, []);
+            assert_same(&output.frames, expected);
+        }
+    }
+}
+
 #[test]
 fn a_drained_decoder_goes_on_with_another_stream() {
     let small = Stream::new(Codec::H264, (160, 96), 10);

@@ -49,6 +49,7 @@ functions! {
         av_strerror: fn(c_int, *mut c_char, usize) -> c_int;
         av_frame_alloc: fn() -> *mut AVFrame;
         av_frame_free: fn(*mut *mut AVFrame);
+        av_frame_unref: fn(*mut AVFrame);
         av_frame_get_buffer: fn(*mut AVFrame, c_int) -> c_int;
         av_frame_make_writable: fn(*mut AVFrame) -> c_int;
     }

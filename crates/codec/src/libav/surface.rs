@@ -59,6 +59,13 @@ impl Surface {
         self.frame.as_ptr()
     }
 
+    /// Gives its memory back.
+    pub(crate) fn clear(&mut self) {
+        self.own = false;
+        // SAFETY: the frame is this object's.
+        unsafe { (self.api.util.av_frame_unref)(self.frame.as_ptr()) };
+    }
+
     fn head(&self) -> &AVFrame {
         // SAFETY: the frame is there as long as this object, and begins as `AVFrame` says.
         unsafe { self.frame.as_ref() }
