@@ -5,7 +5,8 @@
  * edge_chunk raw         the round trip of a byte between two processes over TCP, loopback
  * edge_chunk kernel      a launch and clFinish of a small kernel on the first device
  * edge_chunk here FIFO   from the moment that a chunk of 4 KiB is written into a stream's FIFO to the end of ropeway.stream.next at clWaitForEvents
- * edge_chunk there FIFO  the same to the end of the kernel on another server, which reads the chunk */
+ * edge_chunk there FIFO  the same to the end of the kernel on another server, which reads the chunk, at clWaitForEvents
+ * edge_chunk end FIFO    the same to that kernel's end as its device's clock has it, which the client has compared with its own */
 #include "common.h"
 #include <CL/cl_ext_ropeway.h>
 #include <CL/cl_ropeway_custom_devices.h>
@@ -86,10 +87,10 @@ static cl_device_id custom_device(const char *kernel)
     exit(1);
 }
 
-static cl_command_queue queue_of(cl_device_id device)
+static cl_command_queue queue_of(cl_device_id device, cl_command_queue_properties properties)
 {
     cl_int error;
-    cl_command_queue queue = clCreateCommandQueue(context, device, 0, &error);
+    cl_command_queue queue = clCreateCommandQueue(context, device, properties, &error);
     CHECK(error);
     return queue;
 }
@@ -102,8 +103,37 @@ static cl_kernel built_in(cl_device_id device, const char *name)
     return kernel_of(program, name);
 }
 
-/* With a FIFO, the kernel waits for the stream's chunk; it is looked at if `is_there`, else the chunk's own command. */
-static int times_of(const char *fifo, int is_there)
+/* What is looked at: the chunk's own command, that of the kernel that waits for it, or the end of the kernel at its device. */
+enum what { HERE, THERE, END };
+
+/* When a kernel has ended, by its device's clock. */
+static double end_of(cl_event event)
+{
+    cl_ulong end;
+    CHECK(clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof end, &end, NULL));
+    return (double)end * 1e-9;
+}
+
+/* What to add to a time of the device's, in seconds, to have one of seconds(); rather too much than too little: a kernel has ended before the
+ * client knows that, and the shortest of many such times counts as none. */
+static double clock_behind(cl_command_queue queue, cl_kernel kernel)
+{
+    double behind = 1e18;
+    for (int i = 0; i < 1000; i++) {
+        size_t one = 1;
+        cl_event event;
+        CHECK(clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &one, NULL, 0, NULL, &event));
+        CHECK(clWaitForEvents(1, &event));
+        double known = seconds() - end_of(event);
+        if (known < behind)
+            behind = known;
+        CHECK(clReleaseEvent(event));
+    }
+    return behind;
+}
+
+/* With a FIFO, the kernel waits for the stream's chunk. */
+static int times_of(const char *fifo, enum what what)
 {
     static double times[ROUNDS];
     cl_int error;
@@ -123,11 +153,13 @@ static int times_of(const char *fifo, int is_there)
     devices[0] = all[0];
     device_count = 1;
     cl_kernel kernel = kernel_of(build(KERNEL), "touch"), next = fifo == NULL ? NULL : built_in(source, "ropeway.stream.next");
-    cl_command_queue queue = queue_of(all[0]), stream = fifo == NULL ? NULL : queue_of(source);
+    cl_command_queue queue = queue_of(all[0], what == END ? CL_QUEUE_PROFILING_ENABLE : 0);
+    cl_command_queue stream = fifo == NULL ? NULL : queue_of(source, 0);
     static unsigned char bytes[CHUNK];
     cl_mem chunk = buffer_of(CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, CHUNK, bytes), sum = buffer_of(CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, sizeof zero, &zero);
     set_buffer(kernel, 0, chunk);
     set_buffer(kernel, 1, sum);
+    double behind = what == END ? clock_behind(queue, kernel) : 0;
     int feed = -1;
     if (fifo != NULL) {
         set_buffer(next, 0, chunk);
@@ -152,12 +184,13 @@ static int times_of(const char *fifo, int is_there)
             memset(bytes, i & 0xff, sizeof bytes);
             begin = seconds();
             REQUIRE(write(feed, bytes, CHUNK) == CHUNK);
-            CHECK(clWaitForEvents(1, is_there ? &ended : &came));
+            CHECK(clWaitForEvents(1, what == HERE ? &came : &ended));
         } else {
             CHECK(clFinish(queue));
         }
+        double end = what == END ? end_of(ended) + behind : seconds();
         if (i >= 0)
-            times[i] = seconds() - begin;
+            times[i] = end - begin;
         if (fifo != NULL)
             CHECK(clReleaseEvent(came));
         CHECK(clFinish(queue));
@@ -177,9 +210,13 @@ int main(int argc, char **argv)
     if (argc == 2 && strcmp(argv[1], "raw") == 0)
         return raw();
     if (argc == 2 && strcmp(argv[1], "kernel") == 0)
-        return times_of(NULL, 0);
-    if (argc == 3 && (strcmp(argv[1], "here") == 0 || strcmp(argv[1], "there") == 0))
-        return times_of(argv[2], strcmp(argv[1], "there") == 0);
-    fprintf(stderr, "usage: %s raw | kernel | here FIFO | there FIFO\n", argv[0]);
+        return times_of(NULL, HERE);
+    if (argc == 3 && strcmp(argv[1], "here") == 0)
+        return times_of(argv[2], HERE);
+    if (argc == 3 && strcmp(argv[1], "there") == 0)
+        return times_of(argv[2], THERE);
+    if (argc == 3 && strcmp(argv[1], "end") == 0)
+        return times_of(argv[2], END);
+    fprintf(stderr, "usage: %s raw | kernel | here FIFO | there FIFO | end FIFO\n", argv[0]);
     return 2;
 }

@@ -64,7 +64,7 @@ def main():
         servers = []
         try:
             servers += [Server(env, "--custom", str(devices)), Server(env)]
-            asked = {"raw": ([], "raw"), "kernel": ([], "kernel"), "here": (servers, "here", str(fifo)), "there": (servers, "there", str(fifo))}
+            asked = {"raw": ([], "raw"), "kernel": ([], "kernel"), "here": (servers, "here", str(fifo)), "there": (servers, "there", str(fifo)), "end": (servers, "end", str(fifo))}
             found = {name: [] for name in asked}
             for _ in range(rounds):
                 for name, (of, *args) in asked.items():
@@ -72,9 +72,11 @@ def main():
         finally:
             for server in servers:
                 server.end()
-    raw, kernel, here, there = (statistics.median(values) for values in found.values())
-    print(f"a chunk of 4 KiB, from its arrival to the end of its command at the client: {here:.0f} us; to its kernel's end on another server: {there:.0f} us;")
-    print(f"the kernel natively {kernel:.0f} us, a raw round trip {raw:.0f} us: native and {(there - kernel) / raw:.1f} round trips")
+    raw, kernel, here, there, end = (statistics.median(values) for values in found.values())
+    print(f"a chunk of 4 KiB, from its arrival to the end of its command, as the client learns of it: {here:.0f} us;")
+    print(f"to its kernel's end on another server: {end:.0f} us by the device's clock, {there:.0f} us as the client learns of it;")
+    rows = ", ".join(f"{(time - kernel) / raw:.1f}" for time in (end, there))
+    print(f"the kernel natively {kernel:.0f} us, a raw round trip {raw:.0f} us: native and {rows} round trips")
 
 
 if __name__ == "__main__":
