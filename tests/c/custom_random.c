@@ -186,6 +186,8 @@ int main(int argc, char **argv)
             MUST(clEnqueueReadBuffer(queue, buffers[a], CL_TRUE, 0, sizeof back, back, count, wait, &event));
             check(a, "meanwhile");
         }
+        /* Commands of other queues wait for it. */
+        MUST(clFlush(queue));
         used(a, event);
         if (b != a)
             used(b, event);
