@@ -1,5 +1,6 @@
 //! Running a program with a lease, which is held as long as the program runs.
 
+use std::io::Write as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
@@ -148,9 +149,9 @@ impl Holder {
             Ok(Some(tell)) => self.take(tell),
             Ok(None) => {}
             Err(error) => {
-                eprintln!(
-                    "ropeway: {error}; the program goes on, and the lease is taken up again when the broker is back"
-                );
+                say(format_args!(
+                    "{error}; the program goes on, and the lease is taken up again when the broker is back"
+                ));
                 return None;
             }
         }
@@ -162,7 +163,7 @@ impl Holder {
         let mut connection = Connection::open(&self.brokers, &self.program, ATTEMPT).ok()?;
         match connection.ask(&Ask::Attach { lease: self.lease.lease }, ANSWER) {
             Ok(tell) => self.take(tell),
-            Err(BrokerError::Refused(why)) => eprintln!("ropeway: {why}"),
+            Err(BrokerError::Refused(why)) => say(format_args!("{why}")),
             Err(BrokerError::Unreachable(_)) => return None,
         }
         Some(connection)
@@ -173,16 +174,16 @@ impl Holder {
         match tell {
             Tell::Renewed { certificate, .. } => {
                 if let Err(why) = self.renew(&certificate) {
-                    eprintln!("ropeway: the lease was renewed, and new connections cannot use that: {why}");
+                    say(format_args!("the lease was renewed, and new connections cannot use that: {why}"));
                 }
             }
             Tell::Notice { in_ms, why, .. } => {
-                eprintln!("ropeway: the devices are taken back in {} s: {why}", in_ms.div_ceil(1000));
+                say(format_args!("the devices are taken back in {} s: {why}", in_ms.div_ceil(1000)));
                 if let Err(error) = Notice::after(Duration::from_millis(in_ms)).write(&self.file()) {
-                    eprintln!("ropeway: the program cannot be told of that by cl_ropeway_servers: {error}");
+                    say(format_args!("the program cannot be told of that by cl_ropeway_servers: {error}"));
                 }
             }
-            Tell::Ended { why, .. } => eprintln!("ropeway: the lease is over: {why}"),
+            Tell::Ended { why, .. } => say(format_args!("the lease is over: {why}")),
             _ => {}
         }
     }
@@ -194,6 +195,12 @@ impl Holder {
             &host_file::endpoints(&self.lease.servers, certificate, &self.identity)?,
         )?)
     }
+}
+
+/// Tells the person in front of the program, in one write: the program may say something at the same time.
+fn say(what: std::fmt::Arguments<'_>) {
+    // An error means that nobody is there.
+    let _ = std::io::stderr().write_all(format!("ropeway: {what}\n").as_bytes());
 }
 
 impl Drop for Holder {
