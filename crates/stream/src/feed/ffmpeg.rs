@@ -6,7 +6,7 @@
 use std::ffi::OsStr;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt as _};
 use std::path::Path;
 use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -154,6 +154,10 @@ impl Receiver {
         match status {
             Some(status) if status.success() => Ok(()),
             Some(status) if self.last.is_empty() => Err(format!("ffmpeg has ended without a word ({status})")),
+            // What it has said before is not why it was killed.
+            Some(status) if status.signal().is_some() => {
+                Err(format!("ffmpeg has ended ({status}), and said before: {}", self.last.trim()))
+            }
             Some(_) => Err(format!("ffmpeg has ended: {}", self.last.trim())),
             None => Err("ffmpeg has closed its output, and does not end".to_owned()),
         }
