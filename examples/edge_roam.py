@@ -16,20 +16,11 @@ import tempfile
 import threading
 import time
 
+from edge import DEVICES
 from edge_net import BUILT, ROPEWAY, Net, order
 from share import native_vendors
 
 MOST, BEFORE = 20_000, 60
-DEVICES = """
-[[source]]
-name = "Point cloud"
-file = "{stream}"
-format = "frames"
-loop = true
-
-[[draco]]
-name = "Draco"
-"""
 
 
 class Viewer:

@@ -187,17 +187,6 @@ impl Call {
         Ok(Self { kernel, global, arguments, passed })
     }
 
-    /// The bytes of a buffer; none where a null one was given.
-    ///
-    /// # Panics
-    /// If the argument is no buffer.
-    pub fn input(&self, index: usize) -> &[u8] {
-        match &self.arguments[index] {
-            Argument::Buffer(range) => range.as_ref().map_or(&[], Range::bytes),
-            Argument::Value(_) => panic!("argument {index} is a buffer"),
-        }
-    }
-
     /// All arguments at once, in order: so a kernel reads some while it writes others.
     pub fn slices(&mut self) -> Vec<Slice<'_>> {
         fn slice<'a>((argument, passed): (&'a mut Argument, &Passed)) -> Slice<'a> {

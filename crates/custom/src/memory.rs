@@ -89,11 +89,6 @@ impl Range {
         self.len == 0
     }
 
-    /// Where its first byte is in its storage.
-    pub fn offset(&self) -> usize {
-        self.offset
-    }
-
     /// Where it begins in memory.
     pub fn pointer(&self) -> *mut u8 {
         self.storage.at.as_ptr().wrapping_add(self.offset)

@@ -21,5 +21,4 @@ mod transfers;
 mod unsupported;
 
 pub use context::call_off;
-pub use root::{EXTENSION, NAME};
 pub use table::{by_name, offer, table};

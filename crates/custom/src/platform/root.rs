@@ -11,10 +11,10 @@ use super::info::{Into, write};
 use crate::kind::Kind;
 
 /// CL_PLATFORM_NAME.
-pub const NAME: &str = "Ropeway custom devices";
+pub(super) const NAME: &str = "Ropeway custom devices";
 
 /// The extension that names the built-in kernels.
-pub const EXTENSION: &str = "cl_ropeway_custom_devices";
+pub(super) const EXTENSION: &str = "cl_ropeway_custom_devices";
 
 /// CL_PLATFORM_VERSION, and that of its devices.
 pub(super) const VERSION: &str = "OpenCL 3.0 Ropeway";

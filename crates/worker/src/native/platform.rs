@@ -67,11 +67,6 @@ impl Platform {
         custom::platform() == Some(self.0)
     }
 
-    /// Whether its handle is at this address.
-    pub(super) fn is_at(self, address: usize) -> bool {
-        self.0.addr() == address
-    }
-
     /// clGetPlatformInfo, as bytes.
     ///
     /// # Errors
@@ -212,6 +207,13 @@ impl Device {
     /// The address of an extension's function in the driver that the device belongs to; `None` where it has none. What
     /// it points to has the type that the extension declares.
     pub(super) fn function(self, name: &CStr) -> Option<std::ptr::NonNull<c_void>> {
+        let platform = self.platform()?;
+        // SAFETY: the platform is the driver's own, the name ends with NUL.
+        std::ptr::NonNull::new(unsafe { (platform.functions().extension)(platform.0, name.as_ptr()) })
+    }
+
+    /// The platform that it belongs to; `None` where it does not say.
+    pub(super) fn platform(self) -> Option<Platform> {
         let mut platform: cl::cl_platform_id = std::ptr::null_mut();
         // SAFETY: room for one handle, as announced.
         let asked = unsafe {
@@ -224,8 +226,7 @@ impl Device {
             )
         };
         check(asked).ok()?;
-        // SAFETY: the platform is the driver's own, the name ends with NUL.
-        std::ptr::NonNull::new(unsafe { (custom::functions(platform).extension)(platform, name.as_ptr()) })
+        Some(Platform(platform))
     }
 
     /// CL_DEVICE_TYPE; 0 where it cannot be had.
@@ -294,11 +295,7 @@ impl Context {
 
     /// Calls off its commands that wait for something outside, if `device`, which is one of its devices, is a custom one.
     pub fn call_off(&self, device: Device) {
-        // SAFETY: `value` passes memory of the size it announces.
-        let platform: Result<usize, _> = info::value(|size, value, ret| unsafe {
-            (api().clGetDeviceInfo)(device.0, cl::CL_DEVICE_PLATFORM, size, value, ret)
-        });
-        if custom::platform().is_some_and(|own| platform == Ok(own.addr())) {
+        if device.platform().is_some_and(Platform::is_custom) {
             // SAFETY: a context of a device of the custom platform is that platform's, and alive.
             unsafe { ropeway_custom::platform::call_off(self.0) };
         }

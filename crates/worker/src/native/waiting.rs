@@ -13,7 +13,7 @@ use ropeway_abi as cl;
 use ropeway_protocol::types::Status;
 
 use super::api::api;
-use super::platform::Platform;
+use super::platform::{Device, Platform};
 use super::{Event, check, info};
 
 /// How the platform of Intel's CPU runtime calls itself; that for its GPUs is "Intel(R) OpenCL Graphics".
@@ -136,9 +136,6 @@ fn is_closed(queue: cl::cl_command_queue) -> bool {
         (api().clGetCommandQueueInfo)(queue, cl::CL_QUEUE_DEVICE, size, value, ret)
     });
     let Ok(device) = device else { return false };
-    // SAFETY: as above.
-    let platform = info::value::<usize>(|size, value, ret| unsafe {
-        (api().clGetDeviceInfo)(std::ptr::with_exposed_provenance_mut(device), cl::CL_DEVICE_PLATFORM, size, value, ret)
-    });
-    platform.is_ok_and(|platform| closed.iter().any(|one| one.is_at(platform)))
+    let device = Device(std::ptr::with_exposed_provenance_mut(device));
+    device.platform().is_some_and(|platform| closed.contains(&platform))
 }
