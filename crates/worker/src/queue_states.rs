@@ -83,7 +83,7 @@ impl QueueStates {
         enqueue: impl FnOnce(&mut QueueState, &Waits<'_>, bool) -> Result<Result<Option<native::Event>, Status>, End>,
     ) -> Result<(), End> {
         let queue_state = self.queues.get_mut(&command.queue).ok_or_else(|| unknown(command.queue))?;
-        let waits = gather(&self.events, &command.waits, self.failures.load(Ordering::Relaxed))?;
+        let waits = gather(&self.events, &command.waits, &self.failures)?;
         let outcome = match waits.and_then(|waits| self.limits.allow_event(total, command.event).map(|()| waits)) {
             Ok(waits) => enqueue(queue_state, &waits, command.event.is_some())?,
             Err(status) => Err(status),
@@ -168,11 +168,6 @@ impl QueueStates {
         }
     }
 
-    /// Whether a user event was ever set to an error.
-    pub fn may_have_failed(&self) -> bool {
-        self.failures.load(Ordering::Relaxed)
-    }
-
     /// Whether something is to be flushed.
     pub fn is_dirty(&self) -> bool {
         !self.dirty.is_empty()
@@ -210,9 +205,10 @@ impl QueueStates {
 pub fn gather<'a>(
     events: &'a FxHashMap<EventId, Arc<Cell>>,
     list: &EventList,
-    failures: bool,
+    failures: &AtomicBool,
 ) -> Result<Result<Waits<'a>, Status>, End> {
-    let mut waits = Waits::none();
+    let mut waits = Waits::while_none_fails();
+    let failures = failures.load(Ordering::Relaxed);
     let mut failed = false;
     for id in &list.0 {
         let cell = events.get(id).ok_or_else(|| unknown(id))?;

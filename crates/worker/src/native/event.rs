@@ -7,7 +7,7 @@ use ropeway_abi as cl;
 use ropeway_protocol::types::Status;
 
 use super::api::api;
-use super::{Context, check, info, waiting};
+use super::{Context, check, failing, info, waiting};
 
 /// How long an event's reported status may lag behind the end of a wait for the event.
 const LAG: Duration = Duration::from_secs(10);
@@ -185,7 +185,8 @@ impl UserEvent {
     /// The status of the native call: the event was set before.
     pub fn set(&self, status: Status) -> Result<(), Status> {
         // SAFETY: the event is alive.
-        check(unsafe { (api().clSetUserEventStatus)(self.0.0, status) })
+        let set = || check(unsafe { (api().clSetUserEventStatus)(self.0.0, status) });
+        if status < 0 { failing::one_fails(set) } else { set() }
     }
 
     /// To wait for it.

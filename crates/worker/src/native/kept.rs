@@ -4,7 +4,6 @@
 //! nobody holds a reference to the event of one of them. So while the client has a user event that it may set to an
 //! error, every command has an event, which is kept until it has ended.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use super::Event;
@@ -12,30 +11,12 @@ use super::Event;
 /// Events held before the first look for those that have ended.
 const FIRST_LOOK: usize = 256;
 
-/// User events of the client that are not set. There is one session in a process.
-static UNSET: AtomicUsize = AtomicUsize::new(0);
-
 static KEPT: Mutex<Kept> = Mutex::new(Kept { events: Vec::new(), look_at: FIRST_LOOK });
 
 struct Kept {
     events: Vec<Event>,
     /// The number of kept events at which those that have ended are dropped.
     look_at: usize,
-}
-
-/// Counts a user event that the client has made.
-pub fn user_event_made() {
-    UNSET.fetch_add(1, Ordering::Relaxed);
-}
-
-/// Counts a user event that the client has set. Call this after the event has had its effect.
-pub fn user_event_set() {
-    UNSET.fetch_sub(1, Ordering::Relaxed);
-}
-
-/// Whether commands that are enqueued now must have events.
-pub(super) fn keeping() -> bool {
-    UNSET.load(Ordering::Relaxed) > 0
 }
 
 /// Keeps `event` until it has ended.

@@ -12,10 +12,13 @@ mod commands;
 pub mod custom;
 mod device_queue;
 mod event;
+pub mod failing;
+#[cfg(test)]
+mod failing_tests;
 mod frees;
 mod image;
 mod info;
-pub mod kept;
+mod kept;
 mod kernel;
 mod kernel_extra;
 mod lasting;

@@ -3,25 +3,35 @@
 //! Every enqueue takes the events to wait for and says whether its own event is wanted; without, the native
 //! implementation is given none to make.
 
+use std::sync::RwLockReadGuard;
+
 use ropeway_abi as cl;
 use ropeway_protocol::types::Status;
 use smallvec::SmallVec;
 
 use super::api::api;
 use super::running::{self, Command, Launching, Stage};
-use super::{Context, Device, Event, check, kept, waiting};
+use super::{Context, Device, Event, check, failing, kept, waiting};
 
 /// The events that a command waits for. They must outlive the call that it is passed to.
 #[derive(Default)]
 pub struct Waits<'a> {
     handles: SmallVec<[cl::cl_event; 8]>,
     held: std::marker::PhantomData<&'a Event>,
+    /// Keeps the events from failing until the command is enqueued, where one of them could.
+    _none_fails: Option<RwLockReadGuard<'static, ()>>,
 }
 
 impl<'a> Waits<'a> {
     /// None.
     pub fn none() -> Self {
         Self::default()
+    }
+
+    /// None yet. As long as the value lives, no event fails: what is looked up of events meanwhile still holds when the
+    /// command is enqueued.
+    pub fn while_none_fails() -> Self {
+        Self { _none_fails: failing::none_fails(), ..Self::default() }
     }
 
     /// Just one.
@@ -150,7 +160,7 @@ impl Queue {
         call: impl FnOnce(*mut cl::cl_event) -> i32,
     ) -> Result<Option<Event>, Status> {
         let mut event = std::ptr::null_mut();
-        let (keeping, watching) = (kept::keeping(), running::is_watching());
+        let (keeping, watching) = (failing::any_unset(), running::is_watching());
         check(call(if wanted || keeping || watching { &raw mut event } else { std::ptr::null_mut() }))?;
         let event = (!event.is_null()).then(|| Event::owned(event));
         if let Some(event) = event.as_ref().filter(|_| keeping) {

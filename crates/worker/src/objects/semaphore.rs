@@ -106,7 +106,7 @@ pub fn pass_signal_on(signal: &Event, waits: &[UserEvent]) {
 pub fn hold(context: &native::Context) -> Result<UserEvent, Status> {
     let user = UserEvent::new(context)?;
     // Should the signal fail, so does the wait.
-    native::kept::user_event_made();
+    native::failing::user_event_made();
     Ok(user)
 }
 
@@ -114,5 +114,5 @@ pub fn hold(context: &native::Context) -> Result<UserEvent, Status> {
 pub fn set(user: &UserEvent, status: Status) {
     // Each of these events is set only once, so this cannot fail.
     let _ = user.set(status);
-    native::kept::user_event_set();
+    native::failing::user_event_set();
 }

@@ -19,9 +19,8 @@ impl Rendezvous {
     /// # Errors
     /// The command names what does not exist.
     pub fn enqueue(&mut self, queue_states: &mut QueueStates, command: &Command) -> Result<Result<(), Status>, End> {
-        let failures = queue_states.may_have_failed();
         let queue_state = queue_states.queues.get_mut(&command.queue).ok_or_else(|| unknown(command.queue))?;
-        let mut waits = match gather(&queue_states.events, &command.waits, failures)? {
+        let mut waits = match gather(&queue_states.events, &command.waits, &queue_states.failures)? {
             Ok(waits) => waits,
             Err(status) => return Ok(Err(status)),
         };

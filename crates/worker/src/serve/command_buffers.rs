@@ -111,7 +111,7 @@ impl Session {
         let queue = self.queue_states.queue_state(m.command.queue)?.queue.clone();
         let allowed = self.common.limits.allow_event(total, m.command.event);
         let buffer = self.command_buffers.get_mut(&m.commands).ok_or_else(|| unknown(m.commands))?;
-        let outcome = match gather(&self.queue_states.events, &m.command.waits, self.queue_states.may_have_failed())? {
+        let outcome = match gather(&self.queue_states.events, &m.command.waits, &self.queue_states.failures)? {
             Ok(_) if !Arc::ptr_eq(&queue.context, &buffer.queue.context) => Err(cl::CL_INVALID_CONTEXT),
             Ok(_) if allowed.is_err() => allowed.map(|()| Replayed::default()),
             Ok(waits) => replay(buffer, &queue, &waits, m.command.event.is_some()),

@@ -31,7 +31,7 @@ impl Session {
         let cell = match made {
             Ok(user) => {
                 let event = user.event().clone();
-                native::kept::user_event_made();
+                native::failing::user_event_made();
                 claim(total, &mut self.user_events, m.event, user)?;
                 Cell::new(Some(m.event), Some(event), None, None)
             }
@@ -60,7 +60,7 @@ impl Session {
             Some(user) => {
                 // The client has checked that it is set once; commands run from here.
                 let _ = user.set(m.status);
-                native::kept::user_event_set();
+                native::failing::user_event_set();
                 Ok(())
             }
             None if self.queue_states.events.contains_key(&m.event) => Ok(()),

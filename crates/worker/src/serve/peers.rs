@@ -64,7 +64,7 @@ impl Session {
         cells: &Cells,
     ) -> Result<Option<(StagedRead, Option<Turn>)>, End> {
         let Some(part) = part.small() else { return Ok(None) };
-        let Ok(waits) = gather(&self.queue_states.events, after, self.queue_states.may_have_failed())? else {
+        let Ok(waits) = gather(&self.queue_states.events, after, &self.queue_states.failures)? else {
             return Ok(None);
         };
         Ok(self.staged(part.size(), || pre_enqueue::read((memory, &part), cells, &waits)))

@@ -113,7 +113,7 @@ impl Session {
         let queue = self.queue_states.queue_state(command.queue)?.queue.clone();
         let size = part.size() as usize;
         let staged = self.common.reporter.staged.take(size);
-        let outcome = match gather(&self.queue_states.events, &command.waits, self.queue_states.may_have_failed())? {
+        let outcome = match gather(&self.queue_states.events, &command.waits, &self.queue_states.failures)? {
             Err(status) => Err(status),
             Ok(_) if !staged => Err(cl::CL_OUT_OF_HOST_MEMORY),
             Ok(waits) => self.common.limits.allow_event(total, command.event).and_then(|()| {
