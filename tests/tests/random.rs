@@ -130,6 +130,16 @@ fn on_three_servers_through_the_client() {
     run(5, &departures(&Native::pocl(), true), || over(&servers).env("ROPEWAY_PEERS", "off"));
 }
 
+/// Three devices of a server of this machine, through shared memory.
+#[test]
+fn through_shared_memory() {
+    let env = [("POCL_DEVICES", "pthread pthread pthread")];
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("unix:{}", folder.path().join("ropeway.sock").display());
+    let server = Server::start_with(&["--listen", &url], &env);
+    run(10, &departures(&Native::pocl(), false), || over(std::slice::from_ref(&server)));
+}
+
 /// One server with three devices, and then beside another server. What the implementation gets wrong with devices of
 /// its own, it does here.
 #[test]

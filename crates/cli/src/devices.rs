@@ -26,7 +26,7 @@ pub fn devices(args: &DevicesArgs) -> Result<(), Failure> {
     let (servers, strangers) = servers_and_strangers(flatten(&args.servers), &config)?;
     let mut rows = Vec::new();
     let mut failed = 0;
-    for (endpoint, result) in open_all(&servers, config.connect_timeout) {
+    for (endpoint, result) in open_all(&servers, &config) {
         let result = result.and_then(|mut probe| {
             let measured = if args.no_measure { None } else { Some(probe.measure()?) };
             Ok((probe, measured))
@@ -40,8 +40,19 @@ pub fn devices(args: &DevicesArgs) -> Result<(), Failure> {
         }
     }
     rows.extend(strangers.iter().map(stranger_row));
-    let headings =
-        ["SERVER", "LATENCY", "TO SERVER", "FROM SERVER", "TYPE", "DEVICE", "PLATFORM", "UNITS", "MEMORY", "OPENCL"];
+    let headings = [
+        "SERVER",
+        "LINK",
+        "LATENCY",
+        "TO SERVER",
+        "FROM SERVER",
+        "TYPE",
+        "DEVICE",
+        "PLATFORM",
+        "UNITS",
+        "MEMORY",
+        "OPENCL",
+    ];
     if !rows.is_empty() {
         for line in table(&headings, &rows) {
             println!("{line}");
@@ -83,16 +94,16 @@ pub fn servers_and_strangers(asked: Vec<Endpoint>, config: &Config) -> Result<(V
 }
 
 fn stranger_row(stranger: &Sighting) -> Vec<String> {
-    let mut row = vec!["-".to_owned(); 10];
+    let mut row = vec!["-".to_owned(); 11];
     row[0] = stranger.address().to_string();
-    row[5] = format!("'{}' is not trusted", stranger.found.name);
+    row[6] = format!("'{}' is not trusted", stranger.found.name);
     row
 }
 
 /// Connects to all servers at once.
-pub fn open_all(servers: &[Endpoint], timeout: Duration) -> Vec<(Endpoint, Result<Probe, ProbeError>)> {
+pub fn open_all(servers: &[Endpoint], config: &Config) -> Vec<(Endpoint, Result<Probe, ProbeError>)> {
     std::thread::scope(|scope| {
-        let threads: Vec<_> = servers.iter().map(|server| scope.spawn(move || Probe::open(server, timeout))).collect();
+        let threads: Vec<_> = servers.iter().map(|server| scope.spawn(move || Probe::open(server, config))).collect();
         let results = threads.into_iter().map(|thread| {
             thread.join().unwrap_or_else(|_| Err(ProbeError::Link(std::io::Error::other("a fault in this program"))))
         });
@@ -121,8 +132,8 @@ fn server_rows(endpoint: &Endpoint, probe: &Probe, measured: Option<Measured>) -
     if rows.is_empty() {
         rows.push(vec!["-".into(), "no devices".into()]);
     }
-    let first = [endpoint.to_string()].into_iter().chain(link).collect::<Vec<_>>();
-    let heads = std::iter::once(first).chain(std::iter::repeat(vec![String::new(); 4]));
+    let first = [endpoint.to_string(), probe.medium().to_owned()].into_iter().chain(link).collect::<Vec<_>>();
+    let heads = std::iter::once(first).chain(std::iter::repeat(vec![String::new(); 5]));
     heads.zip(rows).map(|(head, row)| [head, row].concat()).collect()
 }
 

@@ -7,6 +7,7 @@ use std::io::{self, ErrorKind, IoSlice};
 use std::net::ToSocketAddrs;
 use std::time::{Duration, Instant, SystemTime};
 
+use ropeway_client::config::Config;
 use ropeway_client::link::{OpenError, greet};
 use ropeway_client::reach::{Held, reach};
 use ropeway_client::ssh::TunnelError;
@@ -215,14 +216,14 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// Connects within `timeout` and shakes hands.
-    pub fn open(address: &Endpoint, timeout: Duration) -> Result<Self, ProbeError> {
+    /// Connects, as programs with this configuration do, and shakes hands.
+    pub fn open(address: &Endpoint, config: &Config) -> Result<Self, ProbeError> {
         if let Endpoint::Tls { host, port, .. } | Endpoint::Tcp { host, port } = address {
             (host.as_str(), *port).to_socket_addrs().map_err(ProbeError::Resolve)?;
         }
         let name = address.to_string();
         let own = std::env::current_exe().map_err(ProbeError::Connect)?;
-        let reached = reach(address, timeout, Some(&own)).map_err(|error| match address {
+        let reached = reach(address, config.connect_timeout, Some(&own)).map_err(|error| match address {
             Endpoint::Tls { .. } => ProbeError::Ticket(error),
             _ => ProbeError::Connect(error),
         })?;
@@ -231,8 +232,8 @@ impl Probe {
             None => ProbeError::Connect(error),
         })?;
         set_socket_timeout(&link, Timeout::Send, Some(ANSWER)).map_err(|e| ProbeError::Link(e.into()))?;
-        let welcome = match greet(&link, &name, Instant::now() + ANSWER) {
-            Ok(welcome) => welcome,
+        let (link, welcome) = match greet(link, config.shared_memory, &name, Instant::now() + ANSWER) {
+            Ok(greeted) => greeted,
             Err(error) => {
                 return Err(match reached.failed(address, error) {
                     OpenError::Link(error) if TunnelError::of(&error).is_some() => ProbeError::Connect(error),
@@ -245,6 +246,11 @@ impl Probe {
             }
         };
         Ok(Self { link, welcome, calls: 0, _held: reached.held })
+    }
+
+    /// What its link goes through, for a person.
+    pub fn medium(&self) -> &'static str {
+        self.link.medium()
     }
 
     /// Measures the link.

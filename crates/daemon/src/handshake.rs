@@ -113,7 +113,7 @@ impl Pending {
             let have = self.bytes.len();
             if have < needed {
                 self.bytes.resize(needed, 0);
-                let read = self.link.try_recv(&mut self.bytes[have..]);
+                let read = self.link.try_recv_hello(&mut self.bytes[have..]);
                 self.bytes.truncate(have + read.as_ref().map_or(0, |n| *n));
                 match read {
                     Ok(0) if have == 0 => return Step::Drop("it closed without a word".into()),

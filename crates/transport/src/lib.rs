@@ -1,7 +1,7 @@
 //! Byte links between clients and servers: TCP and Unix sockets today. No messages.
 //!
 //! [`Endpoint`] says where a server is, [`Link`] is one connected stream, [`Listener`] waits for links. [`inherited`]
-//! lists the descriptors that children must not keep open; unsafe code is in `kernel` alone.
+//! lists the descriptors that children must not keep open; unsafe code is in `kernel` and `shm::memory` alone.
 #![deny(unsafe_code)]
 
 mod connect;
@@ -15,6 +15,8 @@ mod listener;
 mod machine;
 mod origin;
 pub mod private_file;
+mod shared;
+mod shm;
 mod ssh;
 pub mod threads;
 pub mod tls;

@@ -15,6 +15,7 @@ use crate::encrypted::{Now, Records};
 use crate::inherited::Kept;
 use crate::kernel;
 use crate::machine::{self, is_gone};
+use crate::shared::Sharing;
 use crate::tls::{Accepting, Client, Fill, Lease, Secrets};
 
 /// How long a thread waits on a link before it checks whether the other machine still answers and whether the wait is
@@ -42,18 +43,20 @@ const CORES_TO_SPIN: u32 = 2;
 pub struct Link {
     /// The listing of a link that this process has made; dropped before the descriptor.
     _kept: Option<Kept>,
-    fd: OwnedFd,
+    pub(crate) fd: OwnedFd,
     /// How its bytes are encrypted, if they are.
     records: Option<Box<Records>>,
-    is_tcp: bool,
+    /// The memory that its bytes go through, if they do not go through the socket.
+    pub(crate) sharing: Sharing,
+    pub(crate) is_tcp: bool,
     /// When the other machine was first seen to leave something unanswered.
     suspected: Mutex<Option<Instant>>,
-    spins: bool,
+    pub(crate) spins: bool,
     /// Whether the last waits for bytes were short: one bit each, the latest in the lowest bit.
     waits: AtomicU8,
     /// Bytes sent and received, as [`Link::traffic`] returns them.
-    sent: AtomicU64,
-    received: AtomicU64,
+    pub(crate) sent: AtomicU64,
+    pub(crate) received: AtomicU64,
 }
 
 /// Who is at the other end of a Unix socket, as the kernel says.
@@ -154,6 +157,7 @@ impl Link {
             _kept: kept,
             fd: socket.into(),
             records: None,
+            sharing: Sharing::default(),
             is_tcp,
             suspected: Mutex::default(),
             spins: cores >= CORES_TO_SPIN,
@@ -209,10 +213,15 @@ impl Link {
         }
         let begun = Instant::now();
         let waits = self.waits.load(Ordering::Relaxed);
+        let look = |into: &mut [u8]| match &self.sharing.rings {
+            // The socket has nothing to say while the other side is there.
+            Some(rings) if !rings.has_more() => Err(ErrorKind::WouldBlock.into()),
+            _ => self.try_recv(into),
+        };
         let note = |was_short: bool| self.waits.store(waits << 1 | u8::from(was_short), Ordering::Relaxed);
         while waits.count_ones() > 1 && begun.elapsed() < SPIN {
             std::thread::yield_now();
-            match self.try_recv(into) {
+            match look(into) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 got => {
                     note(true);
@@ -234,6 +243,9 @@ impl Link {
     }
 
     fn recv_with(&self, into: &mut [u8], flags: RecvFlags) -> io::Result<usize> {
+        if let Some(rings) = &self.sharing.rings {
+            return self.recv_shared(rings, into, flags);
+        }
         match &self.records {
             None => self.receive(into, flags),
             // There may be fewer bytes than there is room for records.
@@ -247,9 +259,22 @@ impl Link {
         }
     }
 
-    /// Whether bytes can be read although the socket has none: they were decrypted with others before.
+    /// Whether bytes can be read although the socket has none: they were decrypted with others before, or do not go
+    /// through it.
     pub fn has_more(&self) -> bool {
-        self.records.as_ref().is_some_and(|records| records.has_more())
+        match &self.sharing.rings {
+            Some(rings) => rings.has_more(),
+            None => self.records.as_ref().is_some_and(|records| records.has_more()),
+        }
+    }
+
+    /// To be called before each time that the link's descriptor is polled for something to read: from now on it becomes
+    /// readable when bytes come. Returns whether there are some already.
+    pub fn is_readable_or_will_tell(&self) -> bool {
+        match &self.sharing.rings {
+            Some(rings) => rings.ask_to_be_woken(),
+            None => self.has_more(),
+        }
     }
 
     fn receive(&self, into: &mut [u8], flags: RecvFlags) -> io::Result<usize> {
@@ -310,7 +335,11 @@ impl Link {
         mut goes_on: impl FnMut() -> io::Result<()>,
     ) -> io::Result<()> {
         let mut send = |parts: &[IoSlice<'_>], flags| loop {
-            match self.send(parts, flags) {
+            let sent = match &self.sharing.rings {
+                Some(rings) => self.send_shared(rings, parts, true),
+                None => self.send(parts, flags),
+            };
+            match sent {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => goes_on()?,
                 sent => return sent,
             }
@@ -349,9 +378,10 @@ impl Link {
     /// The socket's error; the link cannot be used any more.
     pub fn try_send(&self, bytes: &[u8]) -> io::Result<usize> {
         let send = |bytes: &[u8]| self.send(&[IoSlice::new(bytes)], SendFlags::DONTWAIT);
-        let sent = match &self.records {
-            None => send(bytes),
-            Some(records) => records.sealer().try_send(bytes, send),
+        let sent = match (&self.sharing.rings, &self.records) {
+            (Some(rings), _) => self.send_shared(rings, &[IoSlice::new(bytes)], false),
+            (None, None) => send(bytes),
+            (None, Some(records)) => records.sealer().try_send(bytes, send),
         };
         match sent {
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
@@ -370,9 +400,13 @@ impl Link {
         }
         let deadline = timeout.map(|t| Instant::now() + t);
         loop {
+            if self.is_readable_or_will_tell() {
+                return Ok(true);
+            }
             let left = deadline.map(|d| d.saturating_duration_since(Instant::now()));
             let left = left.map(|t| Timespec { tv_sec: t.as_secs() as i64, tv_nsec: i64::from(t.subsec_nanos()) });
             match poll(&mut [PollFd::new(&self.fd, PollFlags::IN)], left.as_ref()) {
+                Ok(n) if n > 0 && self.sharing.rings.is_some() && self.was_woken_for_nothing()? => {}
                 Ok(n) => return Ok(n > 0),
                 Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
@@ -391,6 +425,9 @@ impl Link {
     pub fn shutdown(&self) {
         // The peer may have closed it already, which is just as good.
         let _ = shutdown(&self.fd, Shutdown::Both);
+        if let Some(rings) = &self.sharing.rings {
+            rings.end();
+        }
     }
 
     /// The socket itself, to hand it to another process.
@@ -409,6 +446,9 @@ impl Link {
     /// The socket's error.
     pub fn taken(&self) -> io::Result<u64> {
         let sent = self.sent.load(Ordering::Relaxed);
+        if let Some(rings) = &self.sharing.rings {
+            return Ok(self.sharing.sent_before + rings.taken());
+        }
         Ok(sent.saturating_sub(kernel::untaken(self.fd.as_fd())?))
     }
 

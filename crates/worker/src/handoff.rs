@@ -51,7 +51,7 @@ pub const SHARED_RESOURCES: usize = 2;
 pub const METERED_DEVICES: usize = 64;
 
 /// Most files that go with a connection.
-const MAX_FILES: usize = 3;
+const MAX_FILES: usize = 4;
 
 /// Most streams that one session has open at the same time, or is opening.
 pub const MAX_FEEDS: usize = 64;
@@ -221,13 +221,14 @@ fn say_with<T: Serialize>(
     wait: bool,
 ) -> io::Result<()> {
     let secrets = link.map(Link::secrets).transpose()?.flatten();
-    let bytes =
-        postcard::to_stdvec(&(message, secrets)).map_err(|error| io::Error::new(ErrorKind::InvalidInput, error))?;
+    let memory = link.and_then(Link::passed_memory);
+    let bytes = postcard::to_stdvec(&(message, secrets, memory.is_some()))
+        .map_err(|error| io::Error::new(ErrorKind::InvalidInput, error))?;
     if bytes.len() > MAX_MESSAGE {
         return Err(ErrorKind::InvalidInput.into());
     }
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FILES + 1))];
-    let fds: Vec<_> = link.map(AsFd::as_fd).into_iter().chain(files.iter().copied()).collect();
+    let fds: Vec<_> = link.map(AsFd::as_fd).into_iter().chain(memory).chain(files.iter().copied()).collect();
     let flags = SendFlags::NOSIGNAL | if wait { SendFlags::empty() } else { SendFlags::DONTWAIT };
     loop {
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -282,10 +283,15 @@ pub fn hear_with<T: DeserializeOwned + Message>(control: BorrowedFd<'_>, wait: b
         });
         let mut files: VecDeque<_> = passed.flatten().collect();
         let message = bytes.get(..got).and_then(|bytes| decode(bytes).ok());
-        let (message, secrets): (T, Option<Secrets>) =
+        let (message, secrets, has_memory): (T, Option<Secrets>, bool) =
             message.ok_or_else(|| io::Error::new(ErrorKind::InvalidData, "it does not decode"))?;
         let socket = if message.has_link() { files.pop_front() } else { None };
+        let memory = if has_memory { files.pop_front() } else { None };
         let link = socket.map(Link::from_fd).transpose()?;
+        let link = match (link, memory) {
+            (Some(link), Some(memory)) => Some(link.with_passed_memory(memory)),
+            (link, _) => link,
+        };
         let link = match (link, secrets) {
             (Some(link), Some(secrets)) => Some(link.encrypt(secrets)?),
             (link, _) => link,

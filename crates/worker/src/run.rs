@@ -165,12 +165,12 @@ fn serve(
         log.line(&why);
         exit.exit(1)
     };
-    let link = Arc::new(link);
     // The client waits for this; everything else can be made while it reads.
     let welcome = std::mem::take(&mut warm.encoded_welcome);
-    if let Err(error) = ropeway_transport::Sender::send_all(&*link, &mut [std::io::IoSlice::new(&welcome)]) {
-        give_up(format!("the client left before the welcome: {error}"));
-    }
+    let link = match link.answer_hello(&welcome) {
+        Ok(link) => Arc::new(link),
+        Err(error) => give_up(format!("the client cannot be welcomed: {error}")),
+    };
     drop(welcome);
     let name =
         format!("session {:016x} of {} (process {} at {})", warm.session.0, hello.program, hello.pid, link.peer());

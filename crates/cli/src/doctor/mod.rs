@@ -67,7 +67,7 @@ pub fn doctor(args: &DoctorArgs) -> Result<(), Failure> {
             config.servers.clone()
         }
     };
-    for (endpoint, result) in open_all(&servers, config.connect_timeout) {
+    for (endpoint, result) in open_all(&servers, &config) {
         let what = format!("server {endpoint}");
         match result {
             Ok(probe) => {
@@ -86,7 +86,10 @@ pub fn doctor(args: &DoctorArgs) -> Result<(), Failure> {
                         "install an OpenCL driver there (`clinfo -l` on that machine must list a device), then start `ropeway serve` again",
                     );
                 } else {
-                    findings.ok(&what, &format!("Ropeway {}, {}", welcome.release, devices.join(", ")));
+                    findings.ok(
+                        &what,
+                        &format!("Ropeway {}, through {}, {}", welcome.release, probe.medium(), devices.join(", ")),
+                    );
                 }
                 if welcome.release != ours {
                     let text = format!("it is release {} and this is {ours}", welcome.release);

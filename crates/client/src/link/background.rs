@@ -104,6 +104,9 @@ fn run(connection: &Connection) {
 /// Sleeps until the link is used again. When something is expected, also wakes when something arrives (then returns
 /// true), or should have arrived.
 fn sleep_until_roused(connection: &Connection, expecting: bool) -> bool {
+    if expecting && connection.channel.is_readable_or_will_tell() {
+        return true;
+    }
     let wake = connection.background_io.wake();
     let mut fds = [PollFd::from_borrowed_fd(wake, PollFlags::IN), PollFd::new(&connection.channel, PollFlags::IN)];
     let watched = if expecting { &mut fds[..] } else { &mut fds[..1] };

@@ -131,6 +131,12 @@ impl Channel {
         self.inbox.wake();
     }
 
+    /// To be called before each time that this is polled: from then on it becomes readable when something comes. Returns
+    /// whether something has come already.
+    pub(super) fn is_readable_or_will_tell(&self) -> bool {
+        self.link.is_readable_or_will_tell()
+    }
+
     /// Waits until there is something to read, at most for `timeout`. Returns whether there is.
     ///
     /// # Errors
@@ -156,7 +162,7 @@ impl Channel {
 }
 
 impl AsFd for Channel {
-    /// To be polled for something to read, and for nothing else.
+    /// To be polled for something to read, after [`Self::is_readable_or_will_tell`], and for nothing else.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.link.as_fd()
     }

@@ -22,13 +22,18 @@ const FIRST_NOTICE: Duration = Duration::from_secs(3);
 /// And then this often.
 const NOTICES: Duration = Duration::from_secs(30);
 
-/// Says hello on `link` and waits for the welcome: until `deadline` where the server says nothing; where it says that
+/// Says hello on `link`, offers to share memory if wanted, and waits for the welcome: until `deadline` where the server says nothing; where it says that
 /// the client has to wait, as long as it says so every few seconds, [`limits::MAX_WAITING_SECONDS`] at most. `server`
 /// is the server's name for notices on standard error.
 ///
 /// # Errors
 /// [`OpenError`].
-pub fn greet(link: &Link, server: &str, deadline: Instant) -> Result<Welcome, OpenError> {
+pub fn greet(
+    mut link: Link,
+    shares_memory: bool,
+    server: &str,
+    deadline: Instant,
+) -> Result<(Link, Welcome), OpenError> {
     let hello = Hello {
         features: features::SUPPORTED,
         purpose: Purpose::Commands,
@@ -42,7 +47,10 @@ pub fn greet(link: &Link, server: &str, deadline: Instant) -> Result<Welcome, Op
         },
     };
     let bytes = encode_opening(Opening::Hello, &hello);
-    link.send_all(&mut [IoSlice::new(&bytes)])?;
+    match shares_memory {
+        true => link.offer_memory(&bytes)?,
+        false => link.send_all(&mut [IoSlice::new(&bytes)])?,
+    }
     count(&STATS.messages_sent, 1);
     count(&STATS.batches, 1);
     count(&STATS.bytes_sent, bytes.len());
@@ -50,8 +58,8 @@ pub fn greet(link: &Link, server: &str, deadline: Instant) -> Result<Welcome, Op
     let mut deadline = deadline;
     let mut patience = Patience::new(Instant::now());
     loop {
-        match receive(link, deadline)? {
-            Answer::Welcome(welcome) => return Ok(*welcome),
+        match receive(&link, deadline)? {
+            Answer::Welcome(welcome) => return Ok((link.take_up_memory(), *welcome)),
             Answer::Waiting(waiting) => {
                 let now = Instant::now();
                 deadline = patience.deadline(now).ok_or(HandshakeError::TooBusy)?;

@@ -29,7 +29,7 @@ mod inbox;
 mod liveness;
 #[cfg(all(test, feature = "model"))]
 mod model;
-mod open;
+pub mod open;
 pub(crate) mod ordering;
 mod outbox;
 pub(crate) mod peers;

@@ -12,6 +12,15 @@ use super::greet::greet;
 use super::{background, deferred_flush};
 use crate::base::stats::{STATS, count};
 
+/// How to connect.
+#[derive(Clone, Copy, Debug)]
+pub struct Manner {
+    /// How long it may take.
+    pub timeout: Duration,
+    /// Whether to share memory with a server of this machine.
+    pub shares_memory: bool,
+}
+
 impl Connection {
     /// Connects to the server at `endpoint` and begins a session, within `timeout` in all; if the server answers that
     /// the client has to wait, waits (see [`greet`]).
@@ -19,17 +28,18 @@ impl Connection {
     /// # Errors
     /// [`OpenError`], to be shown to a person behind the server's address.
     pub fn open(endpoint: &Endpoint, timeout: Duration) -> Result<Arc<Self>, OpenError> {
-        Self::open_as(endpoint, None, timeout)
+        Self::open_as(endpoint, None, Manner { timeout, shares_memory: true })
     }
 
     /// Does the same for a server that has another `name` in the configuration.
     ///
     /// # Errors
     /// [`OpenError`], to be shown to a person behind that name.
-    pub fn open_as(endpoint: &Endpoint, name: Option<&Endpoint>, timeout: Duration) -> Result<Arc<Self>, OpenError> {
+    pub fn open_as(endpoint: &Endpoint, name: Option<&Endpoint>, manner: Manner) -> Result<Arc<Self>, OpenError> {
+        let Manner { timeout, shares_memory } = manner;
         let deadline = Instant::now() + timeout;
         let link = Link::connect(endpoint, timeout)?;
-        let welcome = greet(&link, &name.unwrap_or(endpoint).to_string(), deadline)?;
+        let (link, welcome) = greet(link, shares_memory, &name.unwrap_or(endpoint).to_string(), deadline)?;
         // One round trip for the connection itself, one for hello and welcome.
         count(&STATS.round_trips, 2);
         let connection = Arc::new(Self::new(Channel::new(link), endpoint.clone(), name.cloned(), welcome)?);

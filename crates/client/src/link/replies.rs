@@ -187,9 +187,13 @@ impl<'a, T: Copy, R: DeserializeOwned> PendingReplies<'a, T, R> {
         let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(patience.subsec_nanos()) };
         let mut polled: Vec<_> =
             self.open.iter().map(|one| PollFd::new(&one.asked.connection.channel, PollFlags::IN)).collect();
-        // An interrupted poll is treated like one that found nothing.
-        let _ = poll(&mut polled, Some(&timeout));
-        let readable: Vec<_> = polled.iter().map(|one| !one.revents().is_empty()).collect();
+        let mut readable: Vec<_> =
+            self.open.iter().map(|one| one.asked.connection.channel.is_readable_or_will_tell()).collect();
+        if !readable.contains(&true) {
+            // An interrupted poll is treated like one that found nothing.
+            let _ = poll(&mut polled, Some(&timeout));
+            readable = polled.iter().map(|one| !one.revents().is_empty()).collect();
+        }
         if readable.contains(&true) {
             // It may be another thread's turn to read.
             std::thread::yield_now();

@@ -20,7 +20,6 @@ pub mod watch;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, Weak};
-use std::time::Duration;
 
 use ropeway_transport::Endpoint;
 
@@ -32,6 +31,7 @@ use crate::base::sync::lock;
 use crate::base::threads;
 use crate::link::connection::Connection;
 use crate::link::error::OpenError;
+use crate::link::open::Manner;
 use crate::objects::device::{NativePlatform, Platform};
 use crate::servers::config::{Config, Presentation};
 use crate::servers::discover::discover;
@@ -90,8 +90,8 @@ impl System {
         std::thread::scope(|scope| {
             let looking = config
                 .discover
-                .then(|| threads::start(|| scope.spawn(|| open_all(&system.look_around(), config.connect_timeout))));
-            let configured = open_all(&servers, config.connect_timeout);
+                .then(|| threads::start(|| scope.spawn(|| open_all(&system.look_around(), config.manner()))));
+            let configured = open_all(&servers, config.manner());
             let found = looking.and_then(|thread| thread.join().ok()).unwrap_or_default();
             for opened in configured.into_iter().chain(found) {
                 system.take_in(opened);
@@ -147,7 +147,7 @@ impl System {
         if let Some(server) = self.connected(address) {
             return Ok((server, false));
         }
-        let opened = open(address, self.config.connect_timeout)?;
+        let opened = open(address, self.config.manner())?;
         let connection = Arc::clone(&opened.connection);
         let server = self.take_in(opened);
         Ok((Arc::clone(&server), Arc::ptr_eq(server.connection(), &connection)))
@@ -232,8 +232,8 @@ impl System {
 }
 
 /// Connects to all of these at once; says which could not be reached.
-fn open_all(addresses: &[Endpoint], timeout: Duration) -> Vec<Opened> {
-    let open = |address| open(address, timeout).inspect_err(|error| say_unreachable(address, error)).ok();
+fn open_all(addresses: &[Endpoint], manner: Manner) -> Vec<Opened> {
+    let open = |address| open(address, manner).inspect_err(|error| say_unreachable(address, error)).ok();
     match addresses {
         // A thread costs more than a local handshake.
         [only] => open(only).into_iter().collect(),
@@ -245,10 +245,10 @@ fn open_all(addresses: &[Endpoint], timeout: Duration) -> Vec<Opened> {
     }
 }
 
-fn open(address: &Endpoint, timeout: Duration) -> Result<Opened, OpenError> {
-    let reached = reach(address, timeout, None)?;
+fn open(address: &Endpoint, manner: Manner) -> Result<Opened, OpenError> {
+    let reached = reach(address, manner.timeout, None)?;
     let name = reached.held.is_some().then_some(address);
-    match Connection::open_as(&reached.endpoint, name, reached.timeout) {
+    match Connection::open_as(&reached.endpoint, name, Manner { timeout: reached.timeout, ..manner }) {
         Ok(connection) => Ok(Opened { connection, held: reached.held }),
         Err(error) => Err(reached.failed(address, error)),
     }

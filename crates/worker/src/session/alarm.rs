@@ -68,6 +68,9 @@ impl Alarm {
         if link.has_more() {
             return true;
         }
+        if link.is_readable_or_will_tell() {
+            return true;
+        }
         let mut both = [timer, PollFd::new(link, PollFlags::IN)];
         let _ = poll(&mut both, Some(&timeout));
         !both[1].revents().is_empty()

@@ -127,6 +127,10 @@ impl Link {
         false
     }
 
+    pub(in crate::link) fn is_readable_or_will_tell(&self) -> bool {
+        self.incoming.is_readable()
+    }
+
     /// Waits for ever, or no longer than the other threads take for some steps.
     pub(in crate::link) fn wait_readable(&self, timeout: Option<Duration>) -> io::Result<bool> {
         if timeout.is_some() {

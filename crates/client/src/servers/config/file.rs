@@ -6,6 +6,7 @@
 //! connect-timeout = 2      # seconds
 //! discover = true          # also servers that announce themselves on the local network
 //! discover-time = 1.5      # seconds
+//! shared-memory = true     # with servers of this machine
 //! trusted = ["10.1.0.0/16", "gpu7"]
 //! ca = "/etc/ssl/lab.pem"   # certificates, where there are no tickets; see `Config::certificates`
 //! certificate = "/home/me/me.pem"
@@ -77,6 +78,10 @@ impl Config {
                         self.wanted_or_none().wait = wait;
                     }
                 }
+                "shared-memory" => match value.get_ref().as_bool() {
+                    Some(shared) => self.shared_memory = shared,
+                    None => self.problems.push(format!("{here}: shared-memory is true or false")),
+                },
                 "discover-time" => self.discover_time = self.time(&here, value).unwrap_or(self.discover_time),
                 "discover" => match value.get_ref().as_bool() {
                     Some(discover) => {
@@ -90,7 +95,7 @@ impl Config {
                 "trusted" => self.read_list_of(&here, value, &place, "trusted", Self::add_trusted),
                 other => self.problems.push(format!(
                     "{here}: '{other}' is not a setting; the settings are servers, platforms, connect-timeout, discover, \
-                     discover-time, trusted, ca, certificate, key, broker, want, want-wait and log"
+                     discover-time, trusted, ca, certificate, key, broker, want, want-wait, shared-memory and log"
                 )),
             }
         }

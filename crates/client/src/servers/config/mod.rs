@@ -10,7 +10,8 @@
 //!    `~/.config/ropeway/`) or else in the system's (`/etc/ropeway/`).
 //!
 //! `auto` among the servers of the first two, or `discover = true` in the file, adds those that announce themselves on
-//! the local network and are trusted ([`crate::discover`]).
+//! the local network and are trusted ([`crate::discover`]). `shm:off` among them, or `shared-memory = false` in the
+//! file, has servers of this machine reached through sockets alone.
 //!
 //! The other settings come from their environment variable, else from the same `ropeway.toml`, else they have a
 //! default. A wrong entry never takes the others with it: it is left out and described in [`Config::problems`].
@@ -25,6 +26,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use ropeway_transport::Endpoint;
+
+use crate::link::open::Manner;
 
 pub use crate::base::log::Level as LogLevel;
 pub use trust::Trust;
@@ -101,6 +104,8 @@ pub struct Config {
     pub presentation: Presentation,
     /// How long connecting may take, all servers together (`ROPEWAY_CONNECT_TIMEOUT`, `connect-timeout`: seconds).
     pub connect_timeout: Duration,
+    /// Whether to share memory with servers of this machine (`shm:off` among the servers, `shared-memory`).
+    pub shared_memory: bool,
     /// How much to say on standard error (`ROPEWAY_LOG`, `log`).
     pub log: LogLevel,
     /// Whether to look for servers on the local network (`auto` among the servers, `discover`).
@@ -127,6 +132,7 @@ impl Default for Config {
             servers: Vec::new(),
             presentation: Presentation::default(),
             connect_timeout: DEFAULT_CONNECT_TIMEOUT,
+            shared_memory: true,
             log: LogLevel::default(),
             discover: false,
             discover_time: DEFAULT_DISCOVER_TIME,
@@ -150,6 +156,11 @@ fn folder_of_user(env: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
 }
 
 impl Config {
+    /// How to connect to each server.
+    pub(crate) fn manner(&self) -> Manner {
+        Manner { timeout: self.connect_timeout, shares_memory: self.shared_memory }
+    }
+
     /// Adds one reason to trust, or notes what is wrong with it; `place` says where it is written.
     fn add_trusted(&mut self, place: &str, entry: &str) {
         match entry.parse() {

@@ -11,6 +11,9 @@ const MAX_HOST_FILE: u64 = 1 << 20;
 /// Stands for those that are found on the local network.
 const AUTO: &str = "auto";
 
+/// Has the servers of this machine reached through sockets alone.
+const NO_SHARED_MEMORY: &str = "shm:off";
+
 impl Config {
     /// Takes the servers of `ROPEWAY_SERVERS`.
     pub(super) fn read_list(&mut self, list: &str) {
@@ -65,6 +68,10 @@ impl Config {
     pub(super) fn add_server(&mut self, place: &str, entry: &str) {
         if entry == AUTO {
             self.discover = true;
+            return;
+        }
+        if entry == NO_SHARED_MEMORY {
+            self.shared_memory = false;
             return;
         }
         match entry.parse() {

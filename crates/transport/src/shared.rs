@@ -1,0 +1,263 @@
+//! What a link does where its bytes go through shared memory.
+
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recv,
+    recvmsg, send, sendmsg,
+};
+
+use crate::Sender as _;
+use crate::link::{GLANCE, Link};
+use crate::shm::Rings;
+
+/// How long a writer sleeps before it looks whether the other process is there: a process that ends wakes nobody.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// The bytes that wake a reader are taken off the socket by so many at a time.
+const WAKING: usize = 64;
+
+/// How far a link has come with sharing memory.
+#[derive(Debug, Default)]
+pub(crate) struct Sharing {
+    /// What this client has offered.
+    offered: Option<Box<Rings>>,
+    /// What came with a client's hello.
+    passed: Option<OwnedFd>,
+    /// What its bytes go through.
+    pub(crate) rings: Option<Box<Rings>>,
+    /// Bytes that were sent through the socket before.
+    pub(crate) sent_before: u64,
+}
+
+impl Link {
+    /// Sends a client's hello, with memory for all that comes after it, where the server may be on this machine. Without
+    /// such memory the link works all the same, through the socket.
+    ///
+    /// # Errors
+    /// The socket's error.
+    pub fn offer_memory(&mut self, hello: &[u8]) -> io::Result<()> {
+        let made = if self.passes_files() { Rings::create().ok() } else { None };
+        let Some((rings, file)) = made else { return self.send_all(&mut [IoSlice::new(hello)]) };
+        let files = [file.as_fd()];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        ancillary.push(SendAncillaryMessage::ScmRights(&files));
+        let sent = sendmsg(self.as_fd(), &[IoSlice::new(hello)], &mut ancillary, SendFlags::NOSIGNAL)?;
+        self.sent.fetch_add(sent as u64, Ordering::Relaxed);
+        self.send_all(&mut [IoSlice::new(&hello[sent..])])?;
+        self.sharing.offered = Some(Box::new(rings));
+        Ok(())
+    }
+
+    /// Goes on through the memory that was offered, if the server uses it: for a client that has read the answer to its
+    /// hello.
+    pub fn take_up_memory(mut self) -> Self {
+        if let Some(rings) = self.sharing.offered.take_if(|rings| rings.is_used()) {
+            self.use_rings(rings);
+        }
+        self.sharing.offered = None;
+        self
+    }
+
+    /// As [`Link::try_recv`], for a server that reads a hello: keeps the memory that comes with it.
+    ///
+    /// # Errors
+    /// As [`Link::try_recv`].
+    pub fn try_recv_hello(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if !self.passes_files() {
+            return self.try_recv(into);
+        }
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+        loop {
+            let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+            let got = match recvmsg(&self.fd, &mut [IoSliceMut::new(into)], &mut ancillary, flags) {
+                Err(Errno::INTR) => continue,
+                got => got?.bytes,
+            };
+            for message in ancillary.drain() {
+                if let RecvAncillaryMessage::ScmRights(files) = message {
+                    // Of several, which no client of ours sends, one is kept.
+                    self.sharing.passed = files.last().or(self.sharing.passed.take());
+                }
+            }
+            self.received.fetch_add(got as u64, Ordering::Relaxed);
+            return Ok(got);
+        }
+    }
+
+    /// The memory that came with the hello.
+    pub fn passed_memory(&self) -> Option<BorrowedFd<'_>> {
+        self.sharing.passed.as_ref().map(AsFd::as_fd)
+    }
+
+    /// The same link in another process, with the memory that came with the hello.
+    pub fn with_passed_memory(mut self, file: OwnedFd) -> Self {
+        self.sharing.passed = Some(file);
+        self
+    }
+
+    /// Answers the hello, and goes on through the memory that came with it, if any did.
+    ///
+    /// # Errors
+    /// The socket's error; [`ErrorKind::InvalidData`] where a file came that is no such memory.
+    pub fn answer_hello(mut self, answer: &[u8]) -> io::Result<Self> {
+        let rings = self.sharing.passed.take().map(|file| Rings::open(&file)).transpose()?;
+        self.send_all(&mut [IoSlice::new(answer)])?;
+        if let Some(rings) = rings {
+            self.use_rings(Box::new(rings));
+        }
+        Ok(self)
+    }
+
+    /// Whether its bytes go through memory that both processes see.
+    pub fn shares_memory(&self) -> bool {
+        self.sharing.rings.is_some()
+    }
+
+    /// What its bytes go through, for a person.
+    pub fn medium(&self) -> &'static str {
+        match (self.shares_memory(), self.is_encrypted(), self.is_tcp) {
+            (true, ..) => "shared memory",
+            (false, true, _) => "TLS",
+            (false, false, true) => "TCP",
+            (false, false, false) => "Unix socket",
+        }
+    }
+
+    /// Whether files can be passed over its socket: it is a Unix socket in plain text.
+    fn passes_files(&self) -> bool {
+        !self.is_tcp && !self.is_encrypted()
+    }
+
+    fn use_rings(&mut self, rings: Box<Rings>) {
+        self.sharing.sent_before = self.sent.load(Ordering::Relaxed);
+        self.sharing.rings = Some(rings);
+    }
+
+    /// As [`Link::recv_with`].
+    pub(crate) fn recv_shared(&self, rings: &Rings, into: &mut [u8], flags: RecvFlags) -> io::Result<usize> {
+        let deadline = Instant::now() + GLANCE;
+        let mut got = 0;
+        loop {
+            if rings.is_over() {
+                return Ok(got);
+            }
+            let n = rings.read(&mut into[got..])?;
+            self.received.fetch_add(n as u64, Ordering::Relaxed);
+            got += n;
+            if got == into.len() || got > 0 && !flags.contains(RecvFlags::WAITALL) {
+                return Ok(got);
+            }
+            let waits = !flags.contains(RecvFlags::DONTWAIT);
+            if got > 0 && self.spins && rings.comes_soon() {
+                continue;
+            }
+            if waits && (rings.ask_to_be_woken() || Instant::now() >= deadline) {
+                if rings.has_more() {
+                    continue;
+                }
+                return if got > 0 { Ok(got) } else { Err(ErrorKind::WouldBlock.into()) };
+            }
+            match self.take_waking(waits) {
+                // What the other side had written before it went is still read.
+                Ok(0) if rings.has_more() => {}
+                Ok(0) => return Ok(got),
+                Ok(_) => {}
+                Err(Errno::AGAIN) if got > 0 => return Ok(got),
+                Err(Errno::AGAIN) if rings.has_more() => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Takes what has woken this side off the socket; 0 means that the other side has closed.
+    fn take_waking(&self, waits: bool) -> Result<usize, Errno> {
+        let mut bytes = [0; WAKING];
+        let flags = if waits { RecvFlags::empty() } else { RecvFlags::DONTWAIT };
+        loop {
+            match recv(self.as_fd(), &mut bytes, flags) {
+                Err(Errno::INTR) => {}
+                got => return got.map(|(n, _)| n),
+            }
+        }
+    }
+
+    /// After a poll that found the socket readable: whether there is nothing to read all the same.
+    pub(crate) fn was_woken_for_nothing(&self) -> io::Result<bool> {
+        match self.take_waking(false) {
+            Ok(0) => Ok(false),
+            Ok(_) | Err(Errno::AGAIN) => Ok(!self.has_more()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Gives the memory some bytes; [`ErrorKind::WouldBlock`] if it takes none, for a [`GLANCE`] if this side `waits`.
+    pub(crate) fn send_shared(&self, rings: &Rings, parts: &[IoSlice<'_>], waits: bool) -> io::Result<usize> {
+        let deadline = Instant::now() + GLANCE;
+        loop {
+            if rings.is_over() {
+                return Err(ErrorKind::BrokenPipe.into());
+            }
+            let sent = self.write_parts(rings, parts)?;
+            if sent > 0 || parts.iter().all(|part| part.is_empty()) {
+                self.sent.fetch_add(sent as u64, Ordering::Relaxed);
+                return Ok(sent);
+            }
+            if !waits || Instant::now() >= deadline {
+                return Err(ErrorKind::WouldBlock.into());
+            }
+            if !rings.wait_for_room(LOOK)? && self.has_ended() {
+                return Err(ErrorKind::BrokenPipe.into());
+            }
+        }
+    }
+
+    /// Writes what there is room for.
+    fn write_parts(&self, rings: &Rings, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        let mut sent = 0;
+        for part in parts {
+            let mut left = &**part;
+            while !left.is_empty() {
+                let (n, sleeps) = rings.write(left)?;
+                if sleeps {
+                    self.wake_reader()?;
+                }
+                if n == 0 {
+                    return Ok(sent);
+                }
+                (sent, left) = (sent + n, &left[n..]);
+            }
+        }
+        Ok(sent)
+    }
+
+    fn wake_reader(&self) -> io::Result<()> {
+        loop {
+            match send(self.as_fd(), &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+                // A full socket wakes it as well.
+                Ok(_) | Err(Errno::AGAIN) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// The memory, for tests that write into it as they like.
+    #[cfg(test)]
+    pub(crate) fn shared_rings(&self) -> &crate::shm::Memory {
+        self.sharing.rings.as_ref().expect("it shares memory").memory()
+    }
+
+    /// Bytes that wait to be read.
+    #[cfg(test)]
+    pub(crate) fn sharing_unread(&self) -> usize {
+        self.sharing.rings.as_ref().expect("it shares memory").unread()
+    }
+}

@@ -1,0 +1,161 @@
+//! Links whose bytes go through memory that both processes see.
+//!
+//! The client makes the memory and passes it with its hello over the link's Unix socket: what arrives there is memory of
+//! the same machine, whatever stands between the two that looks like a Unix socket. The server says in the memory itself
+//! that it uses it, before it answers. From then on the socket carries no more data. It says whether the other process
+//! is there, and wakes a reader that sleeps: by a byte, which means nothing else. A reader that is awake costs the
+//! writer no system call.
+
+#[allow(unsafe_code)]
+mod memory;
+mod ring;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+pub(crate) use memory::Memory;
+use ring::{CONTROL, RING, Reader, Writer};
+
+/// About the time that it takes to fall asleep and be woken.
+const SOON: Duration = Duration::from_micros(10);
+
+/// Where the rings' bytes begin.
+const DATA: usize = 4096;
+
+/// The memory: control of both rings, bytes to the server, bytes to the client.
+const LEN: usize = DATA + 2 * RING;
+
+/// Where the server says that it uses the memory.
+const IN_USE: usize = 2 * CONTROL;
+
+const _: () = assert!(IN_USE < DATA);
+
+/// One side's ends of both rings.
+#[derive(Debug)]
+pub(crate) struct Rings {
+    memory: Arc<Memory>,
+    to: Writer,
+    from: Reader,
+    /// This side has ended the link.
+    over: AtomicBool,
+}
+
+impl Rings {
+    /// Makes the memory, at the client; the file is for the server.
+    ///
+    /// # Errors
+    /// The operating system's error.
+    pub(crate) fn create() -> io::Result<(Self, OwnedFd)> {
+        let (memory, file) = Memory::create(LEN)?;
+        Ok((Self::new(memory, [0, 1]), file))
+    }
+
+    /// Maps, at the server, what the client has made, and says there that it is used.
+    ///
+    /// # Errors
+    /// The operating system's error; [`io::ErrorKind::InvalidData`] for another file.
+    pub(crate) fn open(file: &OwnedFd) -> io::Result<Self> {
+        let rings = Self::new(Memory::open(file, LEN)?, [1, 0]);
+        rings.memory.flag(IN_USE).store(1, Ordering::Release);
+        Ok(rings)
+    }
+
+    /// Whether the server uses it: known once it has answered.
+    pub(crate) fn is_used(&self) -> bool {
+        self.memory.flag(IN_USE).load(Ordering::Acquire) == 1
+    }
+
+    fn new(memory: Memory, [to, from]: [usize; 2]) -> Self {
+        let memory = Arc::new(memory);
+        let place = |ring: usize| (ring * CONTROL, DATA + ring * RING);
+        let ((to_control, to_data), (from_control, from_data)) = (place(to), place(from));
+        Self {
+            to: Writer::new(Arc::clone(&memory), to_control, to_data),
+            from: Reader::new(Arc::clone(&memory), from_control, from_data),
+            memory,
+            over: AtomicBool::new(false),
+        }
+    }
+
+    /// Writes the beginning of `bytes`; returns how much, and whether the other side is to be woken.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidData`] when the other side says what cannot be.
+    pub(crate) fn write(&self, bytes: &[u8]) -> io::Result<(usize, bool)> {
+        self.to.write(bytes)
+    }
+
+    /// Waits for room at most for `patience`, which is below a second; returns whether there is some.
+    ///
+    /// # Errors
+    /// As [`Self::write`].
+    pub(crate) fn wait_for_room(&self, patience: Duration) -> io::Result<bool> {
+        self.to.wait_for_room(patience)
+    }
+
+    /// Reads what is there; 0 if nothing is.
+    ///
+    /// # Errors
+    /// As [`Self::write`].
+    pub(crate) fn read(&self, into: &mut [u8]) -> io::Result<usize> {
+        self.from.read(into)
+    }
+
+    /// Whether a read would find something.
+    pub(crate) fn has_more(&self) -> bool {
+        self.from.has_more()
+    }
+
+    /// Whether bytes come within the time that it takes to fall asleep and be woken. For a reader in the midst of a
+    /// transfer.
+    pub(crate) fn comes_soon(&self) -> bool {
+        let begun = Instant::now();
+        loop {
+            for _ in 0..64 {
+                if self.has_more() {
+                    return true;
+                }
+                std::hint::spin_loop();
+            }
+            if begun.elapsed() > SOON {
+                return false;
+            }
+        }
+    }
+
+    /// Asks the other side to wake this one when it has written; returns whether it has already.
+    pub(crate) fn ask_to_be_woken(&self) -> bool {
+        self.from.ask_to_be_woken()
+    }
+
+    /// Bytes that the other side says that it has read.
+    pub(crate) fn taken(&self) -> u64 {
+        self.to.taken()
+    }
+
+    /// Nothing more is to be read or written here.
+    pub(crate) fn end(&self) {
+        self.over.store(true, Ordering::Release);
+        self.to.wake();
+    }
+
+    /// Whether this side has ended the link.
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.load(Ordering::Acquire)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    #[cfg(test)]
+    pub(crate) fn unread(&self) -> usize {
+        self.from.unread().expect("both sides are honest")
+    }
+}
