@@ -95,10 +95,11 @@ fn a_unix_socket_is_as_good() {
 
 #[test]
 fn a_child_after_fork_gets_errors_and_its_parent_is_unharmed() {
-    let server = Server::start();
-    let outcome = Program::remote(c_program("forked"), server.url()).run().success();
-    let child = "child: finish 1, read 1, launch 1, context 1, in time 1\n";
-    assert_eq!(outcome.stdout, format!("{child}parent: right, child ended with 0\n"), "{}", outcome.stderr);
+    for server in [Server::start(), Server::start_unix()] {
+        let outcome = Program::remote(c_program("forked"), server.url()).run().success();
+        let child = "child: finish 1, read 1, launch 1, context 1, in time 1\n";
+        assert_eq!(outcome.stdout, format!("{child}parent: right, child ended with 0\n"), "{}", outcome.stderr);
+    }
 }
 
 /// No thread of the library's takes a signal that is meant for the program.
