@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses its part of it")]
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::io::IoSlice;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
@@ -75,6 +76,25 @@ impl Worker {
         self.hand_over(ours.into(), theirs.into())
     }
 
+    /// Gives it a client that shares memory with it; the file is that memory.
+    pub fn connect_sharing(&self) -> (Client, File) {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let (mut ours, mut theirs) = (Link::from_fd(ours.into()).unwrap(), Link::from_fd(theirs.into()).unwrap());
+        ours.offer_memory(b"h").unwrap();
+        assert_eq!(theirs.try_recv_hello(&mut [0]).unwrap(), 1);
+        let memory = theirs.passed_memory().unwrap().try_clone_to_owned().unwrap();
+        let client = self.serve(ours, &theirs);
+        assert!(client.link.shares_memory());
+        (client, memory.into())
+    }
+
+    /// Gives it a client that passes `file` as memory to share.
+    pub fn connect_passing(&self, file: OwnedFd) -> UnixStream {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        self.send(&Link::from_fd(theirs.into()).unwrap().with_passed_memory(file));
+        ours
+    }
+
     /// Gives it a client over loopback TCP.
     pub fn connect_tcp(&self) -> Client {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -84,6 +104,10 @@ impl Worker {
     }
 
     fn hand_over(&self, ours: OwnedFd, theirs: OwnedFd) -> Client {
+        self.serve(Link::from_fd(ours).unwrap(), &Link::from_fd(theirs).unwrap())
+    }
+
+    fn send(&self, link: &Link) {
         let hello = Hello {
             features: 0,
             purpose: Purpose::Commands,
@@ -92,20 +116,19 @@ impl Worker {
             pid: std::process::id(),
             credential: vec![],
         };
-        handoff::send(
-            self.control.as_fd(),
-            &Link::from_fd(theirs).unwrap(),
-            (&hello, &handoff::Allowance::default()),
-            handoff::Files::default(),
-        )
-        .unwrap();
-        let link = Link::from_fd(ours).unwrap();
+        handoff::send(self.control.as_fd(), link, (&hello, &handoff::Allowance::default()), handoff::Files::default())
+            .unwrap();
+    }
+
+    fn serve(&self, link: Link, theirs: &Link) -> Client {
+        self.send(theirs);
         let mut head = [0; PREAMBLE_LEN];
         link.recv_exact(&mut head).unwrap();
         let preamble = Preamble::from_bytes(&head).unwrap();
         let mut body = vec![0; preamble.len as usize];
         link.recv_exact(&mut body).unwrap();
         let welcome = decode_welcome(preamble, &body).unwrap();
+        let link = link.take_up_memory();
         Client { link, welcome, out: vec![], input: vec![], at: 0, calls: 0, notes: Notes::default() }
     }
 

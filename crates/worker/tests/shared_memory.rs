@@ -1,0 +1,100 @@
+//! Sessions over memory that the client shares, and may write to at any time.
+
+mod support;
+
+use std::io::Read as _;
+use std::os::unix::fs::FileExt as _;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use ropeway_protocol::ids::{MemoryId, TransferId};
+use ropeway_protocol::messages::*;
+use support::{Client, Worker, on};
+
+/// Where both rings' positions are, and where their bytes begin.
+const CONTROL: u64 = 1024;
+
+#[test]
+fn worker_process() {
+    support::be_worker();
+}
+
+#[test]
+fn a_session_goes_through_shared_memory() {
+    let worker = Worker::start("");
+    let (mut client, _memory) = worker.connect_sharing();
+    client.begin(0).buffer(1, 10 << 20);
+    let data: Vec<u8> = (0..10 << 20).map(|at: u32| (at % 251) as u8).collect();
+    client.write_large(on(1), 1, 1, &data);
+    assert_eq!(client.read(1, 1, 0, 10 << 20, 2), data);
+    assert_eq!(client.finish(1), 0);
+}
+
+#[test]
+fn a_file_that_is_no_such_memory_ends_its_session() {
+    let mut worker = Worker::start("");
+    let mut client = worker.connect_passing(std::fs::File::open("/proc/self/exe").unwrap().into());
+    assert!(client.read_to_end(&mut Vec::new()).is_ok_and(|n| n == 0), "it is not even welcomed");
+    assert!(worker.ended_within(Duration::from_secs(5)));
+    assert_eq!(worker.process.wait().unwrap().code(), Some(1));
+}
+
+/// Numbers that look random; the same for the same `state`.
+fn random(state: &mut u64) -> u64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state
+}
+
+/// Small and large commands for as long as the session stands.
+fn commands(client: &mut Client, rounds: u64) {
+    let mut scratch = vec![0; 1 << 20];
+    client.begin(0).buffer(1, 1 << 20);
+    for round in 0..rounds {
+        let (command, buffer, transfer) = (on(1), MemoryId(1), TransferId(round));
+        let size = if round % 3 == 0 { 600_000 } else { 100 };
+        client.post(&ReadBuffer { command, buffer, offset: 0, size, transfer });
+        client.send();
+        match client.link.recv_for_a_glance(&mut scratch) {
+            Ok(0) => return,
+            Err(error) if error.kind() != std::io::ErrorKind::WouldBlock => return,
+            _ => {}
+        }
+    }
+}
+
+/// Ten sessions, in each of which the client writes 100,000 times anywhere into the memory while commands go through it:
+/// the worker goes on, or ends its session by itself, but it never crashes, and never stays.
+#[test]
+fn a_client_that_writes_anywhere_at_any_time_ends_no_more_than_its_session() {
+    for session in 1..=10_u64 {
+        let mut worker = Worker::start("");
+        let (mut client, memory) = worker.connect_sharing();
+        let over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut seed = session;
+                for _ in 0..100_000 {
+                    // The first sessions leave the positions alone, which lets them last.
+                    let anywhere = session > 5 && random(&mut seed).is_multiple_of(50);
+                    let at = match anywhere {
+                        true => random(&mut seed) % CONTROL,
+                        false => 4096 + random(&mut seed) % (2 << 20),
+                    };
+                    let value = random(&mut seed) >> (random(&mut seed) % 64);
+                    let len = (2 * 1_048_576 + 4096 - at).min(8) as usize;
+                    memory.write_all_at(&value.to_le_bytes()[..len], at).unwrap();
+                }
+                over.store(true, Ordering::SeqCst);
+            });
+            while !over.load(Ordering::SeqCst) {
+                commands(&mut client, 100);
+            }
+        });
+        drop(client);
+        assert!(worker.ended_within(Duration::from_secs(30)), "session {session}: it stays");
+        assert!(worker.process.wait().unwrap().code().is_some(), "session {session}: it crashed");
+    }
+}
