@@ -85,6 +85,11 @@ static void run_lost(void)
         CHECK(clFinish(queues[rank]));
     }
     MAKE(gate, clCreateUserEvent(context, &status));
+    /* Many, whose memory for what is under way later ones could be given. */
+    for (int turn = 0; turn < 12; turn++) {
+        CHECK(enqueue(&little, sources, offsets, targets, offsets, 1, &gate, NULL));
+        CHECK(enqueue(&test, sources, offsets, targets, offsets, 1, &gate, NULL));
+    }
     CHECK(enqueue(&little, sources, offsets, targets, offsets, 1, &gate, &small));
     CHECK(enqueue(&test, sources, offsets, targets, offsets, 1, &gate, &large));
     printf("ready\n");

@@ -34,9 +34,11 @@ impl Spare {
         let fits = |used: &Used| {
             used.memory.size() == size
                 && Arc::ptr_eq(&used.device, queue.device())
-                && used.until.iter().all(|event| event.has_ended())
+                && used.until.iter().all(|event| event.is_over())
         };
         let mut kept = lock(&self.0);
+        // A command fails as soon as one that it waits for has, while others of these may still use the memory.
+        kept.retain(|used| !used.until.iter().any(|event| event.has_failed()));
         if let Some(at) = kept.iter().position(fits) {
             return Ok(kept.remove(at).memory);
         }
