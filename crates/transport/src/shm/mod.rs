@@ -111,16 +111,21 @@ impl Rings {
         self.from.has_more()
     }
 
+    /// Whether a read would find something, now or within less time than a system call takes.
+    pub(crate) fn has_more_in_a_moment(&self) -> bool {
+        (0..32).any(|_| {
+            std::hint::spin_loop();
+            self.has_more()
+        })
+    }
+
     /// Whether bytes come within the time that it takes to fall asleep and be woken. For a reader in the midst of a
     /// transfer.
     pub(crate) fn comes_soon(&self) -> bool {
         let begun = Instant::now();
         loop {
-            for _ in 0..64 {
-                if self.has_more() {
-                    return true;
-                }
-                std::hint::spin_loop();
+            if self.has_more_in_a_moment() {
+                return true;
             }
             if begun.elapsed() > SOON {
                 return false;
