@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::broker::parse_broker;
 use clap::{Args, Parser, Subcommand};
 use ropeway_broker::store::EtcdAddress;
-use ropeway_daemon::access::{MAX_WEIGHT, parse_size, parse_time};
+use ropeway_daemon::access::{MAX_WEIGHT, Machine, parse_size, parse_time};
 use ropeway_daemon::worker::{DeviceSelector, Wall};
 use ropeway_dra::names::MAX_SHARES;
 use ropeway_lease::grant::LeaseId;
@@ -85,14 +85,14 @@ pub enum Command {
 
 #[derive(Args, Debug)]
 pub struct ServeArgs {
-    /// Where to listen: tls://host:port (port 0: any free one), tcp://host:port or unix:/path; may be given several
-    /// times [default: sockets passed by systemd, else tcp://127.0.0.1:7590]
+    /// Where to listen: tls://host:port (port 0: any free one), tcp://host:port, unix:/path or vsock://:port; may be
+    /// given several times [default: sockets passed by systemd, else tcp://127.0.0.1:7590]
     #[arg(long = "listen", value_name = "URL")]
     pub listen: Vec<Endpoint>,
 
     /// Serve through ssh: listen only on a Unix socket in a private folder, which is named on standard output, and end
     /// with standard input. Programs with `ssh://` servers start this
-    #[arg(long, conflicts_with_all = ["listen", "plaintext_network", "state", "allow_user", "allow_group", "announce"])]
+    #[arg(long, conflicts_with_all = ["listen", "plaintext_network", "state", "allow_user", "allow_group", "allow_cid", "announce"])]
     pub stdio: bool,
 
     /// Listen also where other machines can connect, without encryption and without asking who they are
@@ -140,6 +140,11 @@ pub struct ServeArgs {
     /// Group of users who may use the Unix sockets, by name or number; may be given several times
     #[arg(long, value_name = "GROUP")]
     pub allow_group: Vec<String>,
+
+    /// Virtual machine that may come in over vsock, by its CID, or 'any'; may be given several times. Without it, only
+    /// this machine and, for a virtual machine, its host may
+    #[arg(long, value_name = "CID")]
+    pub allow_cid: Vec<Machine>,
 
     /// Announce this server on the local network (mDNS), under this name [default name: the machine's]
     #[arg(long, value_name = "NAME", num_args = 0..=1, require_equals = true)]
@@ -575,7 +580,8 @@ pub struct TunnelArgs {
 
 #[derive(Args, Debug)]
 pub struct RunArgs {
-    /// Server to use: host[:port], ssh://[user@]host[:port], tcp://host[:port], unix:/path or local:; may be given
+    /// Server to use: host[:port], ssh://[user@]host[:port], tcp://host[:port], unix:/path, vsock://CID[:port] or
+    /// local:; may be given
     /// several times [default: as configured]
     #[arg(long = "server", value_name = "URL", value_parser = parse_servers)]
     pub servers: Vec<Servers>,

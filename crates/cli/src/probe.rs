@@ -16,7 +16,7 @@ use ropeway_protocol::handshake::{HandshakeError, Welcome};
 use ropeway_protocol::messages::{Goodbye, Ping};
 use ropeway_protocol::{FRAME_HEADER_LEN, FrameHeader, encode_call, encode_post, frame, limits};
 use ropeway_transport::tls::TlsError;
-use ropeway_transport::{Endpoint, Link, Sender};
+use ropeway_transport::{Endpoint, Link, Sender, VsockAddress};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
 /// How long a server may take to answer, once it is connected.
@@ -56,6 +56,7 @@ impl ProbeError {
             (Self::Connect(_), Endpoint::Unix(path)) => {
                 format!("start the server with `ropeway serve --listen unix:{}`", path.display())
             }
+            (Self::Connect(_), Endpoint::Vsock(address)) => vsock_advice(*address),
             (Self::Connect(error), Endpoint::Tls { port, .. } | Endpoint::Tcp { port, .. })
                 if error.kind() == ErrorKind::ConnectionRefused =>
             {
@@ -114,6 +115,20 @@ impl fmt::Display for ProbeError {
             Self::Link(error) if is_cut(error) => write!(f, "it closed the connection"),
             Self::Link(error) => write!(f, "the connection broke ({})", plain(error)),
         }
+    }
+}
+
+/// What to do where nobody answers on a vsock.
+fn vsock_advice(address: VsockAddress) -> String {
+    let VsockAddress { cid, port } = address;
+    let serve = format!("start `ropeway serve --listen vsock://:{port}` there");
+    match cid {
+        VsockAddress::LOCAL => format!("{serve}; a machine reaches itself only with the kernel module vsock_loopback"),
+        VsockAddress::HOST => format!(
+            "{serve}, on the machine that this virtual machine runs on, with --allow-cid for this one; and this one needs a vsock device \
+             (QEMU's vhost-vsock-pci, or vhost-user-vsock-pci)"
+        ),
+        _ => format!("{serve}; and see that this machine runs a virtual machine whose vsock has the CID {cid}"),
     }
 }
 

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use ropeway_custom::file::Declarations;
 use ropeway_daemon::WorkerUser;
-use ropeway_daemon::access::LocalUsers;
+use ropeway_daemon::access::{LocalUsers, Machines};
 use ropeway_daemon::options::{ServeOptions, WorkerCommand};
 use ropeway_daemon::worker::{Wall, WorkerOptions, host_name};
 use ropeway_transport::Endpoint;
@@ -36,7 +36,9 @@ pub fn serve(args: ServeArgs) -> Result<(), Failure> {
     // `/proc/self/exe` is the image that runs now, even if a newer one has been installed in its place meanwhile.
     let program = "/proc/self/exe".into();
     // Without clients from other machines there is no need of keys, and several servers share a user's folder.
-    let is_reached = |endpoint: &Endpoint| matches!(endpoint, Endpoint::Tls { .. }) || !endpoint.is_local();
+    let is_reached = |endpoint: &Endpoint| {
+        matches!(endpoint, Endpoint::Tls { .. }) || !endpoint.is_local() && !matches!(endpoint, Endpoint::Vsock(_))
+    };
     let certificates = args.certificate.zip(args.key).zip(args.client_ca);
     let certificates = certificates.map(|((certificate, key), authorities)| CertificateFiles {
         certificate,
@@ -54,6 +56,7 @@ pub fn serve(args: ServeArgs) -> Result<(), Failure> {
     let options = ServeOptions {
         state: needs_key.then(|| state_folder(args.state.as_deref())).flatten(),
         local_users: LocalUsers::of(&args.allow_user, &args.allow_group).map_err(Failure::new)?,
+        machines: Machines::of(&args.allow_cid),
         certificates,
         audit: args.audit_log,
         listen: args.listen.into_iter().chain(private).collect(),

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use listenfd::ListenFd;
 use ropeway_transport::{Endpoint, Listener};
 use rustix::io::ioctl_fionbio;
-use tracing::warn;
+use tracing::{info, warn};
 
 use crate::{ServeError, ServeOptions};
 
@@ -49,14 +49,22 @@ fn encrypted(endpoint: &Endpoint, options: &ServeOptions) -> Endpoint {
     }
 }
 
-/// Whether clients that come by this address may do so in plain text: processes of this machine, and others if that was
-/// asked for by name.
+/// Whether clients that come by this address may do so in plain text: processes of this machine, virtual machines that
+/// are let in by their numbers (between them and this one is nobody but the kernel), and others if that was asked for by
+/// name.
 pub(crate) fn may_be_plain(endpoint: &Endpoint, options: &ServeOptions) -> bool {
-    !matches!(endpoint, Endpoint::Tls { .. }) && (endpoint.is_local() || options.plaintext_network)
+    let is_asked_who = endpoint.is_local() || matches!(endpoint, Endpoint::Vsock(_));
+    !matches!(endpoint, Endpoint::Tls { .. }) && (is_asked_who || options.plaintext_network)
 }
 
 /// Refuses an address that other machines can reach, unless that was asked for by name.
 fn check(endpoint: &Endpoint, options: &ServeOptions) -> Result<(), ServeError> {
+    if let Endpoint::Vsock(_) = endpoint {
+        if !endpoint.is_local() && !options.machines.has_guests() {
+            info!(%endpoint, "no virtual machine is let in but the one that this one runs on; --allow-cid names others");
+        }
+        return Ok(());
+    }
     if endpoint.is_local() || !may_be_plain(endpoint, options) && options.state.is_some() {
         return Ok(());
     }
@@ -76,9 +84,13 @@ fn from_systemd() -> io::Result<Vec<OwnedFd>> {
     let mut fds = Vec::new();
     for index in 0..passed.len() {
         // A socket of another kind stays where it is, for the next kind.
+        let vsock = |passed: &mut ListenFd| passed.take_custom(index, libc::AF_VSOCK, libc::SOCK_STREAM, "vsock");
         let fd = match passed.take_unix_listener(index) {
             Ok(unix) => unix.map(OwnedFd::from),
-            Err(_) => passed.take_tcp_listener(index)?.map(OwnedFd::from),
+            Err(_) => match vsock(&mut passed) {
+                Ok(vsock) => vsock,
+                Err(_) => passed.take_tcp_listener(index)?.map(OwnedFd::from),
+            },
         };
         fds.extend(fd);
     }

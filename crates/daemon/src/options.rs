@@ -9,7 +9,7 @@ use ropeway_stream::Declaration;
 use ropeway_transport::Endpoint;
 use ropeway_transport::tls::CertificateFiles;
 
-use crate::access::{LocalUsers, StateError};
+use crate::access::{LocalUsers, Machines, StateError};
 use crate::{LendingOptions, WorkerUser};
 
 /// The options of a server.
@@ -27,6 +27,8 @@ pub struct ServeOptions {
     pub audit: Option<PathBuf>,
     /// The users of this machine that Unix sockets are for; `None`: whoever can open them.
     pub local_users: Option<LocalUsers>,
+    /// The virtual machines that may come in over vsock.
+    pub machines: Machines,
     /// Worker processes to keep ready for the next clients; with none, one is started for each client that comes.
     pub warm: usize,
     /// Most sessions at one time.
@@ -74,6 +76,7 @@ impl ServeOptions {
             certificates: None,
             audit: None,
             local_users: None,
+            machines: Machines::default(),
             warm: 4,
             max_sessions: 256,
             session_memory: None,

@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::{debug, info, warn};
 
-use crate::access::{Guests, LocalUsers, Shares, State};
+use crate::access::{Guests, LocalUsers, Machines, Shares, State};
 use crate::audit::{Audit, Event, Who};
 use crate::folders::Folders;
 use crate::handshake::Step;
@@ -105,6 +105,7 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
         turns: None,
         audit,
         local_users: options.local_users.clone(),
+        machines: options.machines.clone(),
         look_at: now,
         may_be_plain,
         openings,
@@ -164,6 +165,8 @@ struct Server {
     audit: Audit,
     /// The users of this machine that Unix sockets are for.
     local_users: Option<LocalUsers>,
+    /// The virtual machines that vsocks are for.
+    machines: Machines,
     /// When to look next whether a client's time is over.
     look_at: Instant,
     /// Whether connections of each listener may be in plain text.
@@ -370,6 +373,9 @@ impl Server {
                 if let (Some(allowed), Some(user)) = (&self.local_users, &user)
                     && let Err(text) = allowed.admit(user)
                 {
+                    return self.refuse(link, &who, &text);
+                }
+                if let Some(Err(text)) = link.peer_machine().map(|machine| self.machines.admit(machine)) {
                     return self.refuse(link, &who, &text);
                 }
                 let is_client = hello.purpose == Purpose::Commands;

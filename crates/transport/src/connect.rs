@@ -9,7 +9,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 use crate::encrypted::Before;
 use crate::inherited::Kept;
 use crate::tls::{self, Identity, LeaseCertificate, TlsError};
-use crate::{Endpoint, Link, Pass};
+use crate::{Endpoint, Link, Pass, vsock};
 
 impl Link {
     /// Connects within `timeout`, which bounds all of a host's addresses together.
@@ -23,6 +23,18 @@ impl Link {
                 let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
                 let kept = Kept::from_children(&socket);
                 socket.connect_timeout(&SockAddr::unix(path)?, timeout)?;
+                Self::from_socket(socket, Some(kept))
+            }
+            Endpoint::Vsock(address) => {
+                let address = address.to_connect()?;
+                let socket = vsock::socket()?;
+                let kept = Kept::from_children(&socket);
+                // Nobody listens: the other machine's kernel resets the connection.
+                let refused = |error: io::Error| match error.kind() {
+                    ErrorKind::ConnectionReset => ErrorKind::ConnectionRefused.into(),
+                    _ => error,
+                };
+                socket.connect_timeout(&address, timeout).map_err(refused)?;
                 Self::from_socket(socket, Some(kept))
             }
             Endpoint::Local | Endpoint::Ssh(_) => Err(not_an_address(endpoint)),

@@ -8,13 +8,14 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::SshHost;
+use crate::VsockAddress;
 use crate::tls::{Credentials, PublicKey, Ticket};
 
 /// The TCP port of a server whose URL names none.
 pub const DEFAULT_PORT: u16 = 7590;
 
 /// Where a server is: `tls://host[:port]`, a ticket `ropeway://host[:port]/#...`, `tcp://host[:port]`, `unix:/path`,
-/// `ssh://[user@]host[:port]`, `local:`, or a bare `host[:port]`, which is encrypted unless it names this machine's
+/// `vsock://CID[:port]`, `ssh://[user@]host[:port]`, `local:`, or a bare `host[:port]`, which is encrypted unless it names this machine's
 /// loopback.
 #[derive(Clone, Debug)]
 pub enum Endpoint {
@@ -37,6 +38,8 @@ pub enum Endpoint {
     },
     /// A Unix socket.
     Unix(PathBuf),
+    /// A port of a virtual machine, or of the machine that it runs on.
+    Vsock(VsockAddress),
     /// A host where ssh starts the server when needed.
     Ssh(SshHost),
     /// The program's own server on this machine, started when needed.
@@ -82,6 +85,7 @@ impl std::error::Error for ParseEndpointError {}
 enum Address<'a> {
     Network(bool, &'a str, u16),
     Unix(&'a Path),
+    Vsock(VsockAddress),
     Ssh(&'a SshHost),
     Local,
 }
@@ -106,6 +110,7 @@ impl Endpoint {
             Self::Tls { host, port, .. } => Address::Network(true, host, *port),
             Self::Tcp { host, port } => Address::Network(false, host, *port),
             Self::Unix(path) => Address::Unix(path),
+            Self::Vsock(address) => Address::Vsock(*address),
             Self::Ssh(host) => Address::Ssh(host),
             Self::Local => Address::Local,
         }
@@ -133,7 +138,7 @@ impl Endpoint {
     pub fn pass(&self) -> Option<&Pass> {
         match self {
             Self::Tls { pass, .. } => pass.as_deref(),
-            Self::Tcp { .. } | Self::Unix(_) | Self::Ssh(_) | Self::Local => None,
+            Self::Tcp { .. } | Self::Unix(_) | Self::Vsock(_) | Self::Ssh(_) | Self::Local => None,
         }
     }
 
@@ -161,16 +166,18 @@ impl Endpoint {
     pub fn port(&self) -> u16 {
         match self {
             Self::Tls { port, .. } | Self::Tcp { port, .. } => *port,
-            Self::Unix(_) | Self::Ssh(_) | Self::Local => 0,
+            Self::Unix(_) | Self::Vsock(_) | Self::Ssh(_) | Self::Local => 0,
         }
     }
 
-    /// The host as a person would name it: the host of a TCP endpoint or of ssh, `localhost` for a Unix socket.
+    /// The host as a person would name it: the host of a TCP endpoint or of ssh, `localhost` for a Unix socket, `host`
+    /// or `guest` for a vsock.
     pub fn host(&self) -> &str {
         match self {
             Self::Tls { host, .. } | Self::Tcp { host, .. } => host,
             Self::Ssh(SshHost { host, .. }) => host,
             Self::Unix(_) | Self::Local => "localhost",
+            Self::Vsock(address) => address.machine(),
         }
     }
 
@@ -179,6 +186,7 @@ impl Endpoint {
     pub fn is_local(&self) -> bool {
         match self {
             Self::Unix(_) | Self::Local => true,
+            Self::Vsock(address) => address.cid == VsockAddress::LOCAL,
             Self::Ssh(_) => false,
             Self::Tls { host, port, .. } | Self::Tcp { host, port } => (host.as_str(), *port)
                 .to_socket_addrs()
@@ -207,6 +215,9 @@ impl FromStr for Endpoint {
         if text == "local:" {
             return Ok(Self::Local);
         }
+        if let Some(address) = text.strip_prefix("vsock://") {
+            return VsockAddress::parse(address.trim_end_matches('/')).map(Self::Vsock).map_err(wrong);
+        }
         let mut pass = None;
         let (scheme, rest) = match text.split_once("://") {
             Some(("ropeway", rest)) => {
@@ -229,7 +240,7 @@ impl FromStr for Endpoint {
             Some((scheme, _)) => {
                 let scheme = scheme.split('#').next().unwrap_or_default();
                 return Err(wrong(&format!(
-                    "'{scheme}' is not a known kind of link; use tls://host:port, ssh://host, tcp://host:port, unix:/path or local:"
+                    "'{scheme}' is not a known kind of link; use tls://host:port, ssh://host, tcp://host:port, unix:/path, vsock://CID:port or local:"
                 )));
             }
             None => (None, text),
@@ -303,6 +314,7 @@ impl fmt::Display for Endpoint {
             Self::Tls { host, port, .. } => write!(f, "tls://{}", Authority(host, *port)),
             Self::Tcp { host, port } => write!(f, "tcp://{}", Authority(host, *port)),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Vsock(address) => address.fmt(f),
             Self::Ssh(host) => host.fmt(f),
             Self::Local => f.write_str("local:"),
         }
@@ -329,6 +341,10 @@ mod tests {
         Endpoint::Tls { host: host.into(), port, pass: None }
     }
 
+    fn vsock(cid: u32, port: u32) -> Endpoint {
+        Endpoint::Vsock(VsockAddress { cid, port })
+    }
+
     #[test]
     fn a_ticket_is_kept_and_never_shown() {
         let identity = || Identity::generate().unwrap();
@@ -345,7 +361,7 @@ mod tests {
             assert!(!error.contains(&ticket.secret_text()[..8]), "{error}");
         }
         // Whatever a person does to what comes before it.
-        for scheme in ["tls", "tcp", "ropewy", "ssh"] {
+        for scheme in ["tls", "tcp", "ropewy", "ssh", "vsock"] {
             for host in ["gpu.lab:99/", "gpu.lab:x/", "gpu.lab:99", "/", ""] {
                 let line = format!("{scheme}://{host}#{}", ticket.secret_text());
                 let error = line.parse::<Endpoint>().unwrap_err().to_string();
@@ -371,6 +387,10 @@ mod tests {
             ("tcp://[fe80::1]", tcp("fe80::1", DEFAULT_PORT)),
             ("unix:/run/r.sock", Endpoint::Unix("/run/r.sock".into())),
             ("unix:///run/r.sock", Endpoint::Unix("/run/r.sock".into())),
+            ("vsock://2:7590", vsock(2, 7590)),
+            ("vsock://3/", vsock(3, DEFAULT_PORT.into())),
+            ("vsock://:99999", vsock(VsockAddress::ANY, 99_999)),
+            ("vsock://4294967295:0", vsock(VsockAddress::ANY, 0)),
             ("local:", Endpoint::Local),
             ("local", tls("local", DEFAULT_PORT)),
         ] {
@@ -387,6 +407,7 @@ mod tests {
             ("tls://[::1]:7", "tls://[::1]:7"),
             ("tcp://10.0.0.1:7", "tcp://10.0.0.1:7"),
             ("unix:/run/r.sock", "unix:/run/r.sock"),
+            ("vsock://:7", "vsock://:7"),
         ] {
             assert_eq!(listens.parse::<Endpoint>().unwrap().reached_at("rack").to_string(), reached);
         }
@@ -396,7 +417,10 @@ mod tests {
     fn refuses_the_rest_with_a_sentence() {
         let hosts = ["a b", "a]b", "tls://[[a]", "tcp://a[:1", "a\u{1b}[1m"];
         let others = ["", "http://x", "tcp://", "host:99999", "host:", "unix:relative", "[::1", "[::1]x", ":80"];
-        for text in hosts.into_iter().chain(others) {
+        let vsocks =
+            ["", "0:7", "host:7", "-1:7", "+2:7", "2:", "2:x", "2:4294967295", "4294967296:7", "2:7:7", "2 :7"];
+        let vsocks = vsocks.map(|rest| format!("vsock://{rest}"));
+        for text in hosts.into_iter().chain(others).chain(vsocks.iter().map(String::as_str)) {
             let error = text.parse::<Endpoint>().unwrap_err();
             assert!(error.to_string().contains("is not a server address"), "{text}: {error}");
         }

@@ -1,4 +1,4 @@
-//! Byte links between clients and servers: TCP and Unix sockets today. No messages.
+//! Byte links between clients and servers: TCP, Unix sockets, and vsock between a machine and its guests. No messages.
 //!
 //! [`Endpoint`] says where a server is, [`Link`] is one connected stream, [`Listener`] waits for links. [`inherited`]
 //! lists the descriptors that children must not keep open; unsafe code is in `kernel` and `shm::memory` alone.
@@ -20,9 +20,11 @@ mod shm;
 mod ssh;
 pub mod threads;
 pub mod tls;
+mod vsock;
 
 pub use endpoint::{DEFAULT_PORT, Endpoint, ParseEndpointError, Pass};
 pub use link::{GLANCE, Link, PeerUser, Sender};
 pub use listener::Listener;
 pub use origin::Origin;
 pub use ssh::SshHost;
+pub use vsock::VsockAddress;

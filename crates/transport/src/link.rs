@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, sendmsg, shutdown};
-use socket2::{Domain, Socket};
+use socket2::Socket;
 
 use crate::encrypted::{Now, Records};
 use crate::inherited::Kept;
@@ -17,6 +17,7 @@ use crate::kernel;
 use crate::machine::{self, is_gone};
 use crate::shared::Sharing;
 use crate::tls::{Accepting, Client, Fill, Lease, Secrets};
+use crate::vsock::{self, Kind, VsockAddress};
 
 /// How long a thread waits on a link before it checks whether the other machine still answers and whether the wait is
 /// still wanted.
@@ -48,7 +49,8 @@ pub struct Link {
     records: Option<Box<Records>>,
     /// The memory that its bytes go through, if they do not go through the socket.
     pub(crate) sharing: Sharing,
-    pub(crate) is_tcp: bool,
+    /// What the socket is.
+    pub(crate) kind: Kind,
     /// When the other machine was first seen to leave something unanswered.
     suspected: Mutex<Option<Instant>>,
     pub(crate) spins: bool,
@@ -147,8 +149,8 @@ impl Link {
         socket.set_nonblocking(false)?;
         socket.set_read_timeout(Some(GLANCE))?;
         socket.set_write_timeout(Some(GLANCE))?;
-        let is_tcp = socket.domain()? != Domain::UNIX;
-        if is_tcp {
+        let kind = Kind::of(&socket)?;
+        if kind == Kind::Tcp {
             socket.set_tcp_nodelay(true)?;
             socket.set_tcp_keepalive(&machine::keepalive())?;
         }
@@ -158,7 +160,7 @@ impl Link {
             fd: socket.into(),
             records: None,
             sharing: Sharing::default(),
-            is_tcp,
+            kind,
             suspected: Mutex::default(),
             spins: cores >= CORES_TO_SPIN,
             waits: AtomicU8::new(0),
@@ -320,7 +322,8 @@ impl Link {
     ) -> Result<(), E> {
         while !into.is_empty() {
             // MSG_WAITALL saves wake-ups on large pieces; it may still return early.
-            match self.recv_with(into, RecvFlags::WAITALL) {
+            let most = into.len().min(self.kind.most_at_once());
+            match self.recv_with(&mut into[..most], RecvFlags::WAITALL) {
                 Ok(0) => return Err(io::Error::from(ErrorKind::UnexpectedEof).into()),
                 Ok(n) => into = &mut into[n..],
                 Err(error) if error.kind() == ErrorKind::WouldBlock => goes_on()?,
@@ -447,7 +450,8 @@ impl Link {
         (self.sent.load(Ordering::Relaxed), self.received.load(Ordering::Relaxed))
     }
 
-    /// Returns how many bytes the other end has taken: its machine, over TCP; its process, over a Unix socket.
+    /// Returns how many bytes the other end has taken: its machine, over TCP; its process, over a Unix socket;
+    /// all, over a vsock whose kernel does not say: it then has no more than its buffer of them.
     ///
     /// # Errors
     /// The socket's error.
@@ -456,16 +460,19 @@ impl Link {
         if let Some(rings) = &self.sharing.rings {
             return Ok(self.sharing.sent_before + rings.taken());
         }
-        Ok(sent.saturating_sub(kernel::untaken(self.fd.as_fd())?))
+        match kernel::untaken(self.fd.as_fd()) {
+            Err(_) if self.kind == Kind::Vsock => Ok(sent),
+            untaken => Ok(sent.saturating_sub(untaken?)),
+        }
     }
 
     /// Checks whether the other machine still answers; threads that wait do this at each [`GLANCE`]. For a Unix socket,
-    /// that machine is this one.
+    /// that machine is this one; over vsock, a virtual machine that ends resets its connections at once.
     ///
     /// # Errors
     /// [`ErrorKind::TimedOut`] when it does not; what the socket said.
     pub fn check_machine(&self) -> io::Result<()> {
-        if !self.is_tcp {
+        if self.kind != Kind::Tcp {
             return Ok(());
         }
         let state = kernel::tcp_state(self.fd.as_fd())?;
@@ -479,14 +486,19 @@ impl Link {
         Ok(())
     }
 
-    /// The network address of the peer; none for a process of this machine.
+    /// The network address of the peer; none for a process of this machine, and over vsock.
     pub fn peer_address(&self) -> Option<SocketAddr> {
         socket2::SockRef::from(&self.fd).peer_addr().ok()?.as_socket()
     }
 
+    /// The machine and port at the other end of a vsock, as this machine's kernel says; `None` for other links.
+    pub fn peer_machine(&self) -> Option<VsockAddress> {
+        (self.kind == Kind::Vsock).then(|| vsock::peer(&self.fd)).flatten()
+    }
+
     /// The user and the groups of the process at the other end when it connected; `None` unless it is a Unix socket.
     pub fn peer_user(&self) -> Option<PeerUser> {
-        if self.is_tcp {
+        if self.kind != Kind::Unix {
             return None;
         }
         let about = rustix::net::sockopt::socket_peercred(&self.fd).ok()?;
@@ -497,9 +509,10 @@ impl Link {
 
     /// The peer's address as a person would write it.
     pub fn peer(&self) -> String {
-        match self.peer_address() {
-            Some(address) => address.to_string(),
-            None => "a local process".to_owned(),
+        match (self.peer_address(), self.peer_machine()) {
+            (Some(address), _) => address.to_string(),
+            (_, Some(address)) => address.to_string(),
+            _ => "a local process".to_owned(),
         }
     }
 }

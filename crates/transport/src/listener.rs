@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use crate::{Endpoint, Link};
+use crate::{Endpoint, Link, VsockAddress, vsock};
 
 /// Connections that may wait to be accepted, for bursts of clients; the system's own limit (net.core.somaxconn) may be
 /// lower.
@@ -45,6 +45,12 @@ impl Listener {
                 socket.listen(BACKLOG)?;
                 Ok(Self { socket, endpoint: endpoint.clone(), file: Some(path.clone()) })
             }
+            Endpoint::Vsock(address) => {
+                let socket = vsock::socket()?;
+                socket.bind(&address.to_listen())?;
+                socket.listen(BACKLOG)?;
+                Self::from_fd(socket.into())
+            }
             Endpoint::Local | Endpoint::Ssh(_) => Err(crate::connect::not_an_address(endpoint)),
             Endpoint::Tls { host, port, .. } | Endpoint::Tcp { host, port } => {
                 let address = (host.as_str(), *port)
@@ -71,10 +77,13 @@ impl Listener {
     pub fn from_fd(fd: OwnedFd) -> io::Result<Self> {
         let socket = Socket::from(fd);
         let address = socket.local_addr()?;
-        let endpoint = match (address.as_socket(), address.as_pathname()) {
-            (Some(a), _) => Endpoint::Tcp { host: a.ip().to_string(), port: a.port() },
-            (None, Some(path)) => Endpoint::Unix(path.to_owned()),
-            (None, None) => return Err(io::Error::new(io::ErrorKind::Unsupported, "neither a TCP nor a Unix socket")),
+        let endpoint = match (address.as_socket(), address.as_pathname(), address.as_vsock_address()) {
+            (Some(a), ..) => Endpoint::Tcp { host: a.ip().to_string(), port: a.port() },
+            (_, Some(path), _) => Endpoint::Unix(path.to_owned()),
+            (.., Some((cid, port))) => Endpoint::Vsock(VsockAddress { cid, port }),
+            _ => {
+                return Err(io::Error::new(io::ErrorKind::Unsupported, "neither a TCP nor a Unix socket, nor a vsock"));
+            }
         };
         Ok(Self { socket, endpoint, file: None })
     }

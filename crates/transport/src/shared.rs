@@ -15,6 +15,7 @@ use rustix::net::{
 use crate::Sender as _;
 use crate::link::{GLANCE, Link};
 use crate::shm::Rings;
+use crate::vsock::Kind;
 
 /// How long a writer sleeps before it looks whether the other process is there: a process that ends wakes nobody.
 const LOOK: Duration = Duration::from_millis(50);
@@ -123,17 +124,18 @@ impl Link {
 
     /// What its bytes go through, for a person.
     pub fn medium(&self) -> &'static str {
-        match (self.shares_memory(), self.is_encrypted(), self.is_tcp) {
+        match (self.shares_memory(), self.is_encrypted(), self.kind) {
             (true, ..) => "shared memory",
             (false, true, _) => "TLS",
-            (false, false, true) => "TCP",
-            (false, false, false) => "Unix socket",
+            (false, false, Kind::Tcp) => "TCP",
+            (false, false, Kind::Unix) => "Unix socket",
+            (false, false, Kind::Vsock) => "vsock",
         }
     }
 
     /// Whether files can be passed over its socket: it is a Unix socket in plain text.
     fn passes_files(&self) -> bool {
-        !self.is_tcp && !self.is_encrypted()
+        self.kind == Kind::Unix && !self.is_encrypted()
     }
 
     fn use_rings(&mut self, rings: Box<Rings>) {

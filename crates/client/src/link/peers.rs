@@ -64,9 +64,10 @@ fn is_wanted() -> bool {
 }
 
 /// Orders two sessions so that the first connects to the second: first comes the one that may be harder to reach, on a
-/// server that serves this machine alone; otherwise the order is always the same.
+/// server that serves this machine alone, or is reached over vsock; otherwise the order is always the same.
 fn caller_first<'a>(one: &'a Connection, other: &'a Connection) -> (&'a Connection, &'a Connection) {
-    let key = |connection: &Connection| (!connection.endpoint().is_local(), connection.session());
+    let is_far = |endpoint: &Endpoint| !endpoint.is_local() && !matches!(endpoint, Endpoint::Vsock(_));
+    let key = |connection: &Connection| (is_far(connection.endpoint()), connection.session());
     if key(one) < key(other) { (one, other) } else { (other, one) }
 }
 
@@ -230,10 +231,10 @@ impl Connection {
             Some(key) if address.starts_with("tls://") => format!("{address}/#{}", key.text()),
             _ => address.clone(),
         };
-        // The way by ssh begins at this machine, and on the machine where another such way ends, this machine's own
-        // addresses mean something else.
-        let by_ssh = |connection: &Self| matches!(connection.configured(), Endpoint::Ssh(_));
-        let is_here = by_ssh(self) || by_ssh(other) && self.endpoint().is_local();
+        // The way by ssh or vsock begins at this machine, and on the machine where another such way ends, this machine's
+        // own addresses mean something else.
+        let is_led = |connection: &Self| matches!(connection.configured(), Endpoint::Ssh(_) | Endpoint::Vsock(_));
+        let is_here = is_led(self) || is_led(other) && self.endpoint().is_local();
         let own = (!is_here).then(|| self.endpoint().to_string());
         self.welcome().peer_address.iter().chain(&own).map(with_key).collect()
     }
