@@ -15,6 +15,7 @@ pub mod encrypted;
 pub mod etcd;
 pub mod fake;
 pub mod groups;
+pub mod guest;
 pub mod histories;
 pub mod keyless;
 pub mod kubelet;

@@ -26,15 +26,10 @@ impl Link {
                 Self::from_socket(socket, Some(kept))
             }
             Endpoint::Vsock(address) => {
-                let address = address.to_connect()?;
+                let to = address.to_connect()?;
                 let socket = vsock::socket()?;
                 let kept = Kept::from_children(&socket);
-                // Nobody listens: the other machine's kernel resets the connection.
-                let refused = |error: io::Error| match error.kind() {
-                    ErrorKind::ConnectionReset => ErrorKind::ConnectionRefused.into(),
-                    _ => error,
-                };
-                socket.connect_timeout(&address, timeout).map_err(refused)?;
+                socket.connect_timeout(&to, timeout).map_err(|error| address.explain(error))?;
                 Self::from_socket(socket, Some(kept))
             }
             Endpoint::Local | Endpoint::Ssh(_) => Err(not_an_address(endpoint)),

@@ -72,6 +72,26 @@ impl VsockAddress {
         Ok(SockAddr::vsock(self.cid, self.port))
     }
 
+    /// Why a connection there was not made.
+    pub(crate) fn explain(self, error: io::Error) -> io::Error {
+        let cid = self.cid;
+        match (error.raw_os_error(), cid) {
+            // Nobody listens: the other machine's kernel resets the connection.
+            (Some(libc::ECONNRESET), _) => ErrorKind::ConnectionRefused.into(),
+            (Some(libc::ENODEV), Self::LOCAL) => io::Error::new(
+                ErrorKind::NotFound,
+                "this machine's kernel has no vsock to itself (module vsock_loopback)",
+            ),
+            (Some(libc::ENODEV), Self::HOST) => {
+                io::Error::new(ErrorKind::NotFound, "this machine has no vsock device, and so no host")
+            }
+            (Some(libc::ENODEV), _) => {
+                io::Error::new(ErrorKind::NotFound, format!("this machine has no virtual machine {cid}"))
+            }
+            _ => error,
+        }
+    }
+
     /// The address for the kernel, to listen.
     pub(crate) fn to_listen(self) -> SockAddr {
         SockAddr::vsock(self.cid, if self.port == 0 { libc::VMADDR_PORT_ANY } else { self.port })
