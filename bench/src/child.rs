@@ -2,6 +2,8 @@
 
 use std::io::BufRead;
 
+use ropeway_transport::Endpoint;
+
 use crate::encrypted;
 use crate::floor;
 use crate::handed;
@@ -18,7 +20,8 @@ pub fn run(args: &[String]) -> Result<(), Error> {
     let extra = args.get(2).map_or("", String::as_str);
     match args.first().map_or("", String::as_str) {
         "handed" => handed::run(filter, extra),
-        "floor" => floor::far_end().map_err(|e| Error::wrong(format!("the floor's far end: {e}"))),
+        "floor" => floor::far_end(&endpoint(filter)?).map_err(|e| Error::wrong(format!("the floor's far end: {e}"))),
+        "raw" => floor::by_itself(&endpoint(filter)?).map_err(|e| Error::wrong(format!("the raw link: {e}"))),
         "start" => start(filter, extra),
         "load" => load(),
         "add" => work::vector_addition(filter, extra),
@@ -34,6 +37,10 @@ pub fn run(args: &[String]) -> Result<(), Error> {
         "spread" => spread_obeys(filter),
         other => Err(Error::wrong(format!("there is no child '{other}'"))),
     }
+}
+
+fn endpoint(url: &str) -> Result<Endpoint, Error> {
+    url.parse().map_err(|error| Error::wrong(format!("{error}")))
 }
 
 /// Tells how many milliseconds after `started` (the parent's clock just before it made this process) the first queue is

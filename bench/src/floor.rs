@@ -1,10 +1,13 @@
-//! The floor of the network itself: a round trip of 4 bytes and a stream each way, over a plain TCP connection to a
-//! process of its own.
+//! The floor of the link itself: a round trip of 4 bytes and a stream each way, over a plain connection to a process of
+//! its own. The connection is TCP over loopback, or of the kind that the server under test is reached by.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::ToSocketAddrs as _;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
+
+use ropeway_transport::{Endpoint, VsockAddress};
+use socket2::{Domain, SockAddr, Socket, Type};
 
 /// Bytes of one send or receive of a stream.
 const PIECE: usize = 1 << 20;
@@ -16,20 +19,47 @@ const SEND: u8 = 2;
 
 /// A connection to the far end.
 pub struct Floor {
-    far: Child,
-    link: TcpStream,
+    /// Where this program has started it.
+    far: Option<Child>,
+    link: Socket,
     piece: Vec<u8>,
 }
 
-/// The far end: serves one connection, then ends.
+/// A socket of the kind that an endpoint asks for, and its address.
+fn socket(endpoint: &Endpoint) -> io::Result<(Socket, SockAddr)> {
+    let (domain, address) = match endpoint {
+        Endpoint::Tcp { host, port } => {
+            let address = (host.as_str(), *port).to_socket_addrs()?.next().ok_or(io::ErrorKind::NotFound)?;
+            (Domain::for_address(address), address.into())
+        }
+        Endpoint::Unix(path) => (Domain::UNIX, SockAddr::unix(path)?),
+        Endpoint::Vsock(VsockAddress { cid, port }) => {
+            (Domain::VSOCK, SockAddr::vsock(*cid, if *port == 0 { u32::MAX } else { *port }))
+        }
+        other => return Err(io::Error::other(format!("there is no plain stream to {other}"))),
+    };
+    let socket = Socket::new(domain, Type::STREAM, None)?;
+    if matches!(endpoint, Endpoint::Tcp { .. }) {
+        socket.set_tcp_nodelay(true)?;
+    }
+    Ok((socket, address))
+}
+
+/// The far end: listens at this address, prints its port where it has one, serves one connection, then ends.
 ///
 /// # Errors
 /// The socket's error.
-pub fn far_end() -> io::Result<()> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-    println!("{}", listener.local_addr()?.port());
+pub fn far_end(endpoint: &Endpoint) -> io::Result<()> {
+    let (listener, address) = socket(endpoint)?;
+    listener.bind(&address)?;
+    listener.listen(1)?;
+    let address = listener.local_addr()?;
+    let port = address.as_socket().map(|address| address.port().into());
+    println!("{}", port.or(address.as_vsock_address().map(|(_, port)| port)).unwrap_or(0));
     let (mut link, _) = listener.accept()?;
-    link.set_nodelay(true)?;
+    if matches!(endpoint, Endpoint::Tcp { .. }) {
+        link.set_tcp_nodelay(true)?;
+    }
     let mut piece = piece();
     let mut order = [0; 9];
     while link.read_exact(&mut order).is_ok() {
@@ -59,7 +89,7 @@ pub fn far_end() -> io::Result<()> {
     Ok(())
 }
 
-fn swallow(link: &mut TcpStream, mut left: usize, piece: &mut [u8]) -> io::Result<()> {
+fn swallow(link: &mut Socket, mut left: usize, piece: &mut [u8]) -> io::Result<()> {
     while left > 0 {
         let limit = left.min(PIECE);
         match link.read(&mut piece[..limit])? {
@@ -76,20 +106,37 @@ fn piece() -> Vec<u8> {
 }
 
 impl Floor {
-    /// Starts a far end and connects to it.
+    /// Starts a far end and connects to it: over vsock within this machine if the server at this URL is reached so, else
+    /// over loopback.
     ///
     /// # Errors
     /// The operating system's error.
-    pub fn start() -> io::Result<Self> {
-        let mut far = Command::new(std::env::current_exe()?).args(["child", "floor"]).stdout(Stdio::piped()).spawn()?;
+    pub fn start(server: &str) -> io::Result<Self> {
+        let (listen, connect) = match server.parse() {
+            Ok(Endpoint::Vsock(_)) => ("vsock://:0", "vsock://1:"),
+            _ => ("tcp://127.0.0.1:0", "tcp://127.0.0.1:"),
+        };
+        let mut far = Command::new(std::env::current_exe()?);
+        let mut far = far.args(["child", "floor", listen]).stdout(Stdio::piped()).spawn()?;
         let mut port = String::new();
         if let Some(out) = far.stdout.take() {
             BufReader::new(out).read_line(&mut port)?;
         }
-        let port: u16 = port.trim().parse().map_err(|_| io::Error::other("the floor's far end did not start"))?;
-        let link = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
-        link.set_nodelay(true)?;
-        Ok(Self { far, link, piece: piece() })
+        let connect = format!("{connect}{}", port.trim()).parse();
+        let connect = connect.map_err(|_| io::Error::other("the floor's far end did not start"))?;
+        let mut floor = Self::at(&connect)?;
+        floor.far = Some(far);
+        Ok(floor)
+    }
+
+    /// Connects to a far end that runs elsewhere: `ropeway-bench child floor URL`.
+    ///
+    /// # Errors
+    /// The operating system's error.
+    pub fn at(far: &Endpoint) -> io::Result<Self> {
+        let (link, address) = socket(far)?;
+        link.connect(&address)?;
+        Ok(Self { far: None, link, piece: piece() })
     }
 
     fn order(&mut self, op: u8, count: usize) -> io::Result<()> {
@@ -147,10 +194,31 @@ impl Floor {
     }
 }
 
+/// Prints what a link to a far end elsewhere gives by itself, for machines on which nothing else can be measured.
+///
+/// # Errors
+/// The socket's error.
+pub fn by_itself(far: &Endpoint) -> io::Result<()> {
+    const ROUNDS: usize = 7;
+    const SIZE: usize = 64 << 20;
+    let mut floor = Floor::at(far)?;
+    let mut figures = [Vec::new(), Vec::new(), Vec::new()];
+    for _ in 0..ROUNDS {
+        figures[0].push(floor.round_trip(400)?);
+        figures[1].push(floor.stream_up(SIZE)?);
+        figures[2].push(floor.stream_down(SIZE)?);
+    }
+    let [trip, up, down] = figures.each_mut().map(|figures| crate::median::median(figures));
+    println!("{trip:.1} us a round trip, {up:.0} MB/s there, {down:.0} MB/s back");
+    Ok(())
+}
+
 impl Drop for Floor {
     fn drop(&mut self) {
         // The far end stops when the connection does; nothing is lost if it has gone already.
         let _ = self.link.shutdown(std::net::Shutdown::Both);
-        let _ = self.far.wait();
+        if let Some(far) = &mut self.far {
+            let _ = far.wait();
+        }
     }
 }

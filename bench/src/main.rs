@@ -29,6 +29,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
+use ropeway_transport::Endpoint;
 
 use process::{Folder, Side};
 use server::Server;
@@ -60,6 +61,11 @@ struct Options {
     /// Use this server, which is running, instead of starting one
     #[arg(long, value_name = "URL")]
     server: Option<String>,
+
+    /// The far end of the raw link that figures are held against, which is running: `ropeway-bench child floor URL`
+    /// [default: one of its own, over loopback, or over vsock within this machine for a server that is reached so]
+    #[arg(long, value_name = "URL")]
+    floor: Option<Endpoint>,
 
     /// Fewer rounds: a first impression
     #[arg(long)]
@@ -126,7 +132,8 @@ fn measure(options: &Options) -> Result<(), String> {
         Side { name: "without OpenCL", environment: environment(&folder, "without", &[])?, filter: String::new() };
 
     let (quick, only) = (options.quick, options.only.clone());
-    let mut bench = Bench { native, remote, without, ropeway, library, server, folder, quick, only };
+    let far = options.floor.clone();
+    let mut bench = Bench { native, remote, without, ropeway, library, server, url, far, folder, quick, only };
     let (device, rows) = bench.run(&|what| eprintln!("... {what}"))?;
     let cpus = std::thread::available_parallelism().map_or(0, usize::from);
     let about = [("release", env!("CARGO_PKG_VERSION").to_owned()), ("device", device), ("cpus", cpus.to_string())];
@@ -134,7 +141,8 @@ fn measure(options: &Options) -> Result<(), String> {
         print!("{}", table::json(&about, &rows));
     } else {
         let [(_, release), (_, device), _] = &about;
-        println!("Ropeway {release} on {device}; {cpus} CPUs; loopback TCP; medians\n");
+        let link = options.server.as_deref().unwrap_or("loopback TCP");
+        println!("Ropeway {release} on {device}; {cpus} CPUs; {link}; medians\n");
         print!("{}", table::markdown(&rows));
     }
     match rows.iter().filter(|row| row.failed()).count() {

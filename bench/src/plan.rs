@@ -47,7 +47,7 @@ impl Bench {
         if self.wanted("process start") {
             rows.extend(self.start_up(say)?);
         }
-        let mut pair = Pair { remote: self.remote.begin(), side: self.remote.clone(), native, floor: start_floor()? };
+        let mut pair = Pair { remote: self.remote.begin(), side: self.remote.clone(), native, floor: self.floor()? };
         for measure in measures(&|what| has.split(',').any(|it| it == what)) {
             if self.wanted(measure.figure) {
                 if !measure.offered {
@@ -73,6 +73,15 @@ impl Bench {
         rows.extend(servers::rows(self, say));
         rows.extend(pool::rows(self, say));
         Ok((device, rows))
+    }
+
+    /// The raw link that the figures are held against.
+    fn floor(&self) -> Result<Floor, String> {
+        let started = match &self.far {
+            Some(far) => Floor::at(far),
+            None => Floor::start(&self.url),
+        };
+        started.map_err(|e| format!("the raw network cannot be measured: {e}"))
     }
 
     fn wanted(&self, figure: &str) -> bool {
@@ -227,10 +236,6 @@ struct Pair {
     remote: Result<Probe, String>,
     side: Side,
     floor: Floor,
-}
-
-fn start_floor() -> Result<Floor, String> {
-    Floor::start().map_err(|e| format!("the raw network cannot be measured: {e}"))
 }
 
 /// Splits a child's answer into the device's capabilities and its name.

@@ -178,7 +178,7 @@ fn two(bench: &Bench) -> Result<Vec<Row>, String> {
         side.environment.extend(a_device_each(devices)(number));
         side
     }))?;
-    let mut floor = Floor::start().map_err(|e| format!("the raw network cannot be measured: {e}"))?;
+    let mut floor = Floor::start("").map_err(|e| format!("the raw network cannot be measured: {e}"))?;
     let raw = |e: std::io::Error| format!("the raw network: {e}");
     let mut figures: [Vec<f64>; 9] = Default::default();
     let [kernels, trips, streams, hops, alone, across, least, bounces, natives] = &mut figures;

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use ropeway_transport::Endpoint;
+
 use crate::process::{Folder, Side};
 use crate::server::Server;
 
@@ -19,6 +21,10 @@ pub struct Bench {
     pub library: PathBuf,
     /// The server of this run; `None` if the run uses a server that it did not start.
     pub server: Option<Server>,
+    /// Where clients find the server.
+    pub url: String,
+    /// The far end of the raw link, where this run has not started it.
+    pub far: Option<Endpoint>,
     /// The folder for the run's files.
     pub folder: Folder,
     /// Fewer rounds.
