@@ -5,6 +5,10 @@ use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
+// Of <linux/vm_sockets.h>.
+const SO_VM_SOCKETS_BUFFER_SIZE: libc::c_int = 0;
+const SO_VM_SOCKETS_BUFFER_MAX_SIZE: libc::c_int = 2;
+
 /// The state of a TCP connection (`TCP_INFO`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpState {
@@ -90,6 +94,26 @@ pub fn untaken(socket: BorrowedFd<'_>) -> io::Result<u64> {
         return Err(io::Error::last_os_error());
     }
     Ok(u64::try_from(bytes).unwrap_or(0))
+}
+
+/// Lets a vsock hold this many bytes that nobody has read yet (`SO_VM_SOCKETS_BUFFER_SIZE`).
+///
+/// # Errors
+/// The kernel's error, as for another kind of socket.
+pub fn set_vsock_buffer(socket: BorrowedFd<'_>, bytes: u64) -> io::Result<()> {
+    // The size is held against the bound when it is set.
+    for option in [SO_VM_SOCKETS_BUFFER_MAX_SIZE, SO_VM_SOCKETS_BUFFER_SIZE] {
+        let len = size_of_val(&bytes) as libc::socklen_t;
+        // SAFETY: the descriptor is open while it is borrowed; the kernel reads `len` bytes from `bytes`, which has as
+        // many.
+        let outcome = unsafe {
+            libc::setsockopt(socket.as_raw_fd(), libc::AF_VSOCK, option, std::ptr::from_ref(&bytes).cast(), len)
+        };
+        if outcome != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -154,6 +154,9 @@ impl Link {
             socket.set_tcp_nodelay(true)?;
             socket.set_tcp_keepalive(&machine::keepalive())?;
         }
+        if kind == Kind::Vsock {
+            kernel::set_vsock_buffer(socket.as_fd(), vsock::BUFFER)?;
+        }
         let cores = rustix::thread::sched_getaffinity(None).map_or(1, |cores| cores.count());
         Ok(Self {
             _kept: kept,

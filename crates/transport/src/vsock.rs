@@ -8,6 +8,9 @@ use socket2::{Domain, SockAddr, SockRef, Socket, Type};
 
 use crate::endpoint::DEFAULT_PORT;
 
+/// Bytes that a link's vsock may hold. The kernel's own choice, 256 KiB, has sender and receiver wait for each other.
+pub(crate) const BUFFER: u64 = 1 << 20;
+
 /// A port of a virtual machine, or of the machine that it runs on.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct VsockAddress {
@@ -131,9 +134,9 @@ impl Kind {
     }
 
     /// The most bytes that one receive call may wait for. A vsock refuses to wait for more than its buffer holds
-    /// (ENOMEM), which is 256 KiB unless told otherwise.
+    /// (ENOMEM), and a piece that fills most of it would keep the sender waiting.
     pub(crate) fn most_at_once(self) -> usize {
-        if self == Self::Vsock { 64 << 10 } else { usize::MAX }
+        if self == Self::Vsock { BUFFER as usize / 4 } else { usize::MAX }
     }
 }
 
@@ -174,6 +177,6 @@ mod tests {
     fn kinds_of_sockets_are_told_apart() {
         let of = |domain| Kind::of(&Socket::new(domain, Type::STREAM, None).unwrap()).unwrap();
         assert_eq!((of(Domain::IPV4), of(Domain::UNIX)), (Kind::Tcp, Kind::Unix));
-        assert!(Kind::Vsock.most_at_once() < 256 << 10);
+        assert!((Kind::Vsock.most_at_once() as u64) < BUFFER);
     }
 }
