@@ -31,6 +31,7 @@ mod turns;
 mod usage;
 mod warmup;
 
+pub use native::process::use_one_heap;
 pub use options::WorkerOptions;
 pub use ropeway_custom::QUIET_CODECS;
 #[cfg(feature = "fuzz")]

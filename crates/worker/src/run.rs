@@ -23,7 +23,7 @@ use crate::link::client::Client;
 use crate::link::input::Input;
 use crate::link::outgoing::Outgoing;
 use crate::link::printed::Printed;
-use crate::native::process::Exit;
+use crate::native::process::{self, Exit};
 use crate::native::{Arenas, Event, SharedNumbers, platforms};
 use crate::notify::idle::Idle;
 use crate::notify::notifier::Notifier;
@@ -62,6 +62,7 @@ pub fn run(control: OwnedFd, options: WorkerOptions) -> u8 {
     if options.probe {
         return probe::run(&control, &options);
     }
+    process::use_one_heap();
     run_until(Exit::default(), control, options, None)
 }
 

@@ -21,6 +21,19 @@ pub fn buffer_stdout_by_line() {
     unsafe { libc::setvbuf(stdout, std::ptr::null_mut(), libc::_IOLBF, 4096) };
 }
 
+/// Has all threads allocate from one heap.
+///
+/// The threads of a session take turns in making and releasing objects. With a heap for each of them, memory of buffers
+/// that were released would not be found again by the next thread: CPU devices would get new pages for new buffers, and
+/// their kernels would take several times as long over the first use of them as in a program of one thread.
+pub fn use_one_heap() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it only sets a number that the allocator looks at when a thread first allocates.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1);
+    }
+}
+
 /// Flushes C's standard output stream; returns false, without waiting, while another thread is printing.
 pub fn flush_stdout() -> bool {
     // SAFETY: the stream is open as long as the process lives, and unlocked by the thread that has locked it.
