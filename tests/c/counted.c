@@ -1,5 +1,5 @@
 /* Programs whose round trips are counted: "enqueues" makes 1,000 of them, "build" builds a source, "images N" uses N small
- * images one after the other, "idle" does nothing. */
+ * images one after the other, "waits N" waits for each of N kernels and asks for its times, "idle" does nothing. */
 #include "common.h"
 
 static const char *SOURCE = "__kernel void add(__global int *x, int n) { x[0] += n; }\n";
@@ -48,6 +48,33 @@ static void images(int count)
     }
 }
 
+/* Each kernel is awaited by its event and asked for its times; then the queue is finished, twice. */
+static void waits(int count)
+{
+    int x = 0, one = 1;
+    cl_command_queue queue = open_queue(CL_QUEUE_PROFILING_ENABLE);
+    cl_program program = build(SOURCE, NULL);
+    cl_kernel kernel = kernel_of(program, "add");
+    cl_mem buffer = buffer_of(CL_MEM_COPY_HOST_PTR, sizeof x, &x);
+    set_arg(kernel, 0, sizeof buffer, &buffer);
+    set_arg(kernel, 1, sizeof one, &one);
+    CHECK(clFinish(queue));
+    for (int i = 0; i < count; i++) {
+        cl_ulong start, end;
+        cl_event event;
+        launch(queue, kernel, 1, 0, NULL, &event);
+        CHECK(clWaitForEvents(1, &event));
+        CHECK(clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_START, sizeof start, &start, NULL));
+        CHECK(clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof end, &end, NULL));
+        REQUIRE(start <= end);
+        CHECK(clReleaseEvent(event));
+        CHECK(clFinish(queue));
+        CHECK(clFinish(queue));
+    }
+    CHECK(clEnqueueReadBuffer(queue, buffer, CL_TRUE, 0, sizeof x, &x, 0, NULL, NULL));
+    REQUIRE(x == count);
+}
+
 int main(int argc, char **argv)
 {
     REQUIRE(argc >= 2);
@@ -63,6 +90,10 @@ int main(int argc, char **argv)
     } else if (strcmp(argv[1], "images") == 0) {
         REQUIRE(argc == 3);
         images(atoi(argv[2]));
+        return 0;
+    } else if (strcmp(argv[1], "waits") == 0) {
+        REQUIRE(argc == 3);
+        waits(atoi(argv[2]));
         return 0;
     } else
         REQUIRE(strcmp(argv[1], "idle") == 0);

@@ -75,3 +75,15 @@ fn a_small_image_made_written_copied_filled_and_read_takes_one() {
     assert!((599..=601).contains(&(many.messages_sent - few.messages_sent)), "{few:?}\n{many:?}");
     assert!(many.batches - few.batches <= 200, "{few:?}\n{many:?}");
 }
+
+#[test]
+fn a_kernel_that_is_awaited_and_asked_for_its_times_takes_one_whatever_finishes_come_after_it() {
+    let server = Server::start();
+    count(&server, "counted", &["waits", "1"]);
+    let (few, many) = (count(&server, "counted", &["waits", "10"]), count(&server, "counted", &["waits", "110"]));
+    // The wait. An answer that is there before anybody waits for it is not counted.
+    assert!(many.round_trips - few.round_trips <= 100, "{few:?}\n{many:?}");
+    assert_eq!(many.messages_received - few.messages_received, 100, "{few:?}\n{many:?}");
+    // The launch, the wait, the release of the event; a release that comes last of all may not be sent.
+    assert!((299..=301).contains(&(many.messages_sent - few.messages_sent)), "{few:?}\n{many:?}");
+}

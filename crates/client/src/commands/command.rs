@@ -20,6 +20,7 @@ use crate::objects::access::{Access, Span, Use};
 use crate::objects::event::Event;
 use crate::objects::kernel::Kernel;
 use crate::objects::memory::Memory;
+use crate::objects::progress::Enqueuing;
 use crate::objects::queue::Queue;
 use crate::planning::prepare::Prepared;
 
@@ -43,6 +44,8 @@ pub(crate) struct Ordered<'a> {
     pub event: Enqueued,
     /// Keeps the events that the command waits for from being released while this lives.
     pub guard: OrderingGuard<'a>,
+    /// To be dropped when it is sent.
+    pub enqueuing: Enqueuing,
     /// To be dropped as soon as it is sent: nothing else is planned before.
     pub prepared: Option<Prepared<'a>>,
 }
@@ -61,12 +64,14 @@ impl Queue {
         uses: &[Use<'_>],
     ) -> Result<Ordered<'_>> {
         if !self.context().spans_homes() {
-            let (mut wire, event) = self.bare_order(order, command, awaits_data)?;
+            let (mut wire, event, enqueuing) = self.bare_order(order, command, awaits_data)?;
             let guard = self.connection().heed_early(self.live(), &mut wire.waits);
-            return Ok(Ordered { wire, event, guard, prepared: None });
+            return Ok(Ordered { wire, event, guard, enqueuing, prepared: None });
         }
+        let enqueuing = self.progress().begin();
         order.waits.iter().for_each(|waited| waited.find_way_to(self.home()));
         let event = order.wants_event.then(|| Event::of_command(self, command, awaits_data));
+        event.iter().for_each(|event| event.has_place(enqueuing.number()));
         let mut wire =
             Command { queue: self.id(), event: event.as_ref().map(|event| event.id()), waits: EventList::default() };
         let outcome = self.prepare(uses, command, &mut wire, &event).and_then(|prepared| {
@@ -77,18 +82,25 @@ impl Queue {
         });
         let prepared = Some(outcome.inspect_err(|_| event.iter().for_each(|event| event.was_not_sent()))?);
         let guard = self.connection().heed_early(self.live(), &mut wire.waits);
-        Ok(Ordered { wire, event, guard, prepared })
+        Ok(Ordered { wire, event, guard, enqueuing, prepared })
     }
 
     /// The wire's part that all commands have; `command` is the event's CL_COMMAND_*.
-    fn bare_order(self: &Arc<Self>, order: Order<'_>, command: u32, awaits_data: bool) -> Result<(Command, Enqueued)> {
+    fn bare_order(
+        self: &Arc<Self>,
+        order: Order<'_>,
+        command: u32,
+        awaits_data: bool,
+    ) -> Result<(Command, Enqueued, Enqueuing)> {
+        let enqueuing = self.progress().begin();
         let mut waits = EventList::default();
         for event in order.waits {
             event.find_way_to(self.home());
             waits.0.extend(event.waited_for_in(self.home())?);
         }
         let event = order.wants_event.then(|| Event::of_command(self, command, awaits_data));
-        Ok((Command { queue: self.id(), event: event.as_ref().map(|e| e.id()), waits }, event))
+        event.iter().for_each(|event| event.has_place(enqueuing.number()));
+        Ok((Command { queue: self.id(), event: event.as_ref().map(|e| e.id()), waits }, event, enqueuing))
     }
 
     pub(crate) fn enqueue<P: Post>(
@@ -98,7 +110,8 @@ impl Queue {
         uses: &[Use<'_>],
         message: impl FnOnce(Command) -> P,
     ) -> Result<Enqueued> {
-        let Ordered { wire, event, guard: _guard, prepared: _prepared } = self.order(order, command, false, uses)?;
+        let ordered = self.order(order, command, false, uses)?;
+        let Ordered { wire, event, guard: _guard, enqueuing: _enqueuing, prepared: _prepared } = ordered;
         self.connection().post(&message(wire))?;
         Ok(event)
     }
@@ -110,7 +123,7 @@ impl Queue {
         command: u32,
         message: impl FnOnce(Command) -> P,
     ) -> Result<Enqueued> {
-        let (mut wire, event) = self.bare_order(order, command, false)?;
+        let (mut wire, event, _enqueuing) = self.bare_order(order, command, false)?;
         if let (true, Some(waited)) = (wire.waits.0.is_empty(), order.waits.first()) {
             // Events of other homes that have ended need no wait; but an empty wait list would make the command wait
             // for everything before it.
@@ -155,7 +168,8 @@ impl Queue {
         }
         let held = kernel.ready_in(self.home())?;
         let uses = held.uses();
-        let Ordered { wire, event, guard: _guard, mut prepared } = self.order(order, command, false, &uses)?;
+        let ordered = self.order(order, command, false, &uses)?;
+        let Ordered { wire, event, guard: _guard, enqueuing: _enqueuing, mut prepared } = ordered;
         let launched = self.connection().ask(&LaunchKernel { command: wire, kernel: kernel.id(self.home()), range });
         // Waiting for the answer holds up no other thread's commands.
         prepared.iter_mut().for_each(Prepared::was_posted);

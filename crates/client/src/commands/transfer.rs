@@ -45,7 +45,8 @@ impl Queue {
         let connection = self.connection();
         let size = source.size();
         let uses = [part.touched(Access::Write, size)];
-        let Ordered { mut wire, event, guard: _guard, prepared } = self.order(order, command, false, &uses)?;
+        let ordered = self.order(order, command, false, &uses)?;
+        let Ordered { mut wire, event, guard: _guard, enqueuing: _enqueuing, prepared } = ordered;
         let early = if blocking { connection.early_event(self.live()) } else { None };
         let own = wire.event;
         let early_id = early.as_ref().map(EarlyEvent::id);
@@ -109,7 +110,8 @@ impl Queue {
         let mut uses: SmallVec<[_; 2]> = std::iter::once(part.touched(Access::Read, size)).collect();
         // The content-size buffer must be there first.
         uses.extend(limit.as_ref().map(|(_, _, limit)| Use::bytes(limit, Access::Read, 0, CONTENT_SIZE as usize)));
-        let Ordered { wire, event, guard: _guard, prepared } = self.order(order, command, true, &uses)?;
+        let ordered = self.order(order, command, true, &uses)?;
+        let Ordered { wire, event, guard: _guard, enqueuing: _enqueuing, prepared } = ordered;
         let transfer = TransferId(new_id());
         let told = event.clone().map(|event| event as Arc<dyn Completion>);
         let ticket = Ticket::new(told, Some(Arc::clone(self.open_transfers())));

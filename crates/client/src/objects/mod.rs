@@ -16,6 +16,7 @@ pub mod memory;
 pub(crate) mod part;
 pub mod pipe;
 pub mod program;
+pub(crate) mod progress;
 pub mod queue;
 pub mod sampler;
 pub(crate) mod svm;

@@ -14,6 +14,7 @@ use crate::link::in_flight::LiveQueue;
 use crate::objects::context::Context;
 use crate::objects::device::Device;
 use crate::objects::home::Home;
+use crate::objects::progress::Progress;
 
 /// A command queue.
 pub struct Queue {
@@ -25,6 +26,8 @@ pub struct Queue {
     properties: u64,
     /// Transfers of its commands that are not over.
     open_transfers: Arc<AtomicUsize>,
+    /// How far its commands have come.
+    progress: Arc<Progress>,
 }
 
 impl std::fmt::Debug for Queue {
@@ -70,6 +73,7 @@ impl Queue {
             device: Arc::clone(device),
             properties,
             open_transfers: Arc::default(),
+            progress: Arc::default(),
         });
         home.connection().add_queue(home.context(), id, queue.is_in_order())?;
         Ok(queue)
@@ -127,6 +131,10 @@ impl Queue {
         self.connection().wait(over)
     }
 
+    pub(crate) fn progress(&self) -> &Arc<Progress> {
+        &self.progress
+    }
+
     pub(crate) fn open_transfers(&self) -> &Arc<AtomicUsize> {
         &self.open_transfers
     }
@@ -143,15 +151,23 @@ impl Queue {
         self.connection().flush()
     }
 
-    /// Waits until all that was enqueued has ended (clFinish).
+    /// Waits until all that was enqueued has ended (clFinish). Asks the server only if it has not told of that already.
     ///
     /// # Errors
     /// The first error that a command without an event ended with, [`crate::SERVER_LOST`].
     pub fn finish(&self) -> Result<()> {
+        let are_transfers_over = || self.open_transfers.load(Ordering::Acquire) == 0;
+        if self.progress.is_settled() && are_transfers_over() && !self.connection().is_lost() {
+            return Ok(());
+        }
         self.context.flush_others(self.home());
+        let posted = self.progress.posted();
         let waited = self.connection().call(&Finish { queue: self.id })?;
         // Bytes of reads may still be on their way into the application's memory.
-        self.connection().wait(|| (self.open_transfers.load(Ordering::Acquire) == 0).then_some(()))?;
+        self.connection().wait(|| are_transfers_over().then_some(()))?;
+        if let (Some(posted), true) = (posted, waited.status >= 0) {
+            self.progress.note_settled(posted);
+        }
         if waited.status < 0 { Err(waited.status) } else { Ok(()) }
     }
 }

@@ -2,7 +2,7 @@
 
 mod remote;
 
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use ropeway_abi::{
@@ -47,6 +47,8 @@ pub struct Event {
     /// The number of its command's home; of no meaning for a user event, which is in every home that needs it.
     home: usize,
     queue: Option<Arc<Queue>>,
+    /// The number of its command in a queue that runs its commands in order ([`crate::objects::progress::Enqueuing::number`]); 0 if it has none.
+    place: AtomicU64,
     command: u32,
     /// The execution status as the application may see it.
     status: AtomicI32,
@@ -110,6 +112,7 @@ impl Event {
             context,
             home: queue.as_ref().map_or(0, |queue| queue.home().number()),
             queue,
+            place: AtomicU64::new(0),
             command,
             status: AtomicI32::new(status),
             awaits_data: AtomicBool::new(awaits_data),
@@ -133,6 +136,21 @@ impl Event {
     /// Its name where its command is.
     pub(crate) fn id(&self) -> EventId {
         EventId(self.home().name(self.name))
+    }
+
+    /// Its command has this number in its queue.
+    pub(crate) fn has_place(&self, number: u64) {
+        if self.queue.as_ref().is_some_and(|queue| queue.is_in_order()) {
+            self.place.store(number, Ordering::Relaxed);
+        }
+    }
+
+    /// Tells its queue how far that has come, when the server has answered a wait for this event.
+    fn note_settled(&self) {
+        let place = self.place.load(Ordering::Relaxed);
+        if let (Some(queue), true) = (&self.queue, place > 0 && self.is_over()) {
+            queue.progress().note_settled(place);
+        }
     }
 
     /// Records that the command failed before it was sent.
@@ -218,6 +236,11 @@ impl Event {
             // A lost server ends the event.
             let _ = self.connection().flush();
             self.connection().drain();
+            if !self.has_ended() {
+                // A program that polls would otherwise keep a core, for as long as the scheduler lets it, from the
+                // server and its device where they are on this machine.
+                std::thread::yield_now();
+            }
         }
         self.known_status()
     }
@@ -443,6 +466,9 @@ pub fn wait_for_all(events: &[&Event]) -> Result<()> {
     while let Some((at, answer)) = answers.next() {
         let part = &mut asked[at];
         part.outcome = answer.map(|waited| waited.status);
+        if part.outcome.is_ok() {
+            part.events.iter().for_each(|event| event.note_settled());
+        }
     }
     let mut outcome = Ok(0);
     for part in &asked {
