@@ -47,9 +47,14 @@ impl Link {
         let Some((rings, file)) = made else { return self.send_all(&mut [IoSlice::new(hello)]) };
         let files = [file.as_fd()];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut ancillary = SendAncillaryBuffer::new(&mut space);
-        ancillary.push(SendAncillaryMessage::ScmRights(&files));
-        let sent = sendmsg(self.as_fd(), &[IoSlice::new(hello)], &mut ancillary, SendFlags::NOSIGNAL)?;
+        let sent = loop {
+            let mut ancillary = SendAncillaryBuffer::new(&mut space);
+            ancillary.push(SendAncillaryMessage::ScmRights(&files));
+            match sendmsg(self.as_fd(), &[IoSlice::new(hello)], &mut ancillary, SendFlags::NOSIGNAL) {
+                Err(Errno::INTR) => {}
+                sent => break sent?,
+            }
+        };
         self.sent.fetch_add(sent as u64, Ordering::Relaxed);
         self.send_all(&mut [IoSlice::new(&hello[sent..])])?;
         self.sharing.offered = Some(Box::new(rings));
