@@ -117,6 +117,16 @@ mod tests {
     }
 
     #[test]
+    fn a_vsock_takes_no_key_and_no_consent_to_plain_text() {
+        for listen in ["vsock://:7590", "vsock://3:7590", "vsock://1:7590"] {
+            let (endpoint, options) = (listen.parse().unwrap(), options(listen));
+            check(&endpoint, &options).unwrap();
+            assert!(may_be_plain(&endpoint, &options), "{listen}");
+            assert_eq!(encrypted(&endpoint, &options), endpoint);
+        }
+    }
+
+    #[test]
     fn loopback_takes_any_port() {
         let listeners = open(&options("tcp://127.0.0.1:0")).unwrap();
         assert!(matches!(listeners[0].endpoint(), Endpoint::Tcp { port, .. } if *port != 0));

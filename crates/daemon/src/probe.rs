@@ -201,7 +201,7 @@ mod tests {
     }
 
     /// The message that names a driver.
-    const GOOD: &str = "printf '\\002\\004good\\000' >&0; printf '\\003\\001\\000' >&0;";
+    const GOOD: &str = "printf '\\002\\004good\\000\\000' >&0; printf '\\003\\001\\000\\000' >&0;";
 
     #[test]
     fn answers_are_kept() {
@@ -214,7 +214,7 @@ mod tests {
         std::fs::create_dir_all(&folder).unwrap();
         let mark = folder.join("hung");
         let mark = mark.display();
-        let hang = "printf '\\002\\005hangs\\000' >&0; exec sleep 100";
+        let hang = "printf '\\002\\005hangs\\000\\000' >&0; exec sleep 100";
         let script = format!("if [ -e {mark} ]; then {GOOD} exit 0; else : > {mark}; {hang}; fi");
         assert_eq!(probed(&script), [fact("hangs", false), fact("good", true)]);
         std::fs::remove_dir_all(&folder).unwrap();

@@ -10,7 +10,7 @@ fn pool(script: &str, warm: usize) -> Pool {
     pool
 }
 
-const GOOD: &str = "printf '\\000\\007\\000' >&0; cat > /dev/null";
+const GOOD: &str = "printf '\\000\\007\\000\\000' >&0; cat > /dev/null";
 
 /// Drives a pool until `condition` holds.
 fn drive(pool: &mut Pool, waiting: usize, condition: impl Fn(&Pool) -> bool) {
@@ -46,7 +46,7 @@ fn hear_next(pool: &mut Pool, pid: u32) {
 
 #[test]
 fn the_devices_are_those_of_one_worker_whatever_others_say_meanwhile() {
-    let describing = r"printf '\007\000\002{}\000' >&0; printf '\007\001\002{}\000' >&0; ";
+    let describing = r"printf '\007\000\002{}\000\000' >&0; printf '\007\001\002{}\000\000' >&0; ";
     let mut pool = pool(&format!("{describing}{GOOD}"), 2);
     assert!(pool.refill(0, Instant::now()) && pool.refill(0, Instant::now()));
     let [first, second] = pool.workers.keys().copied().collect::<Vec<_>>()[..] else { panic!("there are two") };
