@@ -27,9 +27,11 @@ static cl_int wait_once(const char *mode)
         return clEnqueueReadBuffer(queue, buffer, CL_TRUE, 0, SIZE, memory, 0, NULL, NULL);
     if (strcmp(mode, "write") == 0)
         return clEnqueueWriteBuffer(queue, buffer, CL_TRUE, 0, SIZE, memory, 0, NULL, NULL);
-    if (strcmp(mode, "map") == 0) {
+    if (strcmp(mode, "map") == 0 || strcmp(mode, "remap") == 0) {
+        /* What is only read comes once, and each map of it after that moves nothing. */
+        cl_map_flags flags = strcmp(mode, "map") == 0 ? CL_MAP_READ | CL_MAP_WRITE : CL_MAP_READ;
         cl_int error;
-        void *mapped = clEnqueueMapBuffer(queue, buffer, CL_TRUE, CL_MAP_READ, 0, SIZE, 0, NULL, NULL, &error);
+        void *mapped = clEnqueueMapBuffer(queue, buffer, CL_TRUE, flags, 0, SIZE, 0, NULL, NULL, &error);
         return error != CL_SUCCESS ? error : clEnqueueUnmapMemObject(queue, buffer, mapped, 0, NULL, NULL);
     }
     if (strcmp(mode, "build") == 0) {

@@ -13,7 +13,7 @@ use ropeway_tests::{process, wait_for};
 const SOON: Duration = Duration::from_secs(2);
 
 /// The ways of waiting for a device.
-const MODES: [&str; 6] = ["finish", "events", "read", "write", "map", "build"];
+const MODES: [&str; 7] = ["finish", "events", "read", "write", "map", "remap", "build"];
 
 fn start(mode: &str, url: &str) -> Running {
     let mut program = Program::remote(c_program("interrupted"), url).args([mode]).start();

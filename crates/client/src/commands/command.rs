@@ -17,6 +17,7 @@ use crate::base::status::Result;
 use crate::link::ordering::OrderingGuard;
 use crate::link::replies::PendingReply;
 use crate::objects::access::{Access, Span, Use};
+use crate::objects::at_client::Written;
 use crate::objects::event::Event;
 use crate::objects::kernel::Kernel;
 use crate::objects::memory::Memory;
@@ -63,12 +64,26 @@ impl Queue {
         awaits_data: bool,
         uses: &[Use<'_>],
     ) -> Result<Ordered<'_>> {
+        self.order_writing(order, command, awaits_data, uses, Written::AsUsed)
+    }
+
+    /// As [`Queue::order`], for commands whose uses do not say all that they write.
+    fn order_writing(
+        self: &Arc<Self>,
+        order: Order<'_>,
+        command: u32,
+        awaits_data: bool,
+        uses: &[Use<'_>],
+        written: Written<'_>,
+    ) -> Result<Ordered<'_>> {
         if !self.context().spans_homes() {
             let (mut wire, event, enqueuing) = self.bare_order(order, command, awaits_data)?;
+            self.note_written(uses, written, &enqueuing);
             let guard = self.connection().heed_early(self.live(), &mut wire.waits);
             return Ok(Ordered { wire, event, guard, enqueuing, prepared: None });
         }
         let enqueuing = self.progress().begin();
+        self.note_written(uses, written, &enqueuing);
         order.waits.iter().for_each(|waited| waited.find_way_to(self.home()));
         let event = order.wants_event.then(|| Event::of_command(self, command, awaits_data));
         event.iter().for_each(|event| event.has_place(enqueuing.number()));
@@ -83,6 +98,23 @@ impl Queue {
         let prepared = Some(outcome.inspect_err(|_| event.iter().for_each(|event| event.was_not_sent()))?);
         let guard = self.connection().heed_early(self.live(), &mut wire.waits);
         Ok(Ordered { wire, event, guard, enqueuing, prepared })
+    }
+
+    /// Takes away from the client what a command may write, which is not sent yet.
+    fn note_written(&self, uses: &[Use<'_>], written: Written<'_>, enqueuing: &Enqueuing) {
+        let at_client = self.context().at_client();
+        if !at_client.is_used() {
+            return;
+        }
+        match written {
+            Written::AsUsed => {
+                let writes = uses.iter().filter(|one| one.access != Access::Read).map(Use::of_storage);
+                let ranges = writes.flat_map(|(storage, ranges, _)| ranges.into_iter().map(|r| (storage.name(), r)));
+                at_client.written(ranges, enqueuing);
+            }
+            Written::Storages(all) => at_client.written(all.iter().map(|&name| (name, 0..u64::MAX)), enqueuing),
+            Written::Anything => at_client.all_written(enqueuing),
+        }
     }
 
     /// The wire's part that all commands have; `command` is the event's CL_COMMAND_*.
@@ -110,7 +142,18 @@ impl Queue {
         uses: &[Use<'_>],
         message: impl FnOnce(Command) -> P,
     ) -> Result<Enqueued> {
-        let ordered = self.order(order, command, false, uses)?;
+        self.enqueue_writing(order, command, (uses, Written::AsUsed), message)
+    }
+
+    /// As [`Queue::enqueue`], for commands whose uses do not say all that they write.
+    pub(crate) fn enqueue_writing<P: Post>(
+        self: &Arc<Self>,
+        order: Order<'_>,
+        command: u32,
+        (uses, written): (&[Use<'_>], Written<'_>),
+        message: impl FnOnce(Command) -> P,
+    ) -> Result<Enqueued> {
+        let ordered = self.order_writing(order, command, false, uses, written)?;
         let Ordered { wire, event, guard: _guard, enqueuing: _enqueuing, prepared: _prepared } = ordered;
         self.connection().post(&message(wire))?;
         Ok(event)
@@ -147,7 +190,8 @@ impl Queue {
     ) -> Result<Enqueued> {
         let held = kernel.ready_in(self.home())?;
         let kernel = kernel.id(self.home());
-        self.enqueue(order, command, &held.uses(), |command| EnqueueKernel { command, kernel, range })
+        let uses = (&*held.uses(), held.written());
+        self.enqueue_writing(order, command, uses, |command| EnqueueKernel { command, kernel, range })
     }
 
     /// As [`Queue::enqueue_kernel`], for a launch with more work-items in a group than the device reports for the
@@ -168,7 +212,7 @@ impl Queue {
         }
         let held = kernel.ready_in(self.home())?;
         let uses = held.uses();
-        let ordered = self.order(order, command, false, &uses)?;
+        let ordered = self.order_writing(order, command, false, &uses, held.written())?;
         let Ordered { wire, event, guard: _guard, enqueuing: _enqueuing, mut prepared } = ordered;
         let launched = self.connection().ask(&LaunchKernel { command: wire, kernel: kernel.id(self.home()), range });
         // Waiting for the answer holds up no other thread's commands.

@@ -15,6 +15,7 @@ use crate::base::status::Result;
 use crate::base::sync::lock;
 use crate::commands::command::{Enqueued, Order};
 use crate::objects::access::{Access, Use};
+use crate::objects::at_client::Written;
 use crate::objects::home::Home;
 use crate::objects::kernel::Kernel;
 use crate::objects::memory::Memory;
@@ -270,7 +271,10 @@ impl Queue {
             .iter()
             .map(|(memory, writes)| if *writes { Use::write_part(memory) } else { Use::read(memory) })
             .collect();
-        self.enqueue(order, CL_COMMAND_COMMAND_BUFFER_KHR, &uses, |command| Replay { command, commands: commands.id })
+        // With one home it is not known what it uses.
+        let written = if self.context().spans_homes() { Written::AsUsed } else { Written::Anything };
+        let replay = |command| Replay { command, commands: commands.id };
+        self.enqueue_writing(order, CL_COMMAND_COMMAND_BUFFER_KHR, (&uses, written), replay)
     }
 }
 

@@ -110,8 +110,7 @@ impl Queue {
         let mut uses: SmallVec<[_; 2]> = std::iter::once(part.touched(Access::Read, size)).collect();
         // The content-size buffer must be there first.
         uses.extend(limit.as_ref().map(|(_, _, limit)| Use::bytes(limit, Access::Read, 0, CONTENT_SIZE as usize)));
-        let ordered = self.order(order, command, true, &uses)?;
-        let Ordered { wire, event, guard: _guard, enqueuing: _enqueuing, prepared } = ordered;
+        let Ordered { wire, event, guard: _guard, enqueuing, prepared } = self.order(order, command, true, &uses)?;
         let transfer = TransferId(new_id());
         let told = event.clone().map(|event| event as Arc<dyn Completion>);
         let ticket = Ticket::new(told, Some(Arc::clone(self.open_transfers())));
@@ -125,9 +124,14 @@ impl Queue {
             None => part.post_read(self.home(), wire, size, transfer)?,
         }
         let arriving = prepared.map(Prepared::sent);
+        let number = enqueuing.number();
+        drop(enqueuing);
         if blocking {
             let ended = self.await_end(&ticket);
             ended.inspect_err(|_| arriving.iter().for_each(Arriving::find_out))?;
+            if self.is_in_order() {
+                self.progress().note_ended(number);
+            }
         }
         Ok(event)
     }

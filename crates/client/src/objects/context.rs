@@ -14,6 +14,7 @@ use crate::base::ids::new_id;
 use crate::base::status::{Result, SERVER_LOST};
 use crate::base::sync::lock;
 use crate::link::connection::Connection;
+use crate::objects::at_client::AtClient;
 use crate::objects::device::Device;
 use crate::objects::home::Home;
 use crate::objects::ways::Ways;
@@ -30,6 +31,8 @@ pub struct Context {
     failures: AtomicBool,
     /// Whether the application ever made a user event in it.
     user_events: AtomicBool,
+    /// Which contents of its memory objects are at the client.
+    at_client: AtClient,
     /// The application's hold on it and on each of its queues: without any, nobody can enqueue commands.
     holds: AtomicUsize,
 }
@@ -62,6 +65,7 @@ impl Context {
             planning,
             failures: AtomicBool::new(false),
             user_events: AtomicBool::new(false),
+            at_client: AtClient::default(),
             holds: AtomicUsize::new(1),
         };
         let mut made = Ok(());
@@ -108,6 +112,10 @@ impl Context {
     /// Its name in this process.
     pub(crate) fn name(&self) -> u64 {
         self.first_home().context().0
+    }
+
+    pub(crate) fn at_client(&self) -> &AtClient {
+        &self.at_client
     }
 
     /// Its homes: one for each native platform among its devices.

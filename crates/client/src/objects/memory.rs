@@ -288,6 +288,9 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
+        if self.parent.is_none() {
+            self.context.at_client().forget(self.id);
+        }
         for home in self.made.among(self.context.homes()) {
             // A lost server has dropped it already.
             let _ = home.connection().post(&ReleaseMemory { memory: self.id(home) });

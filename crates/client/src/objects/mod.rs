@@ -1,6 +1,7 @@
 //! The mirror of the OpenCL objects that live at the servers.
 
 pub(crate) mod access;
+pub(crate) mod at_client;
 pub(crate) mod buffer;
 pub mod context;
 pub mod device;

@@ -11,7 +11,9 @@ pub(crate) struct Progress {
     begun: AtomicU64,
     /// Those of them whose messages are on their way, or that were given up.
     posted: AtomicU64,
-    /// All commands up to this number have ended, and the server has told of the errors of those without an event.
+    /// All commands up to this number are known to have ended.
+    ended: AtomicU64,
+    /// As `ended`, and the server has also told of the errors of those without an event.
     settled: AtomicU64,
 }
 
@@ -28,6 +30,11 @@ impl Progress {
         Enqueuing { progress: Arc::clone(self), number: self.begun.fetch_add(1, Ordering::SeqCst) + 1 }
     }
 
+    /// The number of the last command that was begun.
+    pub(crate) fn begun(&self) -> u64 {
+        self.begun.load(Ordering::SeqCst)
+    }
+
     /// The number of the last command, if no thread is just enqueuing one: all up to it are posted.
     pub(crate) fn posted(&self) -> Option<u64> {
         // In this order: no command is begun between the two looks where the numbers are the same.
@@ -35,18 +42,44 @@ impl Progress {
         (self.begun.load(Ordering::SeqCst) == posted).then_some(posted)
     }
 
+    /// All commands up to this one have ended.
+    pub(crate) fn note_ended(&self, number: u64) {
+        self.ended.fetch_max(number, Ordering::SeqCst);
+    }
+
     /// All commands up to this one have ended, and the server has told of their errors.
     pub(crate) fn note_settled(&self, number: u64) {
         self.settled.fetch_max(number, Ordering::SeqCst);
+        self.note_ended(number);
     }
 
-    /// Whether there is nothing that the server has still to tell of any command.
+    /// Whether all commands up to this one are known to have ended.
+    pub(crate) fn has_ended(&self, number: u64) -> bool {
+        self.ended.load(Ordering::SeqCst) >= number
+    }
+
+    /// Whether all commands are known to have ended.
+    pub(crate) fn is_over(&self) -> bool {
+        self.posted().is_some_and(|last| self.has_ended(last))
+    }
+
+    /// Whether there are commands, and nothing that the server has still to tell of any.
     pub(crate) fn is_settled(&self) -> bool {
-        self.posted().is_some_and(|last| self.settled.load(Ordering::SeqCst) >= last)
+        self.posted().is_some_and(|last| last > 0 && self.settled.load(Ordering::SeqCst) >= last)
     }
 }
 
 impl Enqueuing {
+    /// The progress of its queue.
+    pub(crate) fn progress(&self) -> &Arc<Progress> {
+        &self.progress
+    }
+
+    /// The command's number, whatever other threads are enqueuing.
+    pub(crate) fn place(&self) -> u64 {
+        self.number
+    }
+
     /// The command's number, if all commands with smaller ones are posted: where a queue runs its commands in order,
     /// they have ended when this one has. 0 otherwise.
     pub(crate) fn number(&self) -> u64 {
@@ -67,7 +100,7 @@ mod tests {
     #[test]
     fn a_queue_is_settled_only_when_no_command_is_just_being_enqueued() {
         let progress = Arc::<Progress>::default();
-        assert!(progress.is_settled(), "nothing was enqueued");
+        assert!(progress.is_over() && !progress.is_settled(), "nothing was enqueued");
         let first = progress.begin();
         assert_eq!((first.number(), progress.posted(), progress.is_settled()), (1, None, false));
         let second = progress.begin();
@@ -76,11 +109,11 @@ mod tests {
         assert_eq!(progress.posted(), None, "it may be the first or the second that is posted");
         drop(first);
         assert_eq!(progress.posted(), Some(2));
-        progress.note_settled(1);
-        assert!(!progress.is_settled());
+        progress.note_ended(2);
+        assert!(progress.is_over() && !progress.is_settled());
         progress.note_settled(2);
         assert!(progress.is_settled());
         drop(progress.begin());
-        assert!(!progress.is_settled(), "the third one");
+        assert!(!progress.is_over() && !progress.is_settled() && progress.has_ended(2));
     }
 }

@@ -75,6 +75,7 @@ impl Queue {
             open_transfers: Arc::default(),
             progress: Arc::default(),
         });
+        context.at_client().add_queue(&queue.progress);
         home.connection().add_queue(home.context(), id, queue.is_in_order())?;
         Ok(queue)
     }
@@ -157,7 +158,7 @@ impl Queue {
     /// The first error that a command without an event ended with, [`crate::SERVER_LOST`].
     pub fn finish(&self) -> Result<()> {
         let are_transfers_over = || self.open_transfers.load(Ordering::Acquire) == 0;
-        if self.progress.is_settled() && are_transfers_over() && !self.connection().is_lost() {
+        if self.progress.is_settled() && are_transfers_over() && !self.connection().look_whether_lost() {
             return Ok(());
         }
         self.context.flush_others(self.home());

@@ -41,6 +41,8 @@ pub(super) enum Value {
 /// An object that is an argument.
 pub(super) struct Object<T> {
     name: u64,
+    /// The name of the object whose storage a memory object uses.
+    pub storage: u64,
     /// Where a sub-buffer begins.
     pub offset: usize,
     /// The object itself, held if it may still have to be made in other homes.
@@ -49,7 +51,7 @@ pub(super) struct Object<T> {
 
 impl<T> Clone for Object<T> {
     fn clone(&self) -> Self {
-        Self { name: self.name, offset: self.offset, held: self.held.clone() }
+        Self { name: self.name, storage: self.storage, offset: self.offset, held: self.held.clone() }
     }
 }
 
@@ -60,12 +62,16 @@ impl Value {
             Arg::Bytes(bytes) => Self::Bytes(SmallVec::from_slice(bytes)),
             Arg::Memory(memory) => Self::Memory(memory.map(|memory| Object {
                 name: memory.name(),
+                storage: memory.storage_id(),
                 offset: memory.offset(),
                 held: holds.then(|| Arc::clone(memory)),
             })),
-            Arg::Sampler(sampler) => {
-                Self::Sampler(Object { name: sampler.name(), offset: 0, held: holds.then(|| Arc::clone(sampler)) })
-            }
+            Arg::Sampler(sampler) => Self::Sampler(Object {
+                name: sampler.name(),
+                storage: 0,
+                offset: 0,
+                held: holds.then(|| Arc::clone(sampler)),
+            }),
             Arg::Queue(queue) => Self::Queue(queue.name()),
             Arg::Local(size) => Self::Local(size),
             Arg::Svm(region) => Self::Svm(region.map(crate::objects::svm::Region::place)),

@@ -22,6 +22,7 @@ use crate::base::ids::new_id;
 use crate::base::status::Result;
 use crate::base::sync::lock;
 use crate::objects::access::{Access, Span, Use};
+use crate::objects::at_client::Written;
 use crate::objects::device::Device;
 use crate::objects::device_queue::DeviceQueue;
 use crate::objects::home::{CreatedIn, Home};
@@ -75,13 +76,23 @@ pub enum Arg<'a> {
     Svm(Option<&'a Region>),
 }
 
-/// The memory objects that a launch uses, and how. Empty in contexts with one home, where they need not be known.
+/// The memory objects that a launch uses, and how.
 #[derive(Default)]
-pub(crate) struct Used(SmallVec<[(Arc<Memory>, Access); 4]>);
+pub(crate) struct Used {
+    /// Empty in contexts with one home, where they need not be known.
+    memory: SmallVec<[(Arc<Memory>, Access); 4]>,
+    /// The storages that it may write, in contexts with one home where anything was ever mapped.
+    written: Option<SmallVec<[u64; 4]>>,
+}
 
 impl Used {
     pub(crate) fn uses(&self) -> SmallVec<[Use<'_>; 4]> {
-        self.0.iter().map(|(memory, access)| Use { memory, access: *access, span: Span::Whole }).collect()
+        self.memory.iter().map(|(memory, access)| Use { memory, access: *access, span: Span::Whole }).collect()
+    }
+
+    /// What it may write.
+    pub(crate) fn written(&self) -> Written<'_> {
+        self.written.as_deref().map_or(Written::AsUsed, Written::Storages)
     }
 }
 
@@ -151,7 +162,8 @@ impl Kernel {
     /// [`crate::SERVER_LOST`]; CL_INVALID_OPERATION for an argument that can only be used in another home.
     pub(crate) fn ready_in(&self, home: &Home) -> Result<Used> {
         if !self.program.context().spans_homes() {
-            return Ok(Used::default());
+            let is_mapped = self.program.context().at_client().is_used();
+            return Ok(Used { memory: SmallVec::new(), written: is_mapped.then(|| self.written()) });
         }
         self.ensure(home)?;
         let mut args = lock(&self.args);
@@ -164,7 +176,17 @@ impl Kernel {
             }
             _ => None,
         });
-        Ok(Used(used.collect()))
+        Ok(Used { memory: used.collect(), written: None })
+    }
+
+    /// The storages that a launch may write.
+    fn written(&self) -> SmallVec<[u64; 4]> {
+        let args = lock(&self.args);
+        let written = args.values.iter().enumerate().filter_map(|(index, value)| match value {
+            Some(Value::Memory(Some(memory))) => (self.access(index) != Access::Read).then_some(memory.storage),
+            _ => None,
+        });
+        written.collect()
     }
 
     /// How the kernel may use the memory of an argument, by the argument's declaration.
