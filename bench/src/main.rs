@@ -22,6 +22,7 @@ mod setup;
 mod spread;
 mod ssh;
 mod table;
+mod timed;
 mod work;
 
 use std::ffi::OsString;

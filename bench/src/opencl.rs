@@ -5,6 +5,7 @@ mod gated;
 mod many;
 mod recorded;
 mod svm;
+mod timed;
 
 use std::ffi::{CString, c_void};
 use std::ptr;
@@ -69,6 +70,8 @@ functions! {
     clEnqueueWriteBuffer: clEnqueueWriteBuffer_t,
     clEnqueueMigrateMemObjects: clEnqueueMigrateMemObjects_t,
     clWaitForEvents: clWaitForEvents_t,
+    clGetEventInfo: clGetEventInfo_t,
+    clGetEventProfilingInfo: clGetEventProfilingInfo_t,
     clReleaseEvent: clReleaseEvent_t,
     clCreateUserEvent: clCreateUserEvent_t,
     clSetUserEventStatus: clSetUserEventStatus_t,

@@ -339,6 +339,16 @@ fn measures(has: &dyn Fn(&str) -> bool) -> Vec<Measure> {
         "native + 1.5 round trips",
         |n, f| Reach::AtMost(n + 1.5 * f),
     );
+    for (figure, order) in [("kernel asked for its times", "asked 400"), ("kernel polled for, and asked", "polled 400")]
+    {
+        add(figure, "us", order.into(), 11, Raw::RoundTrip, "native + 1.5 round trips", |n, f| {
+            Reach::AtMost(n + 1.5 * f)
+        });
+    }
+    let tuner = format!("tuner 1 {}", 8 * MIB);
+    add("kernel on new memory, as a tuner reads it", "us", tuner, 11, Raw::None, "1.05 native", |n, _| {
+        Reach::AtMost(1.05 * n)
+    });
     add("clSetKernelArg and clEnqueueNDRangeKernel", "us", "setarg 2000".into(), 11, Raw::None, "", |_, _| {
         Reach::AtMost(1.0)
     });

@@ -6,6 +6,7 @@ use opencl_sys::{CL_MAP_READ, CL_MAP_WRITE};
 
 use crate::median::median;
 use crate::opencl::{Buffer, Context, Device, Error, Kernel, OpenCl, Program, Queue, Result};
+use crate::timed;
 
 /// Kernels whose results show whether what was timed was also done.
 const SOURCE: &str = "
@@ -85,6 +86,9 @@ impl Work {
     pub fn measure(&mut self, name: &str, count: usize, size: usize) -> Result<f64> {
         match name {
             "finish" => self.kernel_and_finish(count),
+            "asked" => timed::asked(&self.context, &self.device, &self.noop, count, false),
+            "polled" => timed::asked(&self.context, &self.device, &self.noop, count, true),
+            "tuner" => timed::tuner(&self.context, &self.device, size),
             "setarg" => self.set_and_enqueue(count),
             "rate" => self.kernels_per_second(count),
             "chain" => self.event_chain(count),
