@@ -205,6 +205,14 @@ static void commands(void)
     begin_stage("unmapped");
     CHECK(clEnqueueUnmapMemObject(queues[1], x, mapped, 0, NULL, NULL));
     done();
+    begin_stage("mapped as it was written");
+    MAKE(mapped, clEnqueueMapBuffer(queues[2], x, CL_TRUE, CL_MAP_READ, 0, size / 2, 0, NULL, NULL, &status));
+    done();
+    REQUIRE(mapped[0] == 0x01010101 && mapped[size / 8 - 1] == 0x01010101);
+    CHECK(clEnqueueUnmapMemObject(queues[2], x, mapped, 0, NULL, NULL));
+    /* From here on it is the server's that counts. */
+    CHECK(clEnqueueFillBuffer(queues[1], x, "\1", 1, 0, 4, 0, NULL, NULL));
+    finish_all();
     begin_stage("mapped to be read");
     MAKE(mapped, clEnqueueMapBuffer(queues[2], x, CL_TRUE, CL_MAP_READ, 0, size / 4, 0, NULL, NULL, &status));
     done();

@@ -79,6 +79,7 @@ fn exactly_what_is_needed_moves_and_goes_straight() {
         anyhow("a rectangle copied", [0, ROWS, 0]),
         nothing("mapped to be replaced"),
         between("unmapped", [0, HALF, 0], [0; 3]).client_gives(HALF),
+        nothing("mapped as it was written"),
         between("mapped to be read", [0, 0, QUARTER], [0, QUARTER, QUARTER]).client_gets(QUARTER),
         nothing("unmapped unchanged"),
         nothing("held up by a user event"),
