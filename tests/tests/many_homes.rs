@@ -120,8 +120,8 @@ fn a_context_of_one_server_costs_the_same_beside_others() {
     // The first of all sends the program's source.
     most(&both);
     let (alone, beside) = (most(first.url()), most(&both));
-    // Connecting costs two round trips for each server.
-    assert_eq!(beside.round_trips, alone.round_trips + 2, "{alone:?} {beside:?}");
+    // Connecting costs two round trips for each server, and sharing memory with one of this machine a third.
+    assert_eq!(beside.round_trips, alone.round_trips + 3, "{alone:?} {beside:?}");
 }
 
 #[test]

@@ -1,11 +1,15 @@
 //! Links through memory that the client's process and the worker's both see.
 
 use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use ropeway_protocol::handshake::{Hello, Opening, PREAMBLE_LEN, Preamble, Purpose, encode_opening, features};
 use ropeway_tests::places::{c_program, ropeway};
 use ropeway_tests::program::{Program, Running};
+use ropeway_tests::proxy::{Fault, Proxy};
 use ropeway_tests::server::Server;
 use ropeway_tests::{process, wait_for};
 
@@ -33,19 +37,53 @@ fn start(mode: &str, servers: &str) -> Running {
 
 #[test]
 fn a_client_of_this_machine_has_it_unless_it_wants_none() {
-    let server = Server::start_unix();
-    for (servers, expected) in [(server.url().to_owned(), 1), (format!("shm:off,{}", server.url()), 0)] {
-        let program = start("events", &servers);
-        let worker = server.worker_of(program.pid());
-        assert_eq!((mapped(program.pid()), mapped(worker)), (expected, expected), "{servers}");
-        assert_eq!((held(program.pid()), held(worker), held(server.pid())), (0, 0, 0), "a mapping needs no descriptor");
-        program.kill();
+    for server in [Server::start_unix(), Server::start()] {
+        for (servers, expected) in [(server.url().to_owned(), 1), (format!("shm:off,{}", server.url()), 0)] {
+            let program = start("events", &servers);
+            let worker = server.worker_of(program.pid());
+            assert_eq!((mapped(program.pid()), mapped(worker)), (expected, expected), "{servers}");
+            assert_eq!((held(program.pid()), held(worker), held(server.pid())), (0, 0, 0), "a mapping needs none");
+            program.kill();
+        }
     }
-    // Over TCP, no file can be passed.
+}
+
+/// Who stands between the two, as one who slows the link or counts what goes over it, goes on doing that.
+#[test]
+fn nobody_is_gone_round() {
     let server = Server::start();
-    let program = start("events", server.url());
-    assert_eq!(mapped(program.pid()), 0);
+    let proxy = Proxy::to(server.address(), Fault::Delay(Duration::ZERO));
+    let program = start("events", proxy.url());
+    assert_eq!((mapped(program.pid()), mapped(server.worker_of(program.pid()))), (0, 0));
     program.kill();
+}
+
+/// A client that finds no such place, as one at the other end of a forwarded port, says so by a byte, and is served.
+#[test]
+fn a_client_that_hands_in_nothing_is_served_through_its_socket() {
+    let server = Server::start();
+    let mut stream = TcpStream::connect(server.address()).unwrap();
+    let hello = Hello {
+        features: features::TAKES_NEARBY,
+        purpose: Purpose::Commands,
+        release: "0.1.0".into(),
+        program: "test".into(),
+        pid: std::process::id(),
+        credential: vec![],
+    };
+    stream.write_all(&encode_opening(Opening::Hello, &hello)).unwrap();
+    assert_eq!(opening(&mut stream), Opening::Nearby);
+    stream.write_all(&[0]).unwrap();
+    assert_eq!(opening(&mut stream), Opening::Welcome);
+}
+
+/// What a server answers.
+fn opening(stream: &mut TcpStream) -> Opening {
+    let mut head = [0; PREAMBLE_LEN];
+    stream.read_exact(&mut head).unwrap();
+    let preamble = Preamble::from_bytes(&head).unwrap();
+    stream.read_exact(&mut vec![0; preamble.len as usize]).unwrap();
+    preamble.opening
 }
 
 #[test]

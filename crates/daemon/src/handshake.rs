@@ -5,10 +5,11 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use ropeway_protocol::handshake::{
-    HandshakeError, Hello, Opening, PREAMBLE_LEN, Preamble, Refusal, decode_hello, encode_opening,
+    HandshakeError, Hello, Nearby, Opening, PREAMBLE_LEN, Preamble, Refusal, decode_hello, encode_opening, features,
 };
 use ropeway_protocol::{VERSION, limits};
 use ropeway_transport::Link;
+use ropeway_transport::nearby::{HandedIn, Inbox, TOKEN};
 use ropeway_transport::tls::{self, Accepting, Door};
 use rustix::net::{Shutdown, shutdown};
 
@@ -26,6 +27,10 @@ enum Stage {
     Handshake(Option<Box<Accepting>>),
     /// The hello.
     Hello,
+    /// The memory of a client that may be on this machine, which shows this there; its hello is whole.
+    Memory(Box<Hello>, [u8; TOKEN]),
+    /// It was handed in.
+    HandedIn(Box<Hello>),
 }
 
 /// A connection whose hello is not whole yet.
@@ -82,7 +87,7 @@ impl Pending {
 
     /// Goes on with what has come: the handshake at the `door`, where the client wants it, then the hello. Reads no
     /// bytes beyond the hello: those are the worker's.
-    pub(crate) fn advance(&mut self, door: Option<&Door>) -> Step {
+    pub(crate) fn advance(&mut self, door: Option<&Door>, inbox: Option<&Inbox>) -> Step {
         loop {
             match &mut self.stage {
                 Stage::Begin => match (self.link.peek(), door) {
@@ -102,9 +107,45 @@ impl Pending {
                     Ok(client) => (self.client, self.stage) = (client, Stage::Hello),
                     Err(error) => return Step::Drop(format!("it does not come in: {error}")),
                 },
-                Stage::Hello => return self.read_hello(),
+                Stage::Hello => match self.read_hello() {
+                    Step::Hello(hello) => match self.ask_for_memory(&hello, inbox) {
+                        Some(token) => self.stage = Stage::Memory(Box::new(hello), token),
+                        None => return Step::Hello(hello),
+                    },
+                    step => return step,
+                },
+                Stage::HandedIn(hello) => return Step::Hello((**hello).clone()),
+                Stage::Memory(hello, _) => match self.link.try_recv(&mut [0]) {
+                    Ok(0) => return Step::Drop("it closed after its hello".into()),
+                    Ok(_) => return Step::Hello((**hello).clone()),
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => return Step::Wait,
+                    Err(error) => return Step::Drop(format!("reading its handshake failed: {error}")),
+                },
             }
         }
+    }
+
+    /// Tells a client that may be on this machine where to hand in memory; returns what it will show there. `None`: it
+    /// is served without.
+    fn ask_for_memory(&self, hello: &Hello, inbox: Option<&Inbox>) -> Option<[u8; TOKEN]> {
+        let inbox = inbox.filter(|_| hello.features & features::TAKES_NEARBY != 0 && self.link.is_loopback())?;
+        let token = Inbox::token().ok()?;
+        let frame = encode_opening(Opening::Nearby, &Nearby { name: inbox.name().to_owned(), token });
+        // A fresh connection has room for so little.
+        (self.link.try_send(&frame).ok()? == frame.len()).then_some(token)
+    }
+
+    /// Takes memory that this client has handed in.
+    pub(crate) fn take_memory(&mut self, handed_in: HandedIn) {
+        if let Stage::Memory(hello, _) = &self.stage {
+            self.stage = Stage::HandedIn(hello.clone());
+            self.link.accept_memory(handed_in);
+        }
+    }
+
+    /// Whether it is this client that shows this.
+    pub(crate) fn shows(&self, shown: &[u8; TOKEN]) -> bool {
+        matches!(&self.stage, Stage::Memory(_, token) if token == shown)
     }
 
     fn read_hello(&mut self) -> Step {

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::time::Instant;
 
+use ropeway_transport::nearby::Inbox;
 use ropeway_transport::tls::{self, Door};
 use ropeway_transport::{Link, Origin};
 use tracing::{debug, warn};
@@ -34,6 +35,8 @@ pub(crate) struct Openings {
     /// Those that are dropped for others, which would fill the other count.
     replaced: Tally,
     audit: Audit,
+    /// Where clients of this machine hand in memory, if they can.
+    inbox: Option<Inbox>,
 }
 
 /// A connection whose opening is over.
@@ -49,9 +52,27 @@ pub(crate) struct Opened {
 }
 
 impl Openings {
-    /// None yet; those that are dropped are written down in `audit`.
-    pub(crate) fn new(audit: Audit) -> Self {
-        Self { audit, ..Self::default() }
+    /// None yet; those that are dropped are written down in `audit`, and those of this machine hand in memory at `inbox`.
+    pub(crate) fn new(audit: Audit, inbox: Option<Inbox>) -> Self {
+        Self { audit, inbox, ..Self::default() }
+    }
+
+    /// Readable when memory was handed in.
+    pub(crate) fn inbox(&self) -> Option<BorrowedFd<'_>> {
+        self.inbox.as_ref().map(Inbox::as_fd)
+    }
+
+    /// Takes what was handed in; returns the keys of the clients that did so.
+    pub(crate) fn take_memory(&mut self) -> Vec<u64> {
+        let mut keys = Vec::new();
+        while let Some(handed_in) = self.inbox.as_ref().and_then(Inbox::take) {
+            let client = self.pending.iter_mut().find(|(_, (_, pending))| pending.shows(&handed_in.token));
+            if let Some((key, (_, pending))) = client {
+                pending.take_memory(handed_in);
+                keys.push(*key);
+            }
+        }
+        keys
     }
 
     /// Adds a connection from which nothing has been read, and returns its key.
@@ -68,7 +89,7 @@ impl Openings {
     /// Goes on with what a connection has sent; returns it when its opening is over and it is not dropped.
     pub(crate) fn advance(&mut self, key: u64, door: Option<&Door>) -> Option<Opened> {
         let (_, pending) = self.pending.get_mut(&key)?;
-        let step = pending.advance(door);
+        let step = pending.advance(door, self.inbox.as_ref());
         if matches!(step, Step::Wait) {
             return None;
         }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use ropeway_discovery::Announcer;
 use ropeway_protocol::handshake::Purpose;
+use ropeway_transport::nearby::Inbox;
 use ropeway_transport::tls::{self, PublicKey};
 use ropeway_transport::{Link, Listener};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -80,7 +81,11 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
     let session_memory = options.session_memory.unwrap_or_else(memory::default_limit);
     let audit = Audit::to(options.audit.clone())
         .map_err(|error| ServeError::System("write to the audit log (--audit-log)", error))?;
-    let openings = Openings::new(audit.clone());
+    let inbox = Inbox::open();
+    if let Err(error) = &inbox {
+        warn!(%error, "clients that come over a loopback address cannot share memory with it");
+    }
+    let openings = Openings::new(audit.clone(), inbox.ok());
     let rooms = Rooms::open(options, session_memory)?;
     if rustix::process::geteuid().is_root() && options.worker_user.is_none() {
         info!(
@@ -139,6 +144,7 @@ enum Source {
     Guests,
     Lending,
     Certificates,
+    Memory,
 }
 
 struct Server {
@@ -209,6 +215,7 @@ impl Server {
                     }
                     Source::Listener(index) => self.accept(index),
                     Source::Pending(key) => self.advance(key),
+                    Source::Memory => self.openings.take_memory().into_iter().for_each(|key| self.advance(key)),
                     Source::Refused(key) => self.openings.drain(key),
                     Source::Waiting(number) => self.leaves(number),
                     Source::Control(pid) => {
@@ -265,6 +272,7 @@ impl Server {
         if Instant::now() >= self.accept_after {
             sources.extend(self.listeners.iter().enumerate().map(|(i, l)| (Source::Listener(i), l.as_fd())));
         }
+        sources.extend(self.openings.inbox().map(|inbox| (Source::Memory, inbox)));
         sources.extend(self.openings.pending().map(|(key, fd)| (Source::Pending(key), fd)));
         sources.extend(self.openings.refused().map(|(key, fd)| (Source::Refused(key), fd)));
         sources.extend(self.line.sockets().map(|(number, fd)| (Source::Waiting(number), fd)));

@@ -32,6 +32,8 @@ pub enum Opening {
     Joined = 3,
     /// The server's [`Waiting`]; another answer follows.
     Waiting = 4,
+    /// The server says where memory to share can be handed in.
+    Nearby = 5,
 }
 
 /// The first bytes of each direction: [`MAGIC`], then version (u16), opening (u16) and length of the body (u32),
@@ -123,6 +125,7 @@ impl Preamble {
             2 => (Opening::Refusal, limits::MAX_HELLO),
             3 => (Opening::Joined, limits::MAX_HELLO),
             4 => (Opening::Waiting, limits::MAX_HELLO),
+            5 => (Opening::Nearby, limits::MAX_HELLO),
             _ => return Err(HandshakeError::Malformed),
         };
         let len = u32::from_le_bytes([l0, l1, l2, l3]);
@@ -210,6 +213,8 @@ pub enum Answer {
     Welcome(Box<Welcome>),
     /// Another answer follows.
     Waiting(Waiting),
+    /// Another answer follows when the client has handed in memory, or has said that it does not.
+    Nearby(Nearby),
 }
 
 /// A session's answer to a peer that has joined it.
@@ -241,10 +246,20 @@ pub struct Refusal {
     pub text: String,
 }
 
-/// Bits of [`Hello::features`]. None are defined yet.
+/// Bits of [`Hello::features`].
 pub mod features {
-    /// The features that this release supports.
-    pub const SUPPORTED: u64 = 0;
+    /// The client has connected over a loopback address, and takes a [`Nearby`](super::Nearby).
+    pub const TAKES_NEARBY: u64 = 1;
+}
+
+/// Where a client that has connected over a loopback address can hand in memory to share, if it is on the server's own
+/// machine; the server waits until it has done so, or has sent one byte, and then goes on as without this.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Nearby {
+    /// The abstract name of a Unix datagram socket.
+    pub name: String,
+    /// What the client shows there, so that the server knows which one it is.
+    pub token: [u8; 16],
 }
 
 /// The queries of clGetDeviceInfo that [`DeviceInfo`] answers: OpenCL 1.0 to 3.0 with Khronos extensions, then vendors'
@@ -317,6 +332,7 @@ pub fn decode_joined(preamble: Preamble, body: &[u8]) -> Result<Joined, Handshak
 pub fn decode_reply(preamble: Preamble, body: &[u8]) -> Result<Answer, HandshakeError> {
     match preamble.opening {
         Opening::Waiting => decode_answer(preamble, Opening::Waiting, body).map(Answer::Waiting),
+        Opening::Nearby => decode_answer(preamble, Opening::Nearby, body).map(Answer::Nearby),
         _ => decode_welcome(preamble, body).map(|welcome| Answer::Welcome(Box::new(welcome))),
     }
 }

@@ -45,7 +45,14 @@ proptest! {
 
     #[test]
     fn preambles(version: u16, which in 0..5u8, len in 0..=limits::MAX_HELLO as u32) {
-        let all = [Opening::Hello, Opening::Welcome, Opening::Refusal, Opening::Joined, Opening::Waiting];
+        let all = [
+            Opening::Hello,
+            Opening::Welcome,
+            Opening::Refusal,
+            Opening::Joined,
+            Opening::Waiting,
+            Opening::Nearby,
+        ];
         let opening = all[usize::from(which)];
         let preamble = Preamble { version, opening, len };
         let bytes: [u8; PREAMBLE_LEN] = preamble.to_bytes();

@@ -13,6 +13,7 @@ mod kernel;
 mod link;
 mod listener;
 mod machine;
+pub mod nearby;
 mod origin;
 pub mod private_file;
 mod shared;

@@ -57,7 +57,7 @@ impl Link {
         };
         self.sent.fetch_add(sent as u64, Ordering::Relaxed);
         self.send_all(&mut [IoSlice::new(&hello[sent..])])?;
-        self.sharing.offered = Some(Box::new(rings));
+        self.offered(rings);
         Ok(())
     }
 
@@ -105,8 +105,16 @@ impl Link {
 
     /// The same link in another process, with the memory that came with the hello.
     pub fn with_passed_memory(mut self, file: OwnedFd) -> Self {
-        self.sharing.passed = Some(file);
+        self.passed(file);
         self
+    }
+
+    pub(crate) fn passed(&mut self, file: OwnedFd) {
+        self.sharing.passed = Some(file);
+    }
+
+    pub(crate) fn offered(&mut self, rings: Rings) {
+        self.sharing.offered = Some(Box::new(rings));
     }
 
     /// Answers the hello, and goes on through the memory that came with it, if any did.

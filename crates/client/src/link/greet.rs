@@ -35,7 +35,7 @@ pub fn greet(
     deadline: Instant,
 ) -> Result<(Link, Welcome), OpenError> {
     let hello = Hello {
-        features: features::SUPPORTED,
+        features: if shares_memory && link.is_loopback() { features::TAKES_NEARBY } else { 0 },
         purpose: Purpose::Commands,
         release: env!("CARGO_PKG_VERSION").to_owned(),
         program: program_name(),
@@ -60,6 +60,14 @@ pub fn greet(
     loop {
         match receive(&link, deadline)? {
             Answer::Welcome(welcome) => return Ok((link.take_up_memory(), *welcome)),
+            Answer::Nearby(nearby) => {
+                if !link.hand_in_memory(&nearby.name, &nearby.token) {
+                    // Any byte will do.
+                    link.send_all(&mut [IoSlice::new(&[0])])?;
+                }
+                count(&STATS.messages_sent, 1);
+                count(&STATS.round_trips, 1);
+            }
             Answer::Waiting(waiting) => {
                 let now = Instant::now();
                 deadline = patience.deadline(now).ok_or(HandshakeError::TooBusy)?;
