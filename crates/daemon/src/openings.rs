@@ -62,17 +62,12 @@ impl Openings {
         self.inbox.as_ref().map(Inbox::as_fd)
     }
 
-    /// Takes what was handed in; returns the keys of the clients that did so.
-    pub(crate) fn take_memory(&mut self) -> Vec<u64> {
-        let mut keys = Vec::new();
-        while let Some(handed_in) = self.inbox.as_ref().and_then(Inbox::take) {
-            let client = self.pending.iter_mut().find(|(_, (_, pending))| pending.shows(&handed_in.token));
-            if let Some((key, (_, pending))) = client {
-                pending.take_memory(handed_in);
-                keys.push(*key);
-            }
-        }
-        keys
+    /// Takes what was handed in next; returns the key of the client that did so, if there is one.
+    pub(crate) fn take_memory(&mut self) -> Option<u64> {
+        let handed_in = self.inbox.as_ref().and_then(Inbox::take)?;
+        let (key, (_, pending)) = self.pending.iter_mut().find(|(_, (_, pending))| pending.shows(&handed_in.token))?;
+        pending.take_memory(handed_in);
+        Some(*key)
     }
 
     /// Adds a connection from which nothing has been read, and returns its key.

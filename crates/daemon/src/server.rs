@@ -215,7 +215,11 @@ impl Server {
                     }
                     Source::Listener(index) => self.accept(index),
                     Source::Pending(key) => self.advance(key),
-                    Source::Memory => self.openings.take_memory().into_iter().for_each(|key| self.advance(key)),
+                    Source::Memory => {
+                        if let Some(key) = self.openings.take_memory() {
+                            self.advance(key);
+                        }
+                    }
                     Source::Refused(key) => self.openings.drain(key),
                     Source::Waiting(number) => self.leaves(number),
                     Source::Control(pid) => {

@@ -26,6 +26,9 @@ pub const TOKEN: usize = 16;
 /// The longest message: a token, and two addresses.
 const LONGEST: usize = 256;
 
+/// Messages that are read before others have their turn: more than the system keeps for a socket.
+const MOST_AT_ONCE: usize = 64;
+
 /// Where clients of this machine hand in memory.
 #[derive(Debug)]
 pub struct Inbox {
@@ -81,9 +84,10 @@ impl Inbox {
         random()
     }
 
-    /// Takes what was handed in next, without waiting; passes over what cannot be understood.
+    /// Takes what was handed in next, without waiting; passes over what cannot be understood, though not for ever: whoever
+    /// is told the name could send without end. What is left there keeps it readable.
     pub fn take(&self) -> Option<HandedIn> {
-        loop {
+        for _ in 0..MOST_AT_ONCE {
             let mut bytes = [0; LONGEST];
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
             let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -101,6 +105,7 @@ impl Inbox {
             let (Some(memory), Ok(ends)) = (memory, std::str::from_utf8(ends)) else { continue };
             return Some(HandedIn { token: *token, ends: ends.to_owned(), memory });
         }
+        None
     }
 }
 
