@@ -290,7 +290,10 @@ impl Connection {
     pub(crate) fn lose(&self, reason: String) {
         if self.losing.swap(true, Ordering::AcqRel) {
             self.channel.shutdown();
-            self.transfers.close().iter().for_each(|ticket| ticket.end(SERVER_LOST));
+            let unfinished = self.transfers.close();
+            // Who comes here returns an error, after which no call may go well.
+            self.lost.store(true, Ordering::SeqCst);
+            unfinished.iter().for_each(|ticket| ticket.end(SERVER_LOST));
             return;
         }
         if !self.is_closed() {
