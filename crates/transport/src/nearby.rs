@@ -12,11 +12,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind, recvmsg, sendmsg_addr, socket_with,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags,
+    SocketType, bind, recvmsg, sendmsg_addr, socket_with,
 };
 
 use crate::Link;
+use crate::shared::pass;
 use crate::shm::Rings;
 use crate::vsock::Kind;
 
@@ -133,13 +134,10 @@ impl Link {
         let handed_in = Rings::create().and_then(|(rings, file)| {
             let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
             let address = SocketAddrUnix::new_abstract_name(name.as_bytes())?;
-            let files = [file.as_fd()];
-            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-            let mut ancillary = SendAncillaryBuffer::new(&mut space);
-            ancillary.push(SendAncillaryMessage::ScmRights(&files));
             let message = [IoSlice::new(token), IoSlice::new(ends.as_bytes())];
             // An inbox that is full is none.
-            sendmsg_addr(socket, &address, &message, &mut ancillary, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?;
+            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+            pass(&file, |ancillary| sendmsg_addr(&socket, &address, &message, ancillary, flags))?;
             Ok(rings)
         });
         match handed_in {

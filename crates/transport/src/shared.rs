@@ -23,6 +23,26 @@ const LOOK: Duration = Duration::from_millis(50);
 /// The bytes that wake a reader are taken off the socket by so many at a time.
 const WAKING: usize = 64;
 
+/// Has `send` send a message with a file; returns how many bytes it sent.
+///
+/// # Errors
+/// The operating system's error, but for a signal.
+pub(crate) fn pass(
+    file: &OwnedFd,
+    send: impl Fn(&mut SendAncillaryBuffer<'_, '_, '_>) -> Result<usize, Errno>,
+) -> io::Result<usize> {
+    let files = [file.as_fd()];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    loop {
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        ancillary.push(SendAncillaryMessage::ScmRights(&files));
+        match send(&mut ancillary) {
+            Err(Errno::INTR) => {}
+            sent => return Ok(sent?),
+        }
+    }
+}
+
 /// How far a link has come with sharing memory.
 #[derive(Debug, Default)]
 pub(crate) struct Sharing {
@@ -45,16 +65,8 @@ impl Link {
     pub fn offer_memory(&mut self, hello: &[u8]) -> io::Result<()> {
         let made = if self.passes_files() { Rings::create().ok() } else { None };
         let Some((rings, file)) = made else { return self.send_all(&mut [IoSlice::new(hello)]) };
-        let files = [file.as_fd()];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let sent = loop {
-            let mut ancillary = SendAncillaryBuffer::new(&mut space);
-            ancillary.push(SendAncillaryMessage::ScmRights(&files));
-            match sendmsg(self.as_fd(), &[IoSlice::new(hello)], &mut ancillary, SendFlags::NOSIGNAL) {
-                Err(Errno::INTR) => {}
-                sent => break sent?,
-            }
-        };
+        let sent =
+            pass(&file, |ancillary| sendmsg(self.as_fd(), &[IoSlice::new(hello)], ancillary, SendFlags::NOSIGNAL))?;
         self.sent.fetch_add(sent as u64, Ordering::Relaxed);
         self.send_all(&mut [IoSlice::new(&hello[sent..])])?;
         self.offered(rings);

@@ -288,15 +288,8 @@ impl Connection {
     /// Not for a thread that is using the application's memory: the loss is made known, by this or any other thread,
     /// only after all such threads have left that memory.
     pub(crate) fn lose(&self, reason: String) {
-        if self.losing.swap(true, Ordering::AcqRel) {
-            self.channel.shutdown();
-            let unfinished = self.transfers.close();
-            // Who comes here returns an error, after which no call may go well.
-            self.lost.store(true, Ordering::SeqCst);
-            unfinished.iter().for_each(|ticket| ticket.end(SERVER_LOST));
-            return;
-        }
-        if !self.is_closed() {
+        let is_first = !self.losing.swap(true, Ordering::AcqRel);
+        if is_first && !self.is_closed() {
             crate::error!(
                 "the server {} is lost: {reason}; its devices are unavailable from now on; see its log, then start the program again",
                 self.configured()
@@ -304,8 +297,12 @@ impl Connection {
         }
         self.channel.shutdown();
         let unfinished = self.transfers.close();
+        // Whichever thread comes here returns an error, after which no call may go well.
         self.lost.store(true, Ordering::SeqCst);
         unfinished.iter().for_each(|ticket| ticket.end(SERVER_LOST));
+        if !is_first {
+            return;
+        }
         self.events.lose();
         self.channel.wake();
         // It has nothing more to do, and ends.
