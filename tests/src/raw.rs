@@ -58,6 +58,9 @@ impl Receive for Notes {
     fn transfer_ready(&mut self, _: TransferReady) -> Result<(), DecodeError> {
         Ok(())
     }
+    fn transfer_in_place(&mut self, m: TransferInPlace) -> Result<(), DecodeError> {
+        panic!("{} is to be copied, and no memory is shared", m.transfer);
+    }
     fn read_data(&mut self, m: ReadData, tail: &mut dyn Tail) -> Result<(), DecodeError> {
         let bytes = tail.read_to_vec().map_err(|_| DecodeError::Body)?;
         self.data.entry(m.transfer).or_default().extend(bytes);

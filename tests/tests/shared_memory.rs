@@ -11,15 +11,16 @@ use ropeway_tests::places::{c_program, ropeway};
 use ropeway_tests::program::{Program, Running};
 use ropeway_tests::proxy::{Fault, Proxy};
 use ropeway_tests::server::Server;
+use ropeway_tests::stats::Stats;
 use ropeway_tests::{process, wait_for};
 
 /// How soon everybody has to know that the other is gone.
 const SOON: Duration = Duration::from_secs(2);
 
-/// How often this process has such memory mapped.
-fn mapped(pid: u32) -> usize {
+/// Whether this process has such memory mapped.
+fn maps(pid: u32) -> bool {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-    maps.lines().filter(|line| line.contains("/memfd:ropeway-link")).count()
+    maps.lines().any(|line| line.contains("/memfd:ropeway-link"))
 }
 
 /// The descriptors of a process that are such memory, or connections: two names for what must not be left over.
@@ -38,10 +39,10 @@ fn start(mode: &str, servers: &str) -> Running {
 #[test]
 fn a_client_of_this_machine_has_it_unless_it_wants_none() {
     for server in [Server::start_unix(), Server::start()] {
-        for (servers, expected) in [(server.url().to_owned(), 1), (format!("shm:off,{}", server.url()), 0)] {
+        for (servers, expected) in [(server.url().to_owned(), true), (format!("shm:off,{}", server.url()), false)] {
             let program = start("events", &servers);
             let worker = server.worker_of(program.pid());
-            assert_eq!((mapped(program.pid()), mapped(worker)), (expected, expected), "{servers}");
+            assert_eq!((maps(program.pid()), maps(worker)), (expected, expected), "{servers}");
             assert_eq!((held(program.pid()), held(worker), held(server.pid())), (0, 0, 0), "a mapping needs none");
             program.kill();
         }
@@ -54,7 +55,7 @@ fn nobody_is_gone_round() {
     let server = Server::start();
     let proxy = Proxy::to(server.address(), Fault::Delay(Duration::ZERO));
     let program = start("events", proxy.url());
-    assert_eq!((mapped(program.pid()), mapped(server.worker_of(program.pid()))), (0, 0));
+    assert!(!maps(program.pid()) && !maps(server.worker_of(program.pid())));
     program.kill();
 }
 
@@ -111,7 +112,7 @@ fn clients_are_killed_at_any_time() {
         program.kill();
         wait_for("end of the worker", SOON, || (!process::is_alive(worker)).then_some(()));
     }
-    assert_eq!((mapped(server.pid()), held(server.pid())), (0, 0));
+    assert_eq!((maps(server.pid()), held(server.pid())), (false, 0));
     Program::remote(c_program("vector_add"), server.url()).run().success();
 }
 
@@ -131,4 +132,63 @@ fn workers_are_killed_at_any_time() {
         program.finish().success();
     }
     Program::remote(c_program("vector_add"), server.url()).run().success();
+}
+
+/// What a hundred more turns of `in_place` add: messages sent and received, and bytes of both.
+fn added(server: &Server, mode: &str) -> (i64, i64, i64) {
+    let of = |count: &str| {
+        let program = Program::remote(c_program("in_place"), server.url()).args([mode, count]);
+        let stats = Stats::of(&program.env("ROPEWAY_STATS", "1").run().success().stderr);
+        eprintln!("{mode} {count}: {stats:?}");
+        stats
+    };
+    // The source goes over the first time only.
+    of("1");
+    let (few, many) = (of("10"), of("110"));
+    let more = |count: fn(&Stats) -> u64| count(&many).cast_signed() - count(&few).cast_signed();
+    (more(|s| s.messages_sent), more(|s| s.messages_received), more(|s| s.bytes_sent + s.bytes_received))
+}
+
+/// Where no command is under way, who reads, writes or maps a buffer tells nobody.
+#[test]
+fn nothing_is_sent_for_what_the_program_sees() {
+    let server = Server::start_unix();
+    for mode in ["writes", "reads", "maps"] {
+        let (sent, received, bytes) = added(&server, mode);
+        // What is released last of all may not be sent, and numbers of a session take more or fewer bytes.
+        assert!(sent.abs() <= 1 && received == 0 && bytes.abs() < 100, "{mode}: {sent} {received} {bytes}");
+    }
+}
+
+#[test]
+fn behind_a_kernel_only_its_end_is_asked_for() {
+    let (sent, received, bytes) = added(&Server::start_unix(), "launches");
+    assert!((199..=201).contains(&sent), "{sent}");
+    assert_eq!(received, 100);
+    assert!(bytes < 100 * 200, "{bytes}");
+}
+
+/// Runs `in_place` for so many seeds.
+fn random(program: impl Fn() -> Program) {
+    let last = std::env::var("ROPEWAY_SEEDS").map_or(6, |seeds| seeds.parse::<u64>().expect("a number of seeds"));
+    for seed in 1..=last {
+        let outcome =
+            program().args(["random", &seed.to_string(), "300"]).limit(Duration::from_secs(60)).run().success();
+        assert_eq!(outcome.stdout, format!("seed {seed}: all right\n"), "{}", outcome.stderr);
+    }
+}
+
+#[test]
+fn in_place_at_random_natively() {
+    random(|| Program::native(c_program("in_place")));
+}
+
+#[test]
+fn in_place_at_random() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("unix:{}", folder.path().join("ropeway.sock").display());
+    let three = Server::start_with(&["--listen", &url], &[("POCL_DEVICES", "pthread pthread pthread")]);
+    for server in [Server::start_unix(), three] {
+        random(|| Program::remote(c_program("in_place"), server.url()));
+    }
 }

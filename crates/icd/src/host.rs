@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::{Arc, OnceLock, Weak};
 
-use ropeway_client::host::{HostRange, HostSource, HostTarget};
+use ropeway_client::host::{Arena, HostRange, HostSource, HostTarget, Wanted};
 use ropeway_client::memory::Memory;
 use ropeway_client::region::Region;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
@@ -145,8 +145,20 @@ impl HostRange for Borrowed {
     }
 }
 
-/// Memory for mapping a buffer, `len` bytes, zero at first. `None` where there is none.
-pub fn allocate(len: usize) -> Option<Arc<dyn HostRange>> {
+/// Memory for mapping a buffer: some of the library's own, zero at first, or what the server sees as well. `None` where
+/// there is none.
+pub fn allocate(wanted: Wanted) -> Option<Arc<dyn HostRange>> {
+    match wanted {
+        Wanted::Own(len) => own(len),
+        Wanted::Shared(arena, at, len) => {
+            let memory = arena.address(at, len)?;
+            Some(Arc::new(Owned { memory, origin: Origin::Shared { _arena: arena } }))
+        }
+    }
+}
+
+/// Memory of the library's own, `len` bytes, zero at first. `None` where there is none.
+pub fn own(len: usize) -> Option<Arc<dyn HostRange>> {
     /// A page: enough for every type's alignment, and the kernel gives zeroed pages only as they are touched.
     const ALIGNMENT: usize = 4096;
     let layout = Layout::from_size_align(len.max(1), ALIGNMENT).ok()?;
@@ -155,7 +167,7 @@ pub fn allocate(len: usize) -> Option<Arc<dyn HostRange>> {
     Some(Arc::new(Owned { memory, origin: Origin::Allocated(layout) }))
 }
 
-/// Memory of the library's own.
+/// Memory that the library has.
 struct Owned {
     memory: NonNull<u8>,
     origin: Origin,
@@ -167,9 +179,12 @@ enum Origin {
     Allocated(Layout),
     /// A mapping of so many bytes.
     Mapped(usize),
+    /// Part of what this process shares with a server, where the device has the buffer.
+    Shared { _arena: Arc<Arena> },
 }
 
-// SAFETY: the memory is this object's alone, apart from what it hands out; the application shares it as it sees fit.
+// SAFETY: the memory is this object's alone, apart from what it hands out and what a server sees as well; the application
+// shares it as it sees fit, and takes turns with the server's commands as the specification asks it to.
 unsafe impl Send for Owned {}
 // SAFETY: as above.
 unsafe impl Sync for Owned {}
@@ -185,6 +200,10 @@ impl Owned {
 impl HostRange for Owned {
     fn address(&self) -> usize {
         self.memory.as_ptr().expose_provenance()
+    }
+
+    fn is_the_devices(&self) -> bool {
+        matches!(self.origin, Origin::Shared { .. })
     }
 
     fn source(self: Arc<Self>, offset: usize, region: Region) -> Box<dyn HostSource> {
@@ -213,6 +232,7 @@ impl Drop for Owned {
         match self.origin {
             // SAFETY: allocated with this layout; every stretch of it holds a reference.
             Origin::Allocated(layout) => unsafe { dealloc(self.memory.as_ptr(), layout) },
+            Origin::Shared { .. } => {}
             Origin::Mapped(len) => {
                 // SAFETY: exactly the mapping made for it; every stretch of it holds a reference.
                 let _ = unsafe { munmap(self.memory.as_ptr().cast(), len) };

@@ -3,6 +3,7 @@
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,7 @@ use rustix::net::{
 
 use crate::Sender as _;
 use crate::link::{GLANCE, Link};
-use crate::shm::Rings;
+use crate::shm::{Arena, Rings};
 use crate::vsock::Kind;
 
 /// How long a writer sleeps before it looks whether the other process is there: a process that ends wakes nobody.
@@ -145,6 +146,11 @@ impl Link {
     /// Whether its bytes go through memory that both processes see.
     pub fn shares_memory(&self) -> bool {
         self.sharing.rings.is_some()
+    }
+
+    /// Memory for bulk data that both processes see, where there is any.
+    pub fn arena(&self) -> Option<&Arc<Arena>> {
+        self.sharing.rings.as_ref()?.arena()
     }
 
     /// What its bytes go through, for a person.

@@ -24,7 +24,7 @@ use crate::link::input::Input;
 use crate::link::outgoing::Outgoing;
 use crate::link::printed::Printed;
 use crate::native::process::{self, Exit};
-use crate::native::{Arenas, Event, SharedNumbers, platforms};
+use crate::native::{Arenas, Event, SharedNumbers, SharedStorage, platforms};
 use crate::notify::idle::Idle;
 use crate::notify::notifier::Notifier;
 use crate::notify::report::Reporter;
@@ -199,6 +199,7 @@ fn serve(
         notifier: notifier.clone(),
         peers: Peers::new(services, control),
         arenas: Arenas::new(staged.clone()),
+        shared: client.outgoing.arena().cloned().map(SharedStorage::new),
         cache: Cache::new(options.cache_folder, options.cache_bytes, staged),
         leading: Default::default(),
         unasked: AtomicUsize::new(0),

@@ -97,6 +97,8 @@ pub struct Warm {
     contexts: HashMap<(u32, u32), (objects::Context, Arc<ContextErrors>)>,
     /// The machine's devices, in the order in which access rules number them, and parts of them with the same number.
     numbers: Vec<(Device, usize)>,
+    /// Those that use a buffer's memory where it is; parts of them are tried no more, and count as others.
+    in_place: Vec<Device>,
     force_pinned: bool,
 }
 
@@ -141,16 +143,18 @@ impl Warm {
             notification,
             contexts: HashMap::new(),
             numbers: Vec::new(),
+            in_place: Vec::new(),
             force_pinned: options.force_pinned,
         };
         let all = warm.platforms.iter().flat_map(|platform| &platform.devices);
         warm.numbers = all.copied().zip(0..).collect();
+        let mut in_place = Vec::new();
         for (index, platform) in warm.platforms.iter().enumerate() {
             for device in 0..platform.devices.len().min(WARM_DEVICES) {
                 let name = platform.devices[device].name();
                 step(&format!("clCreateContext for {name}"));
                 // A device that refuses now (as it is taken by another process) is tried again when it is wanted.
-                let (context, errors) = warm.make(platform, vec![(device as u32, platform.devices[device])]);
+                let (mut context, errors) = warm.make(platform, vec![(device as u32, platform.devices[device])]);
                 if context.native.is_ok() {
                     // Done now, as otherwise the first read would wait for the pool.
                     step(&format!("clEnqueueMapBuffer of pinned memory for {name}"));
@@ -158,10 +162,16 @@ impl Warm {
                     step(&format!("clEnqueueReadBuffer, the first command of {name}"));
                     // If this fails on a device, it fails again when the client uses the device.
                     let _ = first_command(&context);
+                    if context.maps {
+                        step(&format!("clCreateBuffer with CL_MEM_USE_HOST_PTR on {name}"));
+                        context.in_place = uses_memory_in_place(&context).unwrap_or(false);
+                        in_place.extend(context.in_place.then_some(platform.devices[device]));
+                    }
                     warm.contexts.insert((index as u32, device as u32), (context, errors));
                 }
             }
         }
+        warm.in_place = in_place;
         Ok(warm)
     }
 
@@ -237,7 +247,9 @@ impl Warm {
         let errors = Arc::new(ContextErrors { told: OnceLock::new(), post: self.notification.0.clone() });
         let native: Vec<_> = devices.iter().map(|(_, device)| *device).collect();
         let native = native::Context::new(platform.native, &native, errors.clone());
-        (objects::Context::new(native, devices, self.force_pinned), errors)
+        let mut context = objects::Context::new(native, devices, self.force_pinned);
+        context.in_place = context.maps && context.devices.iter().all(|(_, device)| self.in_place.contains(device));
+        (context, errors)
     }
 
     /// A context of these devices, which are of `platform`: a warm one if there is one left. `None` when the platform
@@ -339,6 +351,11 @@ fn first_command(context: &objects::Context) -> Result<(), Status> {
     let read = StagedRead::enqueue(queue, (&memory, &part), &Waits::none(), Place::of(&part, context.pool())?)?;
     queue.flush()?;
     read.event().wait()
+}
+
+/// Whether a warm context's device uses a buffer's memory where it is.
+fn uses_memory_in_place(context: &objects::Context) -> Result<bool, Status> {
+    native::uses_memory_in_place(context.native.as_ref().map_err(|status| *status)?, context.transfer_queue()?)
 }
 
 /// Whether this is the platform of Ropeway's own library, which the machine's loader lists.

@@ -11,6 +11,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use ropeway_protocol::{Tail, TailError};
+pub use ropeway_transport::Arena;
 
 use crate::base::region::Region;
 
@@ -39,10 +40,23 @@ pub trait HostTarget: Send {
 pub trait HostRange: Send + Sync {
     /// Its first byte's address.
     fn address(&self) -> usize;
+    /// Whether it is the device's own memory: nothing is to be read into it or written from it.
+    fn is_the_devices(&self) -> bool {
+        false
+    }
     /// The region that begins at `offset`, to send.
     fn source(self: Arc<Self>, offset: usize, region: Region) -> Box<dyn HostSource>;
     /// The region that begins at `offset`, to receive into.
     fn target(self: Arc<Self>, offset: usize, region: Region) -> Box<dyn HostTarget>;
+}
+
+/// Memory that a memory object is to be mapped to.
+#[derive(Debug)]
+pub enum Wanted {
+    /// Some of the library's own, of so many bytes.
+    Own(usize),
+    /// So many bytes at this place of memory that the server sees, where the device has the object.
+    Shared(Arc<Arena>, u64, usize),
 }
 
 /// Memory from an offset on.
@@ -54,6 +68,10 @@ pub(crate) struct Within {
 impl HostRange for Within {
     fn address(&self) -> usize {
         self.whole.address() + self.offset
+    }
+
+    fn is_the_devices(&self) -> bool {
+        self.whole.is_the_devices()
     }
 
     fn source(self: Arc<Self>, offset: usize, region: Region) -> Box<dyn HostSource> {

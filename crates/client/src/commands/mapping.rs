@@ -2,7 +2,8 @@
 //!
 //! The application sees memory of its own process: the memory it gave (CL_MEM_USE_HOST_PTR), or an allocation of the
 //! buffer's size that is made at the first map and kept. Mapping reads into it, unmapping writes from it; only what the
-//! map flags need is transferred, and what is there already is not read again ([`crate::objects::at_client`]).
+//! map flags need is transferred, and what is there already is not read again ([`crate::objects::at_client`]). Where the
+//! device has the buffer in memory that this process sees, that is what is mapped, and nothing is transferred.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,9 +15,9 @@ use ropeway_abi::{
 };
 use ropeway_protocol::image::ImagePart;
 
-use crate::base::host::HostRange;
+use crate::base::host::{HostRange, Wanted};
 use crate::base::region::Region;
-use crate::base::status::Result;
+use crate::base::status::{Result, SERVER_LOST};
 use crate::commands::command::{Enqueued, Order};
 use crate::objects::event::wait_for_all;
 use crate::objects::kind::Image;
@@ -66,7 +67,7 @@ impl Queue {
         len: usize,
         blocking: bool,
         order: Order<'_>,
-        allocate: impl FnOnce(usize) -> Option<Arc<dyn HostRange>>,
+        allocate: impl FnOnce(Wanted) -> Option<Arc<dyn HostRange>>,
     ) -> Result<(usize, Enqueued)> {
         let mapped = Mapped { offset, region: Region::flat(len), image: None, writes: false };
         self.map(buffer, mapped, flags, blocking, (order, CL_COMMAND_MAP_BUFFER), allocate)
@@ -83,7 +84,7 @@ impl Queue {
         part: ImagePart,
         blocking: bool,
         order: Order<'_>,
-        allocate: impl FnOnce(usize) -> Option<Arc<dyn HostRange>>,
+        allocate: impl FnOnce(Wanted) -> Option<Arc<dyn HostRange>>,
     ) -> Result<(usize, Enqueued)> {
         let layout = image.as_image().and_then(Image::layout).ok_or(CL_INVALID_VALUE)?;
         let offset = layout.offset(part.origin.map(|n| n as usize)).ok_or(CL_INVALID_VALUE)?;
@@ -99,16 +100,24 @@ impl Queue {
         flags: u64,
         blocking: bool,
         (order, command): (Order<'_>, u32),
-        allocate: impl FnOnce(usize) -> Option<Arc<dyn HostRange>>,
+        allocate: impl FnOnce(Wanted) -> Option<Arc<dyn HostRange>>,
     ) -> Result<(usize, Enqueued)> {
         let range = memory.host_range(allocate)?;
         let address = range.address() + mapped.offset;
+        if range.is_the_devices() {
+            // A program that only maps is to hear, too, that the server is lost.
+            if self.connection().look_whether_lost() {
+                return Err(SERVER_LOST);
+            }
+            let event = self.enqueue_nothing(blocking, order, command)?;
+            memory.mappings().add(mapped);
+            return Ok((address, event));
+        }
         mapped.writes = flags & (CL_MAP_WRITE | CL_MAP_WRITE_INVALIDATE_REGION) != 0;
         // A region mapped for writing keeps what the application does not write.
         let needs_contents = flags & (CL_MAP_READ | CL_MAP_WRITE) != 0;
         let at_client = self.context().at_client();
         let kept = kept(&mapped, memory);
-        // A program that only maps is to hear, too, that the server is lost.
         let is_here = |(storage, bytes): &(u64, Range<u64>)| {
             at_client.has(*storage, bytes) && !self.connection().look_whether_lost()
         };
@@ -144,7 +153,7 @@ impl Queue {
         Ok((address, event))
     }
 
-    /// Enqueues a map for reading of what is here already: without an event, it is noticed only by who waits for it.
+    /// Enqueues a map of what is here already: without an event, it is noticed only by who waits for it.
     fn enqueue_nothing(self: &Arc<Self>, blocking: bool, order: Order<'_>, command: u32) -> Result<Enqueued> {
         let is_over = || {
             let nothing_before = self.is_in_order() && self.progress().is_over();
@@ -156,8 +165,8 @@ impl Queue {
         self.enqueue_empty(blocking, order, command)
     }
 
-    /// Enqueues a map that moves nothing.
-    fn enqueue_empty(self: &Arc<Self>, blocking: bool, order: Order<'_>, command: u32) -> Result<Enqueued> {
+    /// Enqueues a command that moves nothing.
+    pub(super) fn enqueue_empty(self: &Arc<Self>, blocking: bool, order: Order<'_>, command: u32) -> Result<Enqueued> {
         let wants_event = order.wants_event;
         let marker = Order { wants_event: wants_event || blocking, ..order };
         let event = self.enqueue_marker_as(marker, command)?;
@@ -169,7 +178,7 @@ impl Queue {
     }
 
     /// Unmaps the region that begins at `address` (clEnqueueUnmapMemObject). Of a region that was mapped for reading
-    /// only, nothing is sent but the event, if it is wanted.
+    /// only, or that is the device's own memory, nothing is sent but the event, if it is wanted.
     ///
     /// # Errors
     /// CL_INVALID_VALUE when nothing is mapped there, [`crate::SERVER_LOST`].

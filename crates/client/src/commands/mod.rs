@@ -2,6 +2,7 @@
 
 pub mod command;
 pub mod command_buffer;
+mod direct;
 pub mod image;
 pub mod mapping;
 pub mod native_kernel;

@@ -44,6 +44,12 @@ impl Queue {
         }
         let connection = self.connection();
         let size = source.size();
+        let reach = self.in_reach(&part, size, (blocking, &order), size > MAX_EAGER);
+        // A read that is under way may still be filling the memory.
+        if reach.is_some_and(|reach| !connection.transfers().fill(&*source) && reach.write(&*source)) {
+            drop(source);
+            return self.was_done(blocking, order, command);
+        }
         let uses = [part.touched(Access::Write, size)];
         let ordered = self.order(order, command, false, &uses)?;
         let Ordered { mut wire, event, guard: _guard, enqueuing: _enqueuing, prepared } = ordered;
@@ -96,13 +102,18 @@ impl Queue {
     pub fn enqueue_read(
         self: &Arc<Self>,
         part: Part<'_>,
-        target: Box<dyn HostTarget>,
+        mut target: Box<dyn HostTarget>,
         blocking: bool,
         order: Order<'_>,
         command: u32,
     ) -> Result<Enqueued> {
         let connection = self.connection();
         let size = target.size();
+        let reach = self.in_reach(&part, size, (blocking, &order), blocking || size > MAX_EAGER);
+        if reach.is_some_and(|reach| reach.read(&mut *target)) {
+            drop(target);
+            return self.was_done(blocking, order, command);
+        }
         let limit = match part {
             Part::Bytes(memory, offset) => memory.content_limit(self.home(), size).map(|limit| (memory, offset, limit)),
             _ => None,

@@ -37,13 +37,17 @@ impl Connection {
 
     /// The server asks for a write's bytes.
     pub(super) fn transfer_ready(&self, id: TransferId) {
-        self.transfers.asked_for(id);
+        self.transfers.asked_for(id, None);
     }
 
-    /// Sends one chunk of the bytes that the server asked for. Returns false if there was nothing to send or, for the
+    /// Sends, or copies, one chunk of the bytes that the server asked for. Returns false if there was nothing to send or, for the
     /// background I/O thread, if another thread is sending.
     pub(crate) fn send_chunk(&self) -> bool {
         let Some((id, mut sending)) = self.transfers.take_ready() else { return false };
+        if let Some(place) = sending.place {
+            self.copy_chunk(id, sending, place);
+            return true;
+        }
         let chunk = gather(&*sending.source, sending.sent, CHUNK);
         let message = TransferData { transfer: id, offset: sending.sent as u64 };
         let posted = self.post_bytes(&message, &chunk);
@@ -121,7 +125,7 @@ impl Connection {
     }
 
     /// Ends a write whose memory has been given back.
-    fn end_outgoing(&self, ticket: &Ticket, status: Status) {
+    pub(super) fn end_outgoing(&self, ticket: &Ticket, status: Status) {
         self.end_transfer(ticket, status);
         // Only now: where nothing is unsent, a thread that reads waits for nothing but bytes.
         self.transfers.note_sent();

@@ -6,9 +6,11 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ropeway_protocol::{Call, Post, encode_call, encode_post};
+use ropeway_transport::Arena;
 
 use super::inbox::{Deliver, Inbox, ReadError, Role};
 use super::liveness::Traffic;
@@ -153,6 +155,11 @@ impl Channel {
     /// The server's network address; none on this machine.
     pub(super) fn peer_address(&self) -> Option<SocketAddr> {
         self.link.peer_address()
+    }
+
+    /// Memory for bulk data that the server sees as well, where there is any.
+    pub(super) fn arena(&self) -> Option<&Arc<Arena>> {
+        self.link.arena()
     }
 
     /// Bytes that went to the server, and that came from it.

@@ -24,6 +24,7 @@ mod deferred_flush;
 pub(crate) mod error;
 pub(crate) mod greet;
 pub(crate) mod in_flight;
+mod in_place;
 mod in_use;
 mod inbox;
 mod liveness;

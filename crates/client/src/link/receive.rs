@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ropeway_protocol::frame::{FrameHeader, REPLY};
 use ropeway_protocol::messages::{
     Closing, Completed, ContextError, Notice, Output, PeerState, Progressed, ReadData, ReadEnds, Receive,
-    TransferFailed, TransferReady,
+    TransferFailed, TransferInPlace, TransferReady,
 };
 use ropeway_protocol::types::{OutputStream, Status, Waited};
 use ropeway_protocol::{DecodeError, Tail, decode, encode_body, receive};
@@ -67,6 +67,11 @@ impl Receive for Receiver<'_> {
 
     fn transfer_ready(&mut self, message: TransferReady) -> Result<(), DecodeError> {
         self.0.transfer_ready(message.transfer);
+        Ok(())
+    }
+
+    fn transfer_in_place(&mut self, message: TransferInPlace) -> Result<(), DecodeError> {
+        self.0.transfer_in_place(message.transfer, message.at, message.size);
         Ok(())
     }
 

@@ -74,6 +74,8 @@ pub(crate) struct Incoming {
 pub(crate) struct Outgoing {
     pub(super) source: Box<dyn HostSource>,
     pub(super) sent: usize,
+    /// Where they belong in memory that the server sees, if it does; else they are sent.
+    pub(super) place: Option<u64>,
     /// The transfers over other servers' links whose reads may be filling the same memory.
     behind: Vec<Arc<Transfers>>,
     pub(super) ticket: Arc<Ticket>,
@@ -105,7 +107,7 @@ impl Incoming {
 
 impl Outgoing {
     pub(crate) fn new(source: Box<dyn HostSource>, ticket: Arc<Ticket>, behind: Vec<Arc<Transfers>>) -> Self {
-        Self { source, sent: 0, behind, ticket }
+        Self { source, sent: 0, place: None, behind, ticket }
     }
 }
 
@@ -306,11 +308,13 @@ impl Transfers {
         Some(Taken { transfer: outgoing, _guards: self.in_use.begin() })
     }
 
-    /// The server asks for a write's bytes.
-    pub(super) fn asked_for(&self, id: TransferId) {
-        if let Some(offered) = self.take_offered(id) {
-            self.put(offered, |ready, outgoing| ready.push_back((id, outgoing)));
-        }
+    /// The server asks for a write's bytes, which are to be copied to `place` in memory that both see, if that is given.
+    /// Returns whether there is such a write.
+    pub(super) fn asked_for(&self, id: TransferId, place: Option<u64>) -> bool {
+        let Some(mut offered) = self.take_offered(id) else { return false };
+        offered.place = place;
+        self.put(offered, |ready, outgoing| ready.push_back((id, outgoing)));
+        true
     }
 
     /// Puts what was taken out where it is sent from.

@@ -81,6 +81,12 @@ impl AtClient {
         queues.push(Arc::clone(progress));
     }
 
+    /// Whether all commands of all queues are known to have ended.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let queues = &lock(&self.state).queues;
+        queues.len() <= MOST_QUEUES && queues.iter().all(|progress| progress.is_over())
+    }
+
     /// Whether commands are to say what they write.
     pub(crate) fn is_used(&self) -> bool {
         self.is_used.load(Ordering::SeqCst)

@@ -29,7 +29,7 @@ pub(crate) struct Mapped {
     pub region: Region,
     /// Which part of an image it is.
     pub image: Option<ImagePart>,
-    /// Whether unmapping writes it back.
+    /// Whether unmapping writes it back: where it is not the device's own memory.
     pub writes: bool,
 }
 

@@ -1,13 +1,14 @@
 //! Memory objects: what buffers, sub-buffers, images and pipes have in common.
 
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use ropeway_abi::{CL_MEM_ALLOC_HOST_PTR, CL_MEM_COPY_HOST_PTR, CL_MEM_OBJECT_ALLOCATION_FAILURE, CL_MEM_USE_HOST_PTR};
 use ropeway_protocol::ids::MemoryId;
-use ropeway_protocol::messages::ReleaseMemory;
+use ropeway_protocol::messages::{LocateBuffer, ReleaseMemory};
+use ropeway_transport::Arena;
 
 use crate::base::callbacks::run_later;
-use crate::base::host::{HostRange, HostSource, Within, gather};
+use crate::base::host::{HostRange, HostSource, Wanted, Within, gather};
 use crate::base::ids::new_id;
 use crate::base::status::Result;
 use crate::base::sync::lock;
@@ -39,6 +40,8 @@ pub struct Memory {
     /// The buffer that holds the number of meaningful bytes (clSetContentSizeBufferPoCL).
     content_size: Mutex<Option<Arc<Memory>>>,
     mappings: Mappings,
+    /// Where it begins in memory that its server sees as well, once that was asked; `None` if it is elsewhere.
+    place: OnceLock<Option<u64>>,
     on_destruction: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
 }
 
@@ -124,6 +127,7 @@ impl Memory {
             kind,
             parent,
             mappings: Mappings::new(host),
+            place: OnceLock::new(),
             on_destruction: Mutex::default(),
         })
     }
@@ -228,22 +232,51 @@ impl Memory {
     }
 
     /// The application's memory where it is mapped; `allocate` makes memory of the object's size where there is none
-    /// yet.
+    /// yet. Where the device has the object in memory that this process sees, that is what is wanted.
     ///
     /// # Errors
     /// CL_MEM_OBJECT_ALLOCATION_FAILURE.
     pub(crate) fn host_range(
         &self,
-        allocate: impl FnOnce(usize) -> Option<Arc<dyn HostRange>>,
+        allocate: impl FnOnce(Wanted) -> Option<Arc<dyn HostRange>>,
     ) -> Result<Arc<dyn HostRange>> {
         let range = self.mappings.range_or(|| {
             Ok(match self.parent() {
                 // The same memory is at the same addresses, whichever object it is mapped by.
                 Some(parent) => Some(Arc::new(Within { whole: parent.host_range(allocate)?, offset: self.offset() })),
-                None => allocate(self.size()),
+                None => allocate(match self.located() {
+                    Some((arena, at)) => Wanted::Shared(Arc::clone(arena), at, self.size()),
+                    None => Wanted::Own(self.size()),
+                }),
             })
         })?;
         range.ok_or(CL_MEM_OBJECT_ALLOCATION_FAILURE)
+    }
+
+    /// Where a buffer that is no part of another begins in memory that its server sees as well; one round trip at the first
+    /// time. `None` if it is elsewhere.
+    pub(crate) fn located(&self) -> Option<(&Arc<Arena>, u64)> {
+        let home = self.context.only_home().filter(|_| self.may_be_located())?;
+        let arena = home.connection().arena()?;
+        if self.place.get().is_none() {
+            let place = home.connection().call(&LocateBuffer { buffer: self.id(home) });
+            let _ = self.place.set(place.ok().filter(|at| arena.has(*at, self.size)));
+        }
+        Some((arena, (*self.place.get()?)?))
+    }
+
+    /// Whether it is known to be there.
+    pub(crate) fn is_located(&self) -> bool {
+        matches!(self.place.get(), Some(Some(_)))
+    }
+
+    /// Whether it may be there: where it is not, nobody has to be asked.
+    pub(crate) fn may_be_located(&self) -> bool {
+        if let Some(known) = self.place.get() {
+            return known.is_some();
+        }
+        let has_arena = || self.context.only_home().is_some_and(|home| home.connection().arena().is_some());
+        has_arena() && matches!((&self.kind, &self.parent), (Kind::Buffer, None))
     }
 
     /// From now on, only the first bytes of the buffer are meaningful, as many as the first 8 bytes of `size` say,

@@ -89,7 +89,7 @@ pub unsafe extern "C" fn clEnqueueNativeKernel(
             // CL_INVALID_MEM_OBJECT if one or more memory objects specified in mem_list are not valid or are not buffer
             // objects.
             let buffer = buffer_for(&queue, handle)?;
-            let memory = host::allocate(buffer.client.size()).ok_or(CL_MEM_OBJECT_ALLOCATION_FAILURE)?;
+            let memory = host::own(buffer.client.size()).ok_or(CL_MEM_OBJECT_ALLOCATION_FAILURE)?;
             let at = place.addr().checked_sub(args.addr()).filter(|&at| at < cb_args).ok_or(CL_INVALID_VALUE)?;
             arguments.put(at, memory.address())?;
             used.push((buffer.client.clone(), memory));

@@ -4,12 +4,14 @@
 //! copied out before they are looked at, and each number is read once, as an atomic.
 
 use std::io::{self, ErrorKind};
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap, mprotect, munmap};
+use rustix::process::{Resource, getrlimit};
 
 /// Without these, the other process could shorten the file, and a later access would end this one.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
@@ -26,39 +28,97 @@ unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
 
+/// Makes a file of `len` bytes, all zero, which nobody can make longer or shorter.
+///
+/// # Errors
+/// The operating system's error; [`ErrorKind::FileTooLarge`] where this process may make none that large.
+pub(super) fn make_file(len: u64) -> io::Result<OwnedFd> {
+    // Beyond the limit, the system would not return an error, but end the process.
+    if getrlimit(Resource::Fsize).current.is_some_and(|most| most < len) {
+        return Err(ErrorKind::FileTooLarge.into());
+    }
+    let file = memfd_create("ropeway-link", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    ftruncate(&file, len)?;
+    fcntl_add_seals(&file, SEALS)?;
+    Ok(file)
+}
+
+/// Returns the length in bytes of a file that another process has made with [`make_file`].
+///
+/// # Errors
+/// The operating system's error; [`ErrorKind::InvalidData`] for a file that is not sealed.
+pub(super) fn len_of(file: &OwnedFd) -> io::Result<u64> {
+    let is_sealed = fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SEALS));
+    u64::try_from(fstat(file)?.st_size).ok().filter(|_| is_sealed).ok_or_else(unexpected)
+}
+
+/// The file is not what a client of Ropeway makes.
+pub(super) fn unexpected() -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, "the memory that it shares is not what was agreed on")
+}
+
 impl Memory {
-    /// Makes `len` bytes, all zero; the file is for the other process.
+    /// Maps these bytes of a file, which has them, and begins and ends at whole pages.
     ///
     /// # Errors
     /// The operating system's error.
-    pub(super) fn create(len: usize) -> io::Result<(Self, OwnedFd)> {
-        let file = memfd_create("ropeway-link", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-        ftruncate(&file, len as u64)?;
-        fcntl_add_seals(&file, SEALS)?;
-        Ok((Self::map(&file, len)?, file))
+    pub(super) fn map(file: &OwnedFd, bytes: Range<u64>) -> io::Result<Self> {
+        Self::map_with(file, bytes, ProtFlags::READ | ProtFlags::WRITE)
     }
 
-    /// Maps what another process has made.
+    /// As [`Self::map`], but nothing of it can be used before [`Self::open_up`]: so what is reserved costs addresses and
+    /// nothing else, even where the program has all its memory locked.
     ///
     /// # Errors
-    /// The operating system's error; [`ErrorKind::InvalidData`] for a file that is not sealed, or not of `len` bytes.
-    pub(super) fn open(file: &OwnedFd, len: usize) -> io::Result<Self> {
-        let is_sealed = fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SEALS));
-        if !is_sealed || u64::try_from(fstat(file)?.st_size) != Ok(len as u64) {
-            return Err(io::Error::new(ErrorKind::InvalidData, "the memory that it shares is not what was agreed on"));
-        }
-        Self::map(file, len)
+    /// The operating system's error.
+    pub(super) fn reserve(file: &OwnedFd, bytes: Range<u64>) -> io::Result<Self> {
+        Self::map_with(file, bytes, ProtFlags::empty())
     }
 
-    fn map(file: &OwnedFd, len: usize) -> io::Result<Self> {
-        let access = ProtFlags::READ | ProtFlags::WRITE;
+    fn map_with(file: &OwnedFd, bytes: Range<u64>, access: ProtFlags) -> io::Result<Self> {
+        let len = usize::try_from(bytes.end - bytes.start).map_err(|_| ErrorKind::OutOfMemory)?;
+        let flags = MapFlags::SHARED | MapFlags::NORESERVE;
         // SAFETY: a new mapping, at an address that the system chooses, touches no other memory.
-        let base = unsafe { mmap(std::ptr::null_mut(), len, access, MapFlags::SHARED, file.as_fd(), 0) }?;
+        let base = unsafe { mmap(std::ptr::null_mut(), len, access, flags, file.as_fd(), bytes.start) }?;
         let base = NonNull::new(base.cast()).ok_or(ErrorKind::OutOfMemory)?;
         let memory = Self { base, len };
-        // SAFETY: it is the mapping just made; a child that the program forks has no use for it.
-        unsafe { madvise(memory.base.as_ptr().cast(), len, Advice::LinuxDontFork) }?;
+        for advice in [Advice::LinuxDontFork, Advice::LinuxDontDump] {
+            // SAFETY: it is the mapping just made; a child that the program forks has no use for it.
+            unsafe { madvise(memory.base.as_ptr().cast(), len, advice) }?;
+        }
         Ok(memory)
+    }
+
+    /// Makes the first `len` bytes of what was reserved usable; whole pages.
+    ///
+    /// # Errors
+    /// The operating system's error.
+    pub(super) fn open_up(&self, len: usize) -> io::Result<()> {
+        let base = self.bytes(0, len);
+        // SAFETY: these bytes are in the mapping, which was made for reading and writing.
+        unsafe { mprotect(base.as_ptr().cast(), len, MprotectFlags::READ | MprotectFlags::WRITE) }?;
+        Ok(())
+    }
+
+    /// Gives the pages of these bytes back to the system, for all processes; the bytes are zero then.
+    ///
+    /// # Errors
+    /// The operating system's error.
+    pub(super) fn give_back(&self, at: usize, len: usize) -> io::Result<()> {
+        let base = self.bytes(at, len);
+        // SAFETY: these bytes are in the mapping, and any value is one for a byte.
+        unsafe { madvise(base.as_ptr().cast(), len, Advice::LinuxRemove) }?;
+        Ok(())
+    }
+
+    /// How many bytes it has.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Where it is in this process.
+    pub(super) fn base(&self) -> NonNull<u8> {
+        self.base
     }
 
     /// The address of `len` bytes at `at`.
@@ -89,16 +149,16 @@ impl Memory {
     /// Copies `bytes` to `at`.
     pub(super) fn copy_in(&self, at: usize, bytes: &[u8]) {
         let to = self.bytes(at, bytes.len());
-        // SAFETY: both are as long as that. They do not overlap: no reference into the mapping's data exists. Should the
-        // other process access them now, bytes without a meaning yet are mixed up, by its own fault.
-        unsafe { to.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) };
+        // SAFETY: both are as long as that; they may overlap where the program gives what it has mapped. Should the other
+        // process access them now, bytes without a meaning yet are mixed up, by its own fault.
+        unsafe { to.copy_from(NonNull::from(bytes).cast(), bytes.len()) };
     }
 
     /// Copies what is at `at` to `into`.
     pub(super) fn copy_out(&self, at: usize, into: &mut [u8]) {
         let from = self.bytes(at, into.len());
         // SAFETY: as in `copy_in`; any value is one for a byte.
-        unsafe { from.copy_to_nonoverlapping(NonNull::from(&mut *into).cast(), into.len()) };
+        unsafe { from.copy_to(NonNull::from(&mut *into).cast(), into.len()) };
     }
 }
 

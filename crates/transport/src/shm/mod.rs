@@ -6,6 +6,7 @@
 //! is there, and wakes a reader that sleeps: by a byte, which means nothing else. A reader that is awake costs the
 //! writer no system call.
 
+mod arena;
 #[allow(unsafe_code)]
 mod memory;
 mod ring;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+pub use arena::Arena;
 pub(crate) use memory::Memory;
 use ring::{CONTROL, RING, Reader, Writer};
 
@@ -27,8 +29,8 @@ const SOON: Duration = Duration::from_micros(10);
 /// Where the rings' bytes begin.
 const DATA: usize = 4096;
 
-/// The memory: control of both rings, bytes to the server, bytes to the client.
-const LEN: usize = DATA + 2 * RING;
+/// Where the arena begins: behind the control of both rings, bytes to the server, bytes to the client.
+const LEN: u64 = (DATA + 2 * RING) as u64;
 
 /// Where the server says that it uses the memory.
 const IN_USE: usize = 2 * CONTROL;
@@ -41,26 +43,39 @@ pub(crate) struct Rings {
     memory: Arc<Memory>,
     to: Writer,
     from: Reader,
+    arena: Option<Arc<Arena>>,
     /// This side has ended the link.
     over: AtomicBool,
 }
 
 impl Rings {
-    /// Makes the memory, at the client; the file is for the server.
+    /// Makes the memory, at the client; the file is for the server. Where this process may not have so much, it has no
+    /// arena.
     ///
     /// # Errors
     /// The operating system's error.
     pub(crate) fn create() -> io::Result<(Self, OwnedFd)> {
-        let (memory, file) = Memory::create(LEN)?;
-        Ok((Self::new(memory, [0, 1]), file))
+        Self::create_with(Arena::size()).or_else(|_| Self::create_with(0))
     }
 
-    /// Maps, at the server, what the client has made, and says there that it is used.
+    fn create_with(arena: u64) -> io::Result<(Self, OwnedFd)> {
+        let file = memory::make_file(LEN + arena)?;
+        let arena = if arena > 0 { Some(Arena::map(&file, LEN..LEN + arena)?) } else { None };
+        Ok((Self::new(Memory::map(&file, 0..LEN)?, arena, [0, 1]), file))
+    }
+
+    /// Maps, at the server, what the client has made, and says there that it is used. Where this process cannot map the
+    /// arena, it does without.
     ///
     /// # Errors
     /// The operating system's error; [`io::ErrorKind::InvalidData`] for another file.
     pub(crate) fn open(file: &OwnedFd) -> io::Result<Self> {
-        let rings = Self::new(Memory::open(file, LEN)?, [1, 0]);
+        let len = memory::len_of(file)?;
+        if len < LEN || !(len - LEN).is_multiple_of(arena::STEP) {
+            return Err(memory::unexpected());
+        }
+        let arena = if len > LEN { Arena::map(file, LEN..len).ok() } else { None };
+        let rings = Self::new(Memory::map(file, 0..LEN)?, arena, [1, 0]);
         rings.memory.flag(IN_USE).store(1, Ordering::Release);
         Ok(rings)
     }
@@ -70,7 +85,7 @@ impl Rings {
         self.memory.flag(IN_USE).load(Ordering::Acquire) == 1
     }
 
-    fn new(memory: Memory, [to, from]: [usize; 2]) -> Self {
+    fn new(memory: Memory, arena: Option<Arena>, [to, from]: [usize; 2]) -> Self {
         let memory = Arc::new(memory);
         let place = |ring: usize| (ring * CONTROL, DATA + ring * RING);
         let ((to_control, to_data), (from_control, from_data)) = (place(to), place(from));
@@ -78,8 +93,14 @@ impl Rings {
             to: Writer::new(Arc::clone(&memory), to_control, to_data),
             from: Reader::new(Arc::clone(&memory), from_control, from_data),
             memory,
+            arena: arena.map(Arc::new),
             over: AtomicBool::new(false),
         }
+    }
+
+    /// Memory for bulk data.
+    pub(crate) fn arena(&self) -> Option<&Arc<Arena>> {
+        self.arena.as_ref()
     }
 
     /// Writes the beginning of `bytes`; returns how much, and whether the other side is to be woken.

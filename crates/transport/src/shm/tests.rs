@@ -135,10 +135,12 @@ fn other_files_are_refused() {
         fcntl_add_seals(&file, seals).unwrap();
         Rings::open(&file).map(drop).map_err(|error| error.kind())
     };
-    let (len, sealed) = (LEN as u64, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL);
+    let (len, sealed) = (LEN, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL);
     assert_eq!(made(len, sealed), Ok(()));
     assert_eq!(made(len, SealFlags::GROW | SealFlags::SEAL), Err(ErrorKind::InvalidData), "it could be shortened");
     assert_eq!(made(len - 1, sealed), Err(ErrorKind::InvalidData));
+    assert_eq!(made(len + arena::STEP, sealed), Ok(()));
+    assert_eq!(made(len + arena::STEP - 4096, sealed), Err(ErrorKind::InvalidData));
     assert_eq!(made(1 << 40, sealed), Err(ErrorKind::InvalidData));
     let socket = UnixStream::pair().unwrap().0.into();
     assert_eq!(Rings::open(&socket).map(drop).map_err(|error| error.kind()), Err(ErrorKind::InvalidData));
@@ -204,7 +206,7 @@ fn a_side_that_writes_anywhere_harms_only_itself() {
             _ => 0,
         };
         let at = match random(&mut seed) % 3 {
-            0 => (random(&mut seed) as usize % LEN) & !7,
+            0 => (random(&mut seed) as usize % LEN as usize) & !7,
             _ => (random(&mut seed) as usize % (2 * CONTROL)) & !7,
         };
         client.memory.position(at).store(value, Ordering::Relaxed);

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ropeway_protocol::types::Status;
 use ropeway_protocol::{CallId, Note, encode_note, encode_reply};
-use ropeway_transport::{Link, Sender};
+use ropeway_transport::{Arena, Link, Sender};
 use serde::Serialize;
 
 /// A tail below this size is copied behind its frame rather than given to the socket as a piece of its own.
@@ -55,6 +55,11 @@ impl Outgoing {
         let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
         encode_note(&mut left, note, 0);
         self.left_bytes.store(left.len(), Ordering::Release);
+    }
+
+    /// Memory for bulk data that the client sees as well, where there is any.
+    pub fn arena(&self) -> Option<&Arc<Arena>> {
+        self.link.arena()
     }
 
     /// Bytes sent to the client and received from it.

@@ -88,6 +88,7 @@ api! {
     clCreateBuffer: clCreateBuffer_t;
     clCreateSubBuffer: clCreateSubBuffer_t;
     clReleaseMemObject: clReleaseMemObject_t;
+    clSetMemObjectDestructorCallback: clSetMemObjectDestructorCallback_t;
     clCreateImage: clCreateImage_t;
     clGetSupportedImageFormats: clGetSupportedImageFormats_t;
     clCreateSampler: clCreateSampler_t;

@@ -1,13 +1,16 @@
 //! Memory objects.
 
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 use ropeway_abi as cl;
 use ropeway_protocol::image::ImageDescription;
 use ropeway_protocol::types::{BufferRect, Status};
+use ropeway_transport::Arena;
 
 use super::addresses::Addresses;
 use super::api::api;
+use super::shared_storage::{SharedStorage, end_of_buffer};
 use super::svm::Svm;
 use super::{Context, check};
 
@@ -31,6 +34,8 @@ enum Storage {
     Own,
     /// In this shared virtual memory. There is no object; commands name its addresses.
     Svm(Svm),
+    /// At this address of memory that the client sees.
+    Shared(usize),
     /// In another object's, which must outlive it.
     Within(Arc<Memory>),
 }
@@ -78,6 +83,42 @@ impl Memory {
         let mem = unsafe { (api().clCreateBuffer)(context.0, flags, bytes, host, &raw mut status) };
         check(status)?;
         Ok(Self::of(mem, Shape::Buffer(size)))
+    }
+
+    /// A buffer in memory that the client sees (clCreateBuffer with CL_MEM_USE_HOST_PTR), with `contents` (as long as the
+    /// buffer) where given. `flags` as for [`Self::buffer`].
+    ///
+    /// # Errors
+    /// The status of the native call.
+    pub fn shared(
+        context: &Context,
+        flags: u64,
+        size: u64,
+        contents: Option<&[u8]>,
+        storage: &Arc<SharedStorage>,
+    ) -> Result<Self, Status> {
+        let bytes = usize::try_from(size).map_err(|_| cl::CL_INVALID_BUFFER_SIZE)?;
+        if contents.is_some_and(|contents| contents.len() != bytes) {
+            return Err(cl::CL_INVALID_BUFFER_SIZE);
+        }
+        let extent = storage.take(size).ok_or(cl::CL_MEM_OBJECT_ALLOCATION_FAILURE)?;
+        let host = extent.address;
+        if let Some(contents) = contents {
+            // SAFETY: the extent has room for `bytes`, and no reference into it exists.
+            unsafe { host.copy_from_nonoverlapping(NonNull::from(contents).cast(), bytes) };
+        }
+        let flags = flags | cl::CL_MEM_USE_HOST_PTR;
+        let mut status = 0;
+        // SAFETY: the extent is as long as the buffer, and outlives it: it is dropped by the callback below.
+        let mem = unsafe { (api().clCreateBuffer)(context.0, flags, bytes, host.as_ptr().cast(), &raw mut status) };
+        check(status)?;
+        let (at, shape) = (host.addr().get(), Shape::Buffer(size));
+        let memory = Self::stored(mem, shape, Storage::Shared(at), Addresses::known(at));
+        let extent = Box::into_raw(Box::new(extent)).cast();
+        // SAFETY: the buffer is alive, and the callback takes what it is given.
+        let status = unsafe { (api().clSetMemObjectDestructorCallback)(mem, Some(end_of_buffer), extent) };
+        // Without a callback nobody can tell when the extent is free again: it is kept for ever, but used for nothing.
+        check(status).map(|()| memory)
     }
 
     /// clCreateSubBuffer.
@@ -164,18 +205,26 @@ impl Memory {
         Ok(Self::stored(mem, Shape::Buffer(size), Storage::Within(svm.clone()), addresses))
     }
 
+    /// Where it is in `arena`, if it has its storage there.
+    pub fn place_in(&self, arena: &Arena) -> Option<u64> {
+        match (&self.storage, self.shape) {
+            (Storage::Shared(at), Shape::Buffer(size)) => arena.place_of(*at, size as usize),
+            _ => None,
+        }
+    }
+
     /// The shared virtual memory that it is.
     pub fn as_svm(&self) -> Option<&Svm> {
         match &self.storage {
             Storage::Svm(svm) => Some(svm),
-            Storage::Own | Storage::Within(_) => None,
+            Storage::Own | Storage::Shared(_) | Storage::Within(_) => None,
         }
     }
 
     /// The shared virtual memory that its bytes are in.
     pub fn svm_beneath(&self) -> Option<&Svm> {
         match &self.storage {
-            Storage::Own => None,
+            Storage::Own | Storage::Shared(_) => None,
             Storage::Svm(svm) => Some(svm),
             Storage::Within(memory) => memory.svm_beneath(),
         }

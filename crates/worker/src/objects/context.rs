@@ -27,6 +27,8 @@ pub struct Context {
     pub devices: Vec<(u32, native::Device)>,
     /// Whether transfers use mapped buffers directly; otherwise they go through rings of pinned memory.
     pub maps: bool,
+    /// Whether all its devices use a buffer's memory where it is, so that it may as well be shared with the client.
+    pub in_place: bool,
     /// The queue that large transfers go over, made when first needed.
     transfers: OnceLock<Result<Arc<native::Queue>, Status>>,
     /// The queue on which frees of shared virtual memory wait, made when first needed, so that a waiting free holds up
@@ -70,6 +72,7 @@ impl Context {
             native,
             devices,
             maps,
+            in_place: false,
             transfers: OnceLock::new(),
             frees: OnceLock::new(),
             pool: OnceLock::new(),

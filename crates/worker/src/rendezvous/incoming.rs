@@ -1,4 +1,4 @@
-//! Transfers from the client whose bytes have not all come.
+//! Transfers from the client whose bytes have not all come, and those in either direction whose bytes it copies itself.
 
 use std::sync::Arc;
 
@@ -36,9 +36,9 @@ impl Incomings {
     /// # Errors
     /// The transfer's name is taken, or the session has too many objects.
     pub fn expect(&mut self, total: usize, rendezvous: Arc<Rendezvous>, initial: Option<MemoryId>) -> Result<(), End> {
-        // Drop failed transfers here: no bytes come for them any more, so nothing else would remove them.
+        // Drop here what is over: no bytes come for them any more, so nothing else would remove them.
         if self.0.len() == self.0.capacity() {
-            self.0.retain(|_, incoming| !incoming.rendezvous.has_failed());
+            self.0.retain(|_, incoming| !incoming.rendezvous.is_over());
         }
         claim(total + self.0.len(), &mut self.0, rendezvous.transfer, Incoming { rendezvous, initial, received: 0 })
     }
@@ -56,5 +56,18 @@ impl Incomings {
         incoming.rendezvous.receive(offset, tail)?;
         incoming.received += len;
         Ok(if incoming.received < incoming.rendezvous.size { None } else { self.0.remove(&transfer) })
+    }
+
+    /// Takes out a transfer whose bytes the client has copied.
+    ///
+    /// # Errors
+    /// The transfer does not exist, or its bytes are not in memory that the client sees.
+    pub fn copied(&mut self, transfer: TransferId) -> Result<Arc<Rendezvous>, End> {
+        match self.0.get(&transfer) {
+            Some(incoming) if incoming.rendezvous.is_lent() => {}
+            Some(_) => return Err(End::refused(format_args!("that it has copied {transfer}, which it was not to do"))),
+            None => return Err(unknown(transfer)),
+        }
+        self.0.remove(&transfer).map(|incoming| incoming.rendezvous).ok_or_else(|| unknown(transfer))
     }
 }

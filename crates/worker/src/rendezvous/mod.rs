@@ -3,4 +3,5 @@
 
 mod enqueue;
 pub mod incoming;
+mod to_client;
 pub mod transfer;

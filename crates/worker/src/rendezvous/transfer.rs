@@ -1,5 +1,7 @@
 //! Transfers too large to be kept in memory: their bytes go between the socket and mapped or pinned memory.
 //!
+//! Where the client sees the mapped memory itself, no bytes travel: it is lent the memory until it has copied them.
+//!
 //! Such a command is a *rendezvous transfer*. A marker on its queue says when it may begin; a barrier behind the
 //! marker, which waits for a user event of the worker's, holds the queue until all bytes have gone through.
 
@@ -8,25 +10,27 @@ use std::sync::{Arc, Mutex};
 
 use ropeway_abi as cl;
 use ropeway_protocol::ids::TransferId;
-use ropeway_protocol::image::ImagePart;
 use ropeway_protocol::limits::CHUNK;
-use ropeway_protocol::messages::{ReadData, ReadEnds, TransferFailed, TransferReady};
+use ropeway_protocol::messages::{TransferFailed, TransferInPlace, TransferReady};
 use ropeway_protocol::types::Status;
 use ropeway_protocol::{Tail, TailError};
 
 use crate::base::error::End;
 use crate::base::lock::lock;
-use crate::native::{self, Event, ImageReader, ImageWriter, Mapping, Part, Ring, UserEvent};
+use crate::native::{self, Event, ImageWriter, Mapping, Part, Ring, UserEvent};
 use crate::notify::report::Reporter;
 use crate::objects::contents::Contents;
 use crate::objects::{Cell, Direction, Memory};
+use crate::rendezvous::to_client::Handed;
 
-/// Where received bytes go.
-enum Sink {
+/// Where the bytes are that are received, or that the client copies itself.
+pub(super) enum Sink {
     /// The client was not told to send yet.
     Closed,
     /// Into the mapped buffer, whose bytes lie together.
     Mapped(Mapping),
+    /// In the mapped buffer, which the client sees as well: it is copying.
+    Lent(Mapping),
     /// Through the context's ring of pinned memory.
     Ring,
     /// Into an image, band by band.
@@ -56,7 +60,7 @@ pub struct Rendezvous {
     /// The command's event, if the client has one.
     pub cell: Option<Arc<Cell>>,
     begun: AtomicBool,
-    sink: Mutex<Sink>,
+    pub(super) sink: Mutex<Sink>,
 }
 
 impl Rendezvous {
@@ -85,9 +89,25 @@ impl Rendezvous {
         lock(&self.memory).clone().ok_or(cl::CL_INVALID_MEM_OBJECT)
     }
 
-    /// Whether the transfer has failed: no more bytes come.
-    pub fn has_failed(&self) -> bool {
+    /// Whether the transfer has failed or gone: no more bytes come.
+    pub fn is_over(&self) -> bool {
         lock(&self.memory).is_none()
+    }
+
+    /// Whether the client is copying the bytes.
+    pub fn is_lent(&self) -> bool {
+        matches!(*lock(&self.sink), Sink::Lent(_))
+    }
+
+    /// Lends the mapped buffer to the client, if it can see it; returns where it is in the memory that both share.
+    fn lend(&self, reporter: &Reporter) -> Option<u64> {
+        let mut sink = lock(&self.sink);
+        let Sink::Mapped(mapping) = &*sink else { return None };
+        let at = mapping.place_in(reporter.client.outgoing.arena()?)?;
+        if let Sink::Mapped(mapping) = std::mem::replace(&mut *sink, Sink::Closed) {
+            *sink = Sink::Lent(mapping);
+        }
+        Some(at)
     }
 
     /// Waits until it may begin, and begins: asks the client for the bytes, or sends them all.
@@ -110,8 +130,13 @@ impl Rendezvous {
             Direction::In => {
                 match outcome.and_then(|()| self.open()) {
                     Ok(()) => {
+                        let (transfer, size) = (self.transfer, self.size);
+                        let place = self.lend(reporter);
                         let mut sending = reporter.client.outgoing.lock();
-                        sending.note(&TransferReady { transfer: self.transfer });
+                        match place {
+                            Some(at) => sending.note(&TransferInPlace { transfer, at, size }),
+                            None => sending.note(&TransferReady { transfer }),
+                        }
                         sending.send()?;
                     }
                     Err(status) => self.fail(reporter, status)?,
@@ -119,10 +144,12 @@ impl Rendezvous {
                 Ok(())
             }
             Direction::Out => match outcome.map_or_else(|status| Ok(Err(status)), |()| self.send_all(reporter))? {
-                Ok(()) => {
+                Ok(Handed::Sent) => {
                     self.end(cl::CL_COMPLETE);
+                    self.forget_memory();
                     Ok(())
                 }
+                Ok(Handed::Lent) => Ok(()),
                 Err(status) => self.fail(reporter, status),
             },
         }
@@ -163,6 +190,7 @@ impl Rendezvous {
         let mut sink = lock(&self.sink);
         match &mut *sink {
             Sink::Closed => Err(End::refused(format_args!("bytes of {} before it was asked for them", self.transfer))),
+            Sink::Lent(_) => Err(End::refused(format_args!("bytes of {} that it was to copy", self.transfer))),
             Sink::Mapped(mapping) => {
                 let at = at as usize;
                 let end = at + tail.remaining();
@@ -185,7 +213,7 @@ impl Rendezvous {
     }
 
     /// Does `work` with the memory object and the context's ring of pinned memory for this direction.
-    fn with_ring(
+    pub(super) fn with_ring(
         &self,
         work: impl FnOnce(&Arc<native::Memory>, &mut Ring) -> Result<(), Status>,
     ) -> Result<(), Status> {
@@ -236,7 +264,7 @@ impl Rendezvous {
     pub fn settle(&self) -> Result<(), Status> {
         let sink = std::mem::replace(&mut *lock(&self.sink), Sink::Closed);
         match sink {
-            Sink::Mapped(mapping) => mapping.unmap(),
+            Sink::Mapped(mapping) | Sink::Lent(mapping) => mapping.unmap(),
             Sink::Image(mut writer) => writer.settle(),
             Sink::Ring => self.with_ring(|_, ring| ring.drain()),
             Sink::Nowhere(status) => Err(status),
@@ -244,123 +272,20 @@ impl Rendezvous {
         }
     }
 
-    /// Sends all bytes to the client, or only the meaningful ones.
-    fn send_all(&self, reporter: &Reporter) -> Result<Result<(), Status>, End> {
-        let contents = match (&self.contents, self.part) {
-            (Some(contents), Part::Bytes { offset, .. }) => contents.len().map(|len| len.saturating_sub(offset)),
-            _ => Ok(self.size),
-        };
-        let size = match contents {
-            Ok(size) => size.min(self.size),
-            Err(status) => return Ok(Err(status)),
-        };
-        let sent = if size == 0 { Ok(()) } else { self.send_first(reporter, size)? };
-        if size < self.size && sent.is_ok() {
-            let mut sending = reporter.client.outgoing.lock();
-            sending.note(&ReadEnds { transfer: self.transfer, size });
-            sending.send()?;
-        }
-        Ok(sent)
-    }
-
-    /// Sends the first `size` bytes to the client; of images and regions, all.
-    fn send_first(&self, reporter: &Reporter, size: u64) -> Result<Result<(), Status>, End> {
-        let memory = match self.memory() {
-            Ok(memory) => memory,
-            Err(status) => return Ok(Err(status)),
-        };
-        let context = &memory.context;
-        let offset = match self.part {
-            Part::Bytes { offset, .. } => offset,
-            Part::Image { part, .. } => return self.send_image(reporter, part),
-            Part::Rect(_) => return self.send_pinned(reporter, self.size),
-        };
-        if !context.maps {
-            return self.send_pinned(reporter, size);
-        }
-        let mapping = memory
-            .native
-            .as_ref()
-            .map_err(|status| *status)
-            .and_then(|native| Mapping::to_read(context.transfer_queue()?, native, offset, size));
-        let mapping = match mapping {
-            Ok(Some(mapping)) => mapping,
-            Ok(None) => return self.send_pinned(reporter, size),
-            Err(status) => return Ok(Err(status)),
-        };
-        let mut offset = 0;
-        for piece in mapping.bytes().chunks(CHUNK) {
-            self.send_piece(reporter, offset, piece)?;
-            offset += piece.len() as u64;
-        }
-        Ok(mapping.unmap())
-    }
-
-    fn send_pinned(&self, reporter: &Reporter, size: u64) -> Result<Result<(), Status>, End> {
-        let mut over = None;
-        let outcome = self.with_ring(|native, ring| {
-            let len = |offset: u64| (size - offset).min(CHUNK as u64);
-            // Copies run ahead of sending by all of the ring but the chunk that is being sent.
-            let pre_enqueue = ring.depth() - 1;
-            let mut under_way = std::collections::VecDeque::new();
-            let (mut copied, mut sent) = (0, 0);
-            while sent < size {
-                while copied < size && under_way.len() < pre_enqueue {
-                    under_way.push_back(ring.read(native, &self.part.pieces(copied, len(copied)))?);
-                    copied += len(copied);
-                }
-                let Some(index) = under_way.pop_front() else { break };
-                let piece = &ring.copied(index)?[..len(sent) as usize];
-                if let Err(end) = self.send_piece(reporter, sent, piece) {
-                    over = Some(end);
-                    return Ok(());
-                }
-                sent += len(sent);
-            }
-            Ok(())
-        });
-        over.map_or(Ok(outcome), Err)
-    }
-
-    fn send_image(&self, reporter: &Reporter, part: ImagePart) -> Result<Result<(), Status>, End> {
-        let open = || {
-            let memory = self.memory()?;
-            let native = memory.native.as_ref().map_err(|status| *status)?;
-            ImageReader::new(memory.context.transfer_queue()?, native, part)
-        };
-        let mut reader = match open() {
-            Ok(reader) => reader,
-            Err(status) => return Ok(Err(status)),
-        };
-        let mut offset = 0;
-        loop {
-            match reader.next() {
-                Ok(Some(piece)) => {
-                    self.send_piece(reporter, offset, piece)?;
-                    offset += piece.len() as u64;
-                }
-                Ok(None) => return Ok(Ok(())),
-                Err(status) => return Ok(Err(status)),
-            }
-        }
-    }
-
-    fn send_piece(&self, reporter: &Reporter, offset: u64, piece: &[u8]) -> Result<(), End> {
-        let mut sending = reporter.client.outgoing.lock();
-        sending.note_with_tail(&ReadData { transfer: self.transfer, offset }, piece)?;
-        Ok(sending.send()?)
-    }
-
     /// Tells the client that the transfer failed, and ends the command with an error.
     fn fail(&self, reporter: &Reporter, status: Status) -> Result<(), End> {
         // Release the object before the client is told: the client may release it next, and expects its bytes back.
-        drop(lock(&self.memory).take());
+        self.forget_memory();
         let mut sending = reporter.client.outgoing.lock();
         sending.note(&TransferFailed { transfer: self.transfer, status });
         sending.send()?;
         drop(sending);
         self.end(status);
         Ok(())
+    }
+
+    fn forget_memory(&self) {
+        drop(lock(&self.memory).take());
     }
 
     /// Lets the queue go on.

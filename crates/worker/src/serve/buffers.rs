@@ -3,18 +3,19 @@
 use std::sync::Arc;
 
 use ropeway_abi as cl;
-use ropeway_protocol::Tail;
 use ropeway_protocol::limits::MAX_EAGER;
 use ropeway_protocol::messages::{
-    CopyBuffer, CopyBufferRect, CreateBuffer, CreateSubBuffer, FillBuffer, MigrateMemory, ReleaseMemory,
+    CopyBuffer, CopyBufferRect, CreateBuffer, CreateSubBuffer, FillBuffer, LocateBuffer, MigrateMemory, ReleaseMemory,
 };
 use ropeway_protocol::types::InitialContents;
+use ropeway_protocol::{CallId, Tail};
 
 use crate::base::error::End;
 use crate::base::error::unknown;
 use crate::native;
 use crate::objects::{Memory, MemoryKind};
 use crate::session::Session;
+use crate::session::job::Job;
 
 /// Flags of a buffer that concern the device; the client handles those about the host.
 pub(super) const DEVICE_FLAGS: u64 = cl::CL_MEM_READ_WRITE | cl::CL_MEM_WRITE_ONLY | cl::CL_MEM_READ_ONLY;
@@ -31,7 +32,12 @@ impl Session {
         };
         let native = context.native.as_ref().map_err(|status| *status).and_then(|native| {
             self.allow_memory(m.size)?;
-            native::Memory::buffer(native, m.flags & DEVICE_FLAGS, m.size, contents.as_deref())
+            let (flags, contents) = (m.flags & DEVICE_FLAGS, contents.as_deref());
+            let storage = self.common.shared.as_ref();
+            let storage = storage.filter(|_| context.in_place);
+            let shared =
+                storage.and_then(|storage| native::Memory::shared(native, flags, m.size, contents, storage).ok());
+            shared.map_or_else(|| native::Memory::buffer(native, flags, m.size, contents), Ok)
         });
         let charged = if native.is_ok() { m.size } else { 0 };
         let (native, kind) = (native.map(Arc::new), MemoryKind::Buffer(m.size));
@@ -41,6 +47,14 @@ impl Session {
             InitialContents::Transfer(transfer) => self.await_contents(m.buffer, &buffer, transfer),
             _ => Ok(()),
         }
+    }
+
+    pub(super) fn locate_buffer(&mut self, m: LocateBuffer, call: CallId<u64>) -> Result<(), End> {
+        let memory = self.memory(m.buffer)?;
+        let place =
+            memory.native.as_ref().ok().and_then(|native| native.place_in(self.common.client.outgoing.arena()?));
+        self.job = Some(Job::Answer(place.ok_or(cl::CL_INVALID_OPERATION), call));
+        Ok(())
     }
 
     pub(super) fn release_memory(&mut self, m: ReleaseMemory) -> Result<(), End> {

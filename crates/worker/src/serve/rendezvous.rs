@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use ropeway_abi as cl;
 use ropeway_protocol::Tail;
 use ropeway_protocol::ids::{MemoryId, TransferId};
-use ropeway_protocol::messages::{TransferData, TransferFailed};
+use ropeway_protocol::messages::{TransferCopied, TransferData, TransferFailed};
 use ropeway_protocol::types::Command;
 
 use crate::base::error::End;
@@ -66,7 +66,7 @@ impl Session {
         }
         self.queue_states.touch(&queue);
         let rendezvous = Arc::new(rendezvous);
-        if direction == Direction::In {
+        if direction == Direction::In || self.common.shared.is_some() {
             self.incoming.expect(total, rendezvous.clone(), None)?;
         }
         if rendezvous.may_begin.as_ref().is_none_or(|event| event.ended()) {
@@ -101,6 +101,17 @@ impl Session {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// The client has copied all bytes of a transfer, to or from memory that it sees.
+    ///
+    /// # Errors
+    /// The transfer does not exist, or the client was not to copy anything.
+    pub fn transfer_copied(&mut self, m: TransferCopied) -> Result<(), End> {
+        let rendezvous = self.incoming.copied(m.transfer)?;
+        self.demote(|_| false);
+        self.job = Some(Job::Land(rendezvous));
         Ok(())
     }
 

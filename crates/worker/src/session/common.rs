@@ -9,7 +9,7 @@ use crate::limits::Limits;
 use crate::limits::clock::Clock;
 use crate::link::client::Client;
 use crate::link::heartbeat::Leading;
-use crate::native::Arenas;
+use crate::native::{Arenas, SharedStorage};
 use crate::notify::idle::Idle;
 use crate::notify::notifier::Notifier;
 use crate::notify::report::Reporter;
@@ -30,6 +30,8 @@ pub struct Common {
     pub peers: Arc<Peers>,
     /// Memory that small writes go through.
     pub arenas: Arc<Arenas>,
+    /// Memory that the client sees as well, for buffers of processors.
+    pub shared: Option<Arc<SharedStorage>>,
     /// Sources and binaries that clients sent.
     pub cache: Cache,
     /// Whether commands are being taken in.

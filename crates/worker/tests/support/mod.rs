@@ -150,6 +150,8 @@ impl Worker {
 pub struct Notes {
     pub done: HashMap<EventId, EventDone>,
     pub ready: Vec<TransferId>,
+    /// Transfers whose bytes are to be copied.
+    pub lent: HashMap<TransferId, TransferInPlace>,
     pub data: HashMap<TransferId, Vec<u8>>,
     pub failed: HashMap<TransferId, Status>,
     /// Memory for one transfer's bytes, and how many of them have arrived.
@@ -192,6 +194,10 @@ impl Receive for Notes {
     }
     fn transfer_ready(&mut self, m: TransferReady) -> Result<(), Wrong> {
         self.ready.push(m.transfer);
+        Ok(())
+    }
+    fn transfer_in_place(&mut self, m: TransferInPlace) -> Result<(), Wrong> {
+        self.lent.insert(m.transfer, m);
         Ok(())
     }
     fn read_data(&mut self, m: ReadData, tail: &mut dyn Tail) -> Result<(), Wrong> {
@@ -458,7 +464,14 @@ impl Client {
         self.until(|notes| {
             notes.data.get(&transfer).is_some_and(|data| data.len() as u64 == size)
                 || notes.failed.contains_key(&transfer)
+                || notes.lent.contains_key(&transfer)
         });
+        if let Some(lent) = self.notes.lent.remove(&transfer) {
+            let mut bytes = vec![0; lent.size as usize];
+            assert!(self.link.arena().unwrap().copy_out(lent.at, &mut bytes));
+            self.post(&TransferCopied { transfer });
+            return bytes;
+        }
         self.notes.data.remove(&transfer).unwrap_or_default()
     }
 
@@ -476,8 +489,11 @@ impl Client {
     pub fn write_large(&mut self, command: types::Command, buffer: u64, transfer: u64, data: &[u8]) {
         let (buffer, size) = (MemoryId(buffer), data.len() as u64);
         self.post(&WriteBufferTransfer { command, buffer, offset: 0, size, transfer: TransferId(transfer) });
-        self.until(|notes| notes.ready.contains(&TransferId(transfer)));
-        self.send_data(transfer, data);
+        let id = TransferId(transfer);
+        self.until(|notes| notes.ready.contains(&id) || notes.lent.contains_key(&id));
+        let Some(lent) = self.notes.lent.remove(&id) else { return self.send_data(transfer, data) };
+        assert!(self.link.arena().unwrap().copy_in(lent.at, data));
+        self.post(&TransferCopied { transfer: id });
     }
 }
 

@@ -1,0 +1,90 @@
+//! Reading and writing buffers without a message: they are in memory that this process sees, and no command is under way
+//! that may use them.
+
+use std::sync::Arc;
+
+use ropeway_transport::Arena;
+
+use crate::base::host::{HostSource, HostTarget};
+use crate::base::status::Result;
+use crate::commands::command::{Enqueued, Order};
+use crate::objects::part::Part;
+use crate::objects::queue::Queue;
+
+/// Most bytes that a thread copies itself for a command that it is not to wait for.
+const MOST_UNAWAITED: usize = 8 << 20;
+
+/// Bytes of a buffer that this process may use now.
+pub(super) struct Reach<'a> {
+    arena: &'a Arc<Arena>,
+    at: u64,
+}
+
+impl Queue {
+    /// Returns `size` bytes of a memory object, for a command that would be enqueued now, if this process sees them and
+    /// no command that is enqueued may use them. Asks the server where the object is, once, if the command would take a
+    /// round trip itself.
+    pub(super) fn in_reach<'a>(
+        &self,
+        part: &Part<'a>,
+        size: usize,
+        (blocking, order): (bool, &Order<'_>),
+        is_worth_asking: bool,
+    ) -> Option<Reach<'a>> {
+        let Part::Bytes(memory, offset) = *part else { return None };
+        let (storage, begin) = memory.storage();
+        if memory.content_size().is_some() || storage.content_size().is_some() {
+            return None;
+        }
+        // An event of a command that was none would have no times.
+        let has_times = order.wants_event && self.is_profiling();
+        if has_times
+            || size > MOST_UNAWAITED && !blocking
+            || !(storage.is_located() || is_worth_asking && storage.may_be_located())
+        {
+            return None;
+        }
+        let is_quiet = || {
+            let have_gone_well = order.waits.iter().all(|event| event.is_over() && !event.has_failed());
+            have_gone_well && self.context().at_client().is_quiet() && !self.connection().look_whether_lost()
+        };
+        if !is_quiet() {
+            return None;
+        }
+        let (arena, at) = storage.located()?;
+        Some(Reach { arena, at: at + begin as u64 + offset as u64 })
+    }
+
+    /// Ends a command whose bytes have been copied: its event, if it is wanted, is a marker's.
+    pub(super) fn was_done(self: &Arc<Self>, blocking: bool, order: Order<'_>, command: u32) -> Result<Enqueued> {
+        if order.wants_event { self.enqueue_empty(blocking, order, command) } else { Ok(None) }
+    }
+}
+
+impl Reach<'_> {
+    /// Fills the bytes from the application's memory.
+    pub(super) fn write(&self, source: &dyn HostSource) -> bool {
+        let mut done = 0;
+        while done < source.size() {
+            let run = source.run(done);
+            if run.is_empty() || !self.arena.copy_in(self.at + done as u64, run) {
+                return false;
+            }
+            done += run.len();
+        }
+        true
+    }
+
+    /// Fills the application's memory from the bytes.
+    pub(super) fn read(&self, target: &mut dyn HostTarget) -> bool {
+        let mut done = 0;
+        while done < target.size() {
+            let run = target.run(done);
+            if run.is_empty() || !self.arena.copy_out(self.at + done as u64, run) {
+                return false;
+            }
+            done += run.len();
+        }
+        true
+    }
+}

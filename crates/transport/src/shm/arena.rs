@@ -1,0 +1,101 @@
+//! Memory for bulk data, behind the rings: the server has buffers in it, and the client copies their contents in and out.
+//!
+//! It is as large as the machine's memory, and so never what limits a session; only what is used of it takes memory.
+//! Which part is whose, the server decides. Both ends check where the other one says that something is.
+
+use std::io;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::memory::Memory;
+
+/// Its size, and how much of it is usable, are multiples of this.
+pub(super) const STEP: u64 = 64 << 20;
+
+/// No machine has more memory.
+const MOST: u64 = 1 << 42;
+
+/// Memory for bulk data that both ends of a link see.
+#[derive(Debug)]
+pub struct Arena {
+    memory: Memory,
+    /// How much of it is usable here, from the beginning on.
+    usable: AtomicUsize,
+}
+
+impl Arena {
+    /// How large it should be on this machine, in bytes.
+    pub(super) fn size() -> u64 {
+        let about = rustix::system::sysinfo();
+        let memory = (about.totalram as u64).saturating_mul(u64::from(about.mem_unit));
+        memory.min(MOST).next_multiple_of(STEP)
+    }
+
+    pub(super) fn map(file: &OwnedFd, bytes: Range<u64>) -> io::Result<Self> {
+        Ok(Self { memory: Memory::reserve(file, bytes)?, usable: AtomicUsize::new(0) })
+    }
+
+    /// How many bytes it has.
+    pub fn size_in_bytes(&self) -> usize {
+        self.memory.len()
+    }
+
+    /// Whether `len` bytes at `at` are all in it, and can be used.
+    pub fn has(&self, at: u64, len: usize) -> bool {
+        self.place(at, len).is_some()
+    }
+
+    /// Copies `bytes` to `at`. Returns whether they belong there: nothing is copied where they are not all in the arena.
+    #[must_use]
+    pub fn copy_in(&self, at: u64, bytes: &[u8]) -> bool {
+        let place = self.place(at, bytes.len());
+        place.inspect(|at| self.memory.copy_in(*at, bytes)).is_some()
+    }
+
+    /// Copies what is at `at` to `into`; as [`Self::copy_in`].
+    #[must_use]
+    pub fn copy_out(&self, at: u64, into: &mut [u8]) -> bool {
+        let place = self.place(at, into.len());
+        place.inspect(|at| self.memory.copy_out(*at, into)).is_some()
+    }
+
+    /// The address in this process of `len` bytes at `at`, which can be used as long as the arena lives. `None` where
+    /// they are not all in the arena, or the system does not let them be used.
+    ///
+    /// The other process may write there at any time.
+    pub fn address(&self, at: u64, len: usize) -> Option<NonNull<u8>> {
+        // In the arena, so the address does not wrap around.
+        self.place(at, len).and_then(|at| NonNull::new(self.memory.base().as_ptr().wrapping_add(at)))
+    }
+
+    /// Where `len` bytes at this address are in the arena. `None` where they are not all in it.
+    pub fn place_of(&self, address: usize, len: usize) -> Option<u64> {
+        let at = address.checked_sub(self.memory.base().addr().get())?;
+        let is_within = at.checked_add(len).is_some_and(|end| end <= self.memory.len());
+        is_within.then_some(at as u64)
+    }
+
+    /// Gives pages of it back to the system. Their contents are lost.
+    ///
+    /// # Errors
+    /// The operating system's error; [`io::ErrorKind::InvalidInput`] where they are not all in the arena.
+    pub fn give_back(&self, pages: Range<usize>) -> io::Result<()> {
+        let len = pages.end.saturating_sub(pages.start);
+        let at = self.place(pages.start as u64, len).ok_or(io::ErrorKind::InvalidInput)?;
+        self.memory.give_back(at, len)
+    }
+
+    /// Where bytes begin that are all in the arena, and usable from now on.
+    fn place(&self, at: u64, len: usize) -> Option<usize> {
+        let at = usize::try_from(at).ok()?;
+        let end = at.checked_add(len).filter(|end| *end <= self.memory.len())?;
+        if end > self.usable.load(Ordering::Acquire) {
+            let usable = end.next_multiple_of(STEP as usize).min(self.memory.len());
+            self.memory.open_up(usable).ok()?;
+            self.usable.fetch_max(usable, Ordering::AcqRel);
+        }
+        Some(at)
+    }
+}

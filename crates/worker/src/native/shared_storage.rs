@@ -1,0 +1,220 @@
+//! Storage of buffers in the memory that the worker shares with the client: the arena of their link.
+//!
+//! The client copies a buffer's contents straight in and out. So nothing of them is ever borrowed here; only the native
+//! implementation uses them.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ffi::c_void;
+use std::ops::Range;
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex};
+
+use ropeway_abi as cl;
+use ropeway_transport::Arena;
+
+use crate::base::lock::lock;
+
+/// Extents of a page or more begin and end at multiples of this, in bytes.
+const PAGE: usize = 4096;
+
+/// Smaller ones begin at multiples of this, in bytes: what devices want of a buffer's address.
+pub(super) const ALIGNMENT: usize = 256;
+
+/// How many sizes of those there are.
+const SMALL_SIZES: usize = (PAGE / ALIGNMENT).trailing_zeros() as usize;
+
+/// What is divided into small ones, in bytes.
+const SLAB: usize = 16 * PAGE;
+
+/// Memory of released buffers that is kept for new ones, in bytes: new pages cost more than what is copied into them.
+const KEPT: usize = 256 << 20;
+
+/// Gives out parts of an arena.
+#[derive(Debug)]
+pub struct SharedStorage {
+    arena: Arc<Arena>,
+    extents: Mutex<Extents>,
+}
+
+/// A part of an arena. It can be given out again once this is dropped.
+#[derive(Debug)]
+pub struct Extent {
+    storage: Arc<SharedStorage>,
+    range: Range<usize>,
+    pub(super) address: NonNull<u8>,
+}
+
+// SAFETY: the address is of shared memory, which belongs to no thread; the extent never uses it itself.
+unsafe impl Send for Extent {}
+
+/// Which parts of an arena are in use.
+#[derive(Debug, Default)]
+struct Extents {
+    /// Unused ones of less than a page, by their size: the first are of [`ALIGNMENT`] bytes, each next one of twice as many.
+    small: [Vec<usize>; SMALL_SIZES],
+    /// Unused ones without memory, by where they begin, with their lengths; never two side by side.
+    empty: BTreeMap<usize, usize>,
+    /// Unused ones that still have their memory, the longest unused first.
+    kept: VecDeque<Range<usize>>,
+}
+
+impl SharedStorage {
+    /// Gives out all of `arena`.
+    pub fn new(arena: Arc<Arena>) -> Arc<Self> {
+        let empty = BTreeMap::from([(0, arena.size_in_bytes())]);
+        Arc::new(Self { arena, extents: Mutex::new(Extents { empty, ..Extents::default() }) })
+    }
+
+    /// An extent for `size` bytes. `None` if there is none left.
+    pub fn take(self: &Arc<Self>, size: u64) -> Option<Extent> {
+        let size = rounded(usize::try_from(size).ok()?)?;
+        let range = lock(&self.extents).take(size)?;
+        let Some(address) = self.arena.address(range.start as u64, size) else {
+            lock(&self.extents).put_empty(range);
+            return None;
+        };
+        Some(Extent { storage: Arc::clone(self), range, address })
+    }
+}
+
+impl Extents {
+    /// Takes out an extent of `size` bytes, or a little more.
+    fn take(&mut self, size: usize) -> Option<Range<usize>> {
+        let Some(small) = small(size) else { return self.take_pages(size) };
+        if self.small[small].is_empty() {
+            let slab = self.take_pages(SLAB)?;
+            self.small[small].extend(slab.step_by(size).rev());
+        }
+        self.small[small].pop().map(|start| start..start + size)
+    }
+
+    /// Takes out whole pages, at the lowest address there is.
+    fn take_pages(&mut self, size: usize) -> Option<Range<usize>> {
+        let fits = |range: &Range<usize>| (size..=size + size / 4).contains(&range.len());
+        if let Some(kept) = self.kept.iter().position(fits) {
+            return self.kept.remove(kept);
+        }
+        let (&start, &len) = self.empty.iter().find(|(_, len)| **len >= size)?;
+        self.empty.remove(&start);
+        if len > size {
+            self.empty.insert(start + size, len - size);
+        }
+        Some(start..start + size)
+    }
+
+    /// Takes an extent back, with its memory. Returns extents that are to lose theirs, and then to be put back as empty ones.
+    fn put(&mut self, range: Range<usize>) -> Vec<Range<usize>> {
+        if let Some(small) = small(range.len()) {
+            self.small[small].push(range.start);
+            return Vec::new();
+        }
+        self.kept.push_back(range);
+        let mut size: usize = self.kept.iter().map(Range::len).sum();
+        let mut emptied = Vec::new();
+        while size > KEPT
+            && let Some(oldest) = self.kept.pop_front()
+        {
+            size -= oldest.len();
+            emptied.push(oldest);
+        }
+        emptied
+    }
+
+    /// Takes an extent back that has no memory.
+    fn put_empty(&mut self, mut range: Range<usize>) {
+        if let Some((&start, &len)) = self.empty.range(..range.start).next_back()
+            && start + len == range.start
+        {
+            self.empty.remove(&start);
+            range.start = start;
+        }
+        if let Some(len) = self.empty.remove(&range.end) {
+            range.end += len;
+        }
+        self.empty.insert(range.start, range.len());
+    }
+}
+
+/// The size of the extent for so many bytes.
+fn rounded(size: usize) -> Option<usize> {
+    if size > PAGE / 2 {
+        return size.checked_next_multiple_of(PAGE);
+    }
+    Some(size.max(ALIGNMENT).next_power_of_two())
+}
+
+/// Which of the small sizes this is.
+fn small(size: usize) -> Option<usize> {
+    (size < PAGE).then(|| (size / ALIGNMENT).trailing_zeros() as usize)
+}
+
+impl Drop for Extent {
+    fn drop(&mut self) {
+        let emptied = lock(&self.storage.extents).put(self.range.clone());
+        for range in emptied {
+            // Where this fails, the memory stays in use, and the extent is as good.
+            let _ = self.storage.arena.give_back(range.clone());
+            lock(&self.storage.extents).put_empty(range);
+        }
+    }
+}
+
+/// Called by the native implementation when a buffer and all commands that use it are gone.
+pub(super) extern "C" fn end_of_buffer(_: cl::cl_mem, extent: *mut c_void) {
+    // SAFETY: `Memory::shared` has registered this with a box of this type, and it is called once.
+    drop(unsafe { Box::from_raw(extent.cast::<Extent>()) });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    fn extents() -> Extents {
+        Extents { empty: BTreeMap::from([(0, 1000 * MIB)]), ..Extents::default() }
+    }
+
+    #[test]
+    fn extents_never_overlap_and_come_back() {
+        let mut extents = extents();
+        let mut taken: Vec<Range<usize>> = Vec::new();
+        let mut seed = 7_u64;
+        for _ in 0..20_000 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let number = (seed >> 33) as usize;
+            if number.is_multiple_of(2) && !taken.is_empty() {
+                let range = taken.swap_remove(number / 2 % taken.len());
+                extents.put(range).into_iter().for_each(|range| extents.put_empty(range));
+                continue;
+            }
+            let size = rounded((number % (20 * MIB)) >> (number / 3 % 24)).unwrap();
+            let Some(range) = extents.take(size) else { continue };
+            assert!((size..=size + size / 4).contains(&range.len()) && range.end <= 1000 * MIB);
+            assert!(range.start.is_multiple_of(if size < PAGE { size } else { PAGE }));
+            assert!(taken.iter().all(|other| range.end <= other.start || other.end <= range.start));
+            taken.push(range);
+        }
+        for range in taken.drain(..) {
+            extents.put(range).into_iter().for_each(|range| extents.put_empty(range));
+        }
+        let kept: Vec<_> = extents.kept.drain(..).collect();
+        kept.into_iter().for_each(|range| extents.put_empty(range));
+        let small: usize = extents.small.iter().zip(0..).map(|(all, size)| all.len() * (ALIGNMENT << size)).sum();
+        assert_eq!(small + extents.empty.values().sum::<usize>(), 1000 * MIB);
+    }
+
+    #[test]
+    fn memory_is_kept_for_the_next_buffer_and_not_more_than_that() {
+        let mut extents = extents();
+        let first = extents.take(16 * MIB).unwrap();
+        assert!(extents.put(first.clone()).is_empty());
+        assert_eq!(extents.take(15 * MIB), Some(first.clone()), "it fits well enough");
+        assert!(extents.put(first.clone()).is_empty());
+        let other = extents.take(MIB).unwrap();
+        assert_ne!(other, first, "it would waste most of it");
+        let large = extents.take(KEPT).unwrap();
+        assert_eq!(extents.put(large.clone()), [first]);
+        assert_eq!(extents.kept, [large]);
+    }
+}
