@@ -182,8 +182,12 @@ static void random_steps(uint64_t seed, int steps)
     count = count < DEVICES ? count : DEVICES;
     MAKE(shared, clCreateContext(NULL, count, devices, NULL, NULL, &status));
     static const cl_command_queue_properties KINDS[] = {0, CL_QUEUE_PROFILING_ENABLE, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE};
+    cl_command_queue_properties able;
+    CHECK(clGetDeviceInfo(devices[0], CL_DEVICE_QUEUE_PROPERTIES, sizeof able, &able, NULL));
     for (cl_uint i = 0; i < count; i++)
         for (int kind = 0; kind < 3; kind++) {
+            if (KINDS[kind] & ~able)
+                continue;
             cl_command_queue queue;
             MAKE(queue, clCreateCommandQueue(shared, devices[i], KINDS[kind], &status));
             queues[queue_count++] = queue;

@@ -83,7 +83,9 @@ fn opening(stream: &mut TcpStream) -> Opening {
     let mut head = [0; PREAMBLE_LEN];
     stream.read_exact(&mut head).unwrap();
     let preamble = Preamble::from_bytes(&head).unwrap();
-    stream.read_exact(&mut vec![0; preamble.len as usize]).unwrap();
+    let mut body = vec![0; preamble.len as usize];
+    stream.read_exact(&mut body).unwrap();
+    assert!(preamble.opening != Opening::Refusal, "{}", String::from_utf8_lossy(&body));
     preamble.opening
 }
 

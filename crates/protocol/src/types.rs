@@ -105,7 +105,8 @@ pub enum InitialContents {
     Undefined,
     /// The frame's tail, which is as long as the buffer.
     Tail,
-    /// `TransferData` frames that follow, in order, with nothing of this buffer in between.
+    /// `TransferData` frames that follow, in order, with nothing of this buffer in between. Where `LocateBuffer` says that
+    /// the buffer is in memory that both ends share, the client may copy them there instead, and `TransferCopied` follows.
     Transfer(crate::ids::TransferId),
 }
 

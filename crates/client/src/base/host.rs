@@ -166,6 +166,34 @@ pub fn scatter(target: &mut dyn HostTarget, mut at: usize, tail: &mut dyn Tail) 
     Ok(true)
 }
 
+/// Copies all of `source` to `at` in an arena. Returns whether it belongs there.
+#[must_use]
+pub(crate) fn copy_in(arena: &Arena, at: u64, source: &dyn HostSource) -> bool {
+    let mut done = 0;
+    while done < source.size() {
+        let run = source.run(done);
+        if run.is_empty() || !arena.copy_in(at + done as u64, run) {
+            return false;
+        }
+        done += run.len();
+    }
+    true
+}
+
+/// Fills all of `target` with what is at `at` in an arena. Returns whether it is there.
+#[must_use]
+pub(crate) fn copy_out(arena: &Arena, at: u64, target: &mut dyn HostTarget) -> bool {
+    let mut done = 0;
+    while done < target.size() {
+        let run = target.run(done);
+        if run.is_empty() || !arena.copy_out(at + done as u64, run) {
+            return false;
+        }
+        done += run.len();
+    }
+    true
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ropeway_transport::Arena;
 
-use crate::base::host::{HostSource, HostTarget};
+use crate::base::host::{HostSource, HostTarget, copy_in, copy_out};
 use crate::base::status::Result;
 use crate::commands::command::{Enqueued, Order};
 use crate::objects::part::Part;
@@ -62,29 +62,13 @@ impl Queue {
 }
 
 impl Reach<'_> {
-    /// Fills the bytes from the application's memory.
+    /// Fills the bytes from the application's memory. Returns whether it did.
     pub(super) fn write(&self, source: &dyn HostSource) -> bool {
-        let mut done = 0;
-        while done < source.size() {
-            let run = source.run(done);
-            if run.is_empty() || !self.arena.copy_in(self.at + done as u64, run) {
-                return false;
-            }
-            done += run.len();
-        }
-        true
+        copy_in(self.arena, self.at, source)
     }
 
-    /// Fills the application's memory from the bytes.
+    /// Fills the application's memory from the bytes. Returns whether it did.
     pub(super) fn read(&self, target: &mut dyn HostTarget) -> bool {
-        let mut done = 0;
-        while done < target.size() {
-            let run = target.run(done);
-            if run.is_empty() || !self.arena.copy_out(self.at + done as u64, run) {
-                return false;
-            }
-            done += run.len();
-        }
-        true
+        copy_out(self.arena, self.at, target)
     }
 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use ropeway_protocol::ids::{MemoryId, TransferId};
 use ropeway_protocol::limits::MAX_EAGER;
-use ropeway_protocol::messages::{CreateBuffer, CreateSubBuffer, CreateSvmBuffer};
+use ropeway_protocol::messages::{CreateBuffer, CreateSubBuffer, CreateSvmBuffer, TransferCopied};
 use ropeway_protocol::types::InitialContents;
 
-use crate::base::host::{HostRange, HostSource, gather};
+use crate::base::host::{HostRange, HostSource, copy_in, gather};
 use crate::base::ids::new_id;
 use crate::base::status::Result;
 use crate::objects::context::Context;
@@ -81,7 +81,11 @@ impl Memory {
             initial: contents.initial,
         };
         home.connection().post_with_tail(&create, &contents.tail)?;
-        contents.follow(home)
+        let Some((transfer, long)) = contents.long else { return Ok(()) };
+        match self.located() {
+            Some((arena, at)) if copy_in(arena, at, long) => home.connection().post(&TransferCopied { transfer }),
+            _ => contents.follow(home),
+        }
     }
 
     /// Makes a sub-buffer: `size` bytes from `origin` on of `parent`, a buffer.

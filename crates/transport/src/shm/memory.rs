@@ -63,11 +63,15 @@ impl Memory {
     /// # Errors
     /// The operating system's error.
     pub(super) fn map(file: &OwnedFd, bytes: Range<u64>) -> io::Result<Self> {
-        Self::map_with(file, bytes, ProtFlags::READ | ProtFlags::WRITE)
+        let memory = Self::map_with(file, bytes, ProtFlags::READ | ProtFlags::WRITE)?;
+        // SAFETY: it is the mapping just made; a child that the program forks has no use for it.
+        unsafe { madvise(memory.base.as_ptr().cast(), memory.len, Advice::LinuxDontFork) }?;
+        Ok(memory)
     }
 
     /// As [`Self::map`], but nothing of it can be used before [`Self::open_up`]: so what is reserved costs addresses and
-    /// nothing else, even where the program has all its memory locked.
+    /// nothing else, even where the program has all its memory locked. Children have it, too, as they may read what their
+    /// parent has mapped.
     ///
     /// # Errors
     /// The operating system's error.
@@ -82,10 +86,8 @@ impl Memory {
         let base = unsafe { mmap(std::ptr::null_mut(), len, access, flags, file.as_fd(), bytes.start) }?;
         let base = NonNull::new(base.cast()).ok_or(ErrorKind::OutOfMemory)?;
         let memory = Self { base, len };
-        for advice in [Advice::LinuxDontFork, Advice::LinuxDontDump] {
-            // SAFETY: it is the mapping just made; a child that the program forks has no use for it.
-            unsafe { madvise(memory.base.as_ptr().cast(), len, advice) }?;
-        }
+        // SAFETY: it is the mapping just made; a core dump would have all of an arena, which says little of this process.
+        unsafe { madvise(memory.base.as_ptr().cast(), len, Advice::LinuxDontDump) }?;
         Ok(memory)
     }
 

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use ropeway_abi as cl;
 use ropeway_protocol::types::Status;
-use ropeway_transport::Arena;
 
 use super::api::api;
 use super::{Context, Event, Memory, Part, Queue, Waits, check, svm, waiting};
@@ -103,11 +102,6 @@ impl Mapping {
     pub(super) fn pointer_to(&self, offset: usize) -> *mut u8 {
         assert!(offset < self.len, "an offset within the mapping");
         self.at.wrapping_add(offset)
-    }
-
-    /// Where the mapped bytes are in `arena`, if they are.
-    pub fn place_in(&self, arena: &Arena) -> Option<u64> {
-        arena.place_of(self.at.addr(), self.len)
     }
 
     /// The mapped bytes.

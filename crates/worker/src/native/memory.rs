@@ -209,6 +209,9 @@ impl Memory {
     pub fn place_in(&self, arena: &Arena) -> Option<u64> {
         match (&self.storage, self.shape) {
             (Storage::Shared(at), Shape::Buffer(size)) => arena.place_of(*at, size as usize),
+            (Storage::Within(parent), Shape::Buffer(_)) => {
+                Some(parent.place_in(arena)? + (self.origin - parent.origin) as u64)
+            }
             _ => None,
         }
     }

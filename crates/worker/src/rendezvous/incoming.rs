@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 
 use super::transfer::Rendezvous;
 use crate::base::error::{End, unknown};
+use crate::link::client::Client;
 use crate::queue_states::claim;
 
 /// A transfer from the client that is not over.
@@ -62,12 +63,16 @@ impl Incomings {
     ///
     /// # Errors
     /// The transfer does not exist, or its bytes are not in memory that the client sees.
-    pub fn copied(&mut self, transfer: TransferId) -> Result<Arc<Rendezvous>, End> {
+    pub fn copied(&mut self, transfer: TransferId, client: &Client) -> Result<Incoming, End> {
+        // First contents come either way, as the client likes.
+        let may_copy = |Incoming { rendezvous, initial, .. }: &Incoming| {
+            rendezvous.is_lent() || initial.is_some() && rendezvous.place(client).is_some()
+        };
         match self.0.get(&transfer) {
-            Some(incoming) if incoming.rendezvous.is_lent() => {}
+            Some(incoming) if may_copy(incoming) => {}
             Some(_) => return Err(End::refused(format_args!("that it has copied {transfer}, which it was not to do"))),
             None => return Err(unknown(transfer)),
         }
-        self.0.remove(&transfer).map(|incoming| incoming.rendezvous).ok_or_else(|| unknown(transfer))
+        self.0.remove(&transfer).ok_or_else(|| unknown(transfer))
     }
 }

@@ -5,9 +5,8 @@ use ropeway_protocol::limits::CHUNK;
 use ropeway_protocol::messages::{ReadData, ReadEnds, TransferInPlace};
 use ropeway_protocol::types::Status;
 
-use super::transfer::{Rendezvous, Sink};
+use super::transfer::Rendezvous;
 use crate::base::error::End;
-use crate::base::lock::lock;
 use crate::native::{ImageReader, Mapping, Part};
 use crate::notify::report::Reporter;
 
@@ -15,7 +14,7 @@ use crate::notify::report::Reporter;
 pub(super) enum Handed {
     /// They are sent.
     Sent,
-    /// It copies them from memory that is mapped until it has.
+    /// It copies them, and says when it has.
     Lent,
 }
 
@@ -53,6 +52,12 @@ impl Rendezvous {
             Ok(memory) => memory,
             Err(status) => return Ok(Err(status)),
         };
+        if let Some(at) = self.lend(&reporter.client) {
+            let mut sending = reporter.client.outgoing.lock();
+            sending.note(&TransferInPlace { transfer: self.transfer, at, size });
+            sending.send()?;
+            return Ok(Ok(Handed::Lent));
+        }
         let context = &memory.context;
         let offset = match self.part {
             Part::Bytes { offset, .. } => offset,
@@ -72,14 +77,6 @@ impl Rendezvous {
             Ok(None) => return sent(self.send_pinned(reporter, size)),
             Err(status) => return Ok(Err(status)),
         };
-        if let Some(at) = reporter.client.outgoing.arena().and_then(|arena| mapping.place_in(arena)) {
-            // Before the client is told: its answer is for what is lent.
-            *lock(&self.sink) = Sink::Lent(mapping);
-            let mut sending = reporter.client.outgoing.lock();
-            sending.note(&TransferInPlace { transfer: self.transfer, at, size });
-            sending.send()?;
-            return Ok(Ok(Handed::Lent));
-        }
         let mut offset = 0;
         for piece in mapping.bytes().chunks(CHUNK) {
             self.send_piece(reporter, offset, piece)?;

@@ -17,6 +17,7 @@ use ropeway_protocol::{Tail, TailError};
 
 use crate::base::error::End;
 use crate::base::lock::lock;
+use crate::link::client::Client;
 use crate::native::{self, Event, ImageWriter, Mapping, Part, Ring, UserEvent};
 use crate::notify::report::Reporter;
 use crate::objects::contents::Contents;
@@ -29,8 +30,8 @@ pub(super) enum Sink {
     Closed,
     /// Into the mapped buffer, whose bytes lie together.
     Mapped(Mapping),
-    /// In the mapped buffer, which the client sees as well: it is copying.
-    Lent(Mapping),
+    /// In memory that the client sees as well: it is copying. The device uses the buffer there, so nothing is mapped.
+    Lent,
     /// Through the context's ring of pinned memory.
     Ring,
     /// Into an image, band by band.
@@ -96,18 +97,21 @@ impl Rendezvous {
 
     /// Whether the client is copying the bytes.
     pub fn is_lent(&self) -> bool {
-        matches!(*lock(&self.sink), Sink::Lent(_))
+        matches!(*lock(&self.sink), Sink::Lent)
     }
 
-    /// Lends the mapped buffer to the client, if it can see it; returns where it is in the memory that both share.
-    fn lend(&self, reporter: &Reporter) -> Option<u64> {
-        let mut sink = lock(&self.sink);
-        let Sink::Mapped(mapping) = &*sink else { return None };
-        let at = mapping.place_in(reporter.client.outgoing.arena()?)?;
-        if let Sink::Mapped(mapping) = std::mem::replace(&mut *sink, Sink::Closed) {
-            *sink = Sink::Lent(mapping);
-        }
-        Some(at)
+    /// Where the bytes are in memory that the client sees, if they are.
+    pub fn place(&self, client: &Client) -> Option<u64> {
+        let Part::Bytes { offset, .. } = self.part else { return None };
+        let memory = self.memory().ok()?;
+        memory.native.as_ref().ok()?.place_in(client.outgoing.arena()?)?.checked_add(offset)
+    }
+
+    /// Has the client copy the bytes, if it sees them; returns where they are.
+    pub(super) fn lend(&self, client: &Client) -> Option<u64> {
+        let place = self.place(client)?;
+        *lock(&self.sink) = Sink::Lent;
+        Some(place)
     }
 
     /// Waits until it may begin, and begins: asks the client for the bytes, or sends them all.
@@ -128,20 +132,19 @@ impl Rendezvous {
         reporter.tell_of(&[])?;
         match self.direction {
             Direction::In => {
-                match outcome.and_then(|()| self.open()) {
-                    Ok(()) => {
-                        let (transfer, size) = (self.transfer, self.size);
-                        let place = self.lend(reporter);
-                        let mut sending = reporter.client.outgoing.lock();
-                        match place {
-                            Some(at) => sending.note(&TransferInPlace { transfer, at, size }),
-                            None => sending.note(&TransferReady { transfer }),
-                        }
-                        sending.send()?;
-                    }
-                    Err(status) => self.fail(reporter, status)?,
+                let (transfer, size) = (self.transfer, self.size);
+                let place = outcome.map(|()| self.lend(&reporter.client));
+                let place =
+                    place.and_then(|place| if place.is_none() { self.open().map(|()| None) } else { Ok(place) });
+                let mut sending = match place {
+                    Ok(_) => reporter.client.outgoing.lock(),
+                    Err(status) => return self.fail(reporter, status),
+                };
+                match place.ok().flatten() {
+                    Some(at) => sending.note(&TransferInPlace { transfer, at, size }),
+                    None => sending.note(&TransferReady { transfer }),
                 }
-                Ok(())
+                Ok(sending.send()?)
             }
             Direction::Out => match outcome.map_or_else(|status| Ok(Err(status)), |()| self.send_all(reporter))? {
                 Ok(Handed::Sent) => {
@@ -190,7 +193,7 @@ impl Rendezvous {
         let mut sink = lock(&self.sink);
         match &mut *sink {
             Sink::Closed => Err(End::refused(format_args!("bytes of {} before it was asked for them", self.transfer))),
-            Sink::Lent(_) => Err(End::refused(format_args!("bytes of {} that it was to copy", self.transfer))),
+            Sink::Lent => Err(End::refused(format_args!("bytes of {} that it was to copy", self.transfer))),
             Sink::Mapped(mapping) => {
                 let at = at as usize;
                 let end = at + tail.remaining();
@@ -264,11 +267,11 @@ impl Rendezvous {
     pub fn settle(&self) -> Result<(), Status> {
         let sink = std::mem::replace(&mut *lock(&self.sink), Sink::Closed);
         match sink {
-            Sink::Mapped(mapping) | Sink::Lent(mapping) => mapping.unmap(),
+            Sink::Mapped(mapping) => mapping.unmap(),
             Sink::Image(mut writer) => writer.settle(),
             Sink::Ring => self.with_ring(|_, ring| ring.drain()),
             Sink::Nowhere(status) => Err(status),
-            Sink::Closed => Ok(()),
+            Sink::Closed | Sink::Lent => Ok(()),
         }
     }
 

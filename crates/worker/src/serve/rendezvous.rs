@@ -14,6 +14,7 @@ use crate::native::Part;
 use crate::objects::contents::Contents;
 use crate::objects::{Direction, Memory};
 use crate::queue_states::claim;
+use crate::rendezvous::incoming::Incoming;
 use crate::rendezvous::transfer::Rendezvous;
 use crate::session::job::Job;
 use crate::session::{Deferred, Session};
@@ -85,22 +86,7 @@ impl Session {
     /// The transfer does not exist, the bytes are not its next ones, or the link broke.
     pub fn transfer_data(&mut self, m: TransferData, tail: &mut dyn Tail) -> Result<(), End> {
         let Some(incoming) = self.incoming.receive(m.transfer, m.offset, tail)? else { return Ok(()) };
-        match incoming.initial {
-            None => {
-                self.demote(|_| false);
-                self.job = Some(Job::Land(incoming.rendezvous));
-            }
-            Some(id) => {
-                // No event signals that the buffer has its first contents, so they must be there before later commands
-                // run.
-                if let Err(status) = incoming.rendezvous.settle()
-                    && let Some(memory) = self.memory.get_mut(&id)
-                {
-                    let Memory { kind, charged, .. } = **memory;
-                    *memory = Arc::new(Memory { native: Err(status), context: memory.context.clone(), kind, charged });
-                }
-            }
-        }
+        self.have_come(incoming);
         Ok(())
     }
 
@@ -109,10 +95,29 @@ impl Session {
     /// # Errors
     /// The transfer does not exist, or the client was not to copy anything.
     pub fn transfer_copied(&mut self, m: TransferCopied) -> Result<(), End> {
-        let rendezvous = self.incoming.copied(m.transfer)?;
-        self.demote(|_| false);
-        self.job = Some(Job::Land(rendezvous));
+        let incoming = self.incoming.copied(m.transfer, &self.common.client)?;
+        self.have_come(incoming);
         Ok(())
+    }
+
+    /// All bytes of a transfer are there.
+    fn have_come(&mut self, Incoming { rendezvous, initial, .. }: Incoming) {
+        match initial {
+            None => {
+                self.demote(|_| false);
+                self.job = Some(Job::Land(rendezvous));
+            }
+            Some(id) => {
+                // No event signals that the buffer has its first contents, so they must be there before later commands
+                // run.
+                if let Err(status) = rendezvous.settle()
+                    && let Some(memory) = self.memory.get_mut(&id)
+                {
+                    let Memory { kind, charged, .. } = **memory;
+                    *memory = Arc::new(Memory { native: Err(status), context: memory.context.clone(), kind, charged });
+                }
+            }
+        }
     }
 
     /// Prepares for the first contents of a memory object, which are about to come.
