@@ -11,7 +11,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ropeway_protocol::handshake::{Hello, Opening, PREAMBLE_LEN, Preamble, Purpose, decode_joined, encode_opening};
+use ropeway_protocol::handshake::{
+    Hello, Opening, PREAMBLE_LEN, Preamble, Purpose, decode_joined, decode_nearby, encode_opening, features,
+};
 use ropeway_protocol::limits;
 use ropeway_transport::tls::Identity;
 use ropeway_transport::{Endpoint, Link, Sender};
@@ -32,6 +34,8 @@ pub(crate) struct Dial {
     pub(crate) identity: Option<Identity>,
     /// The purpose of the connection.
     pub(crate) purpose: Purpose,
+    /// Whether it may go through memory that both ends share.
+    pub(crate) shares_memory: bool,
 }
 
 impl Dial {
@@ -81,14 +85,14 @@ impl Dial {
             Some(identity) => Link::connect_as(&endpoint, identity, CONNECT),
             None => Link::connect(&endpoint, CONNECT),
         };
-        let link = link.map_err(|error| plain(&error))?;
-        let proof = self.join(&link)?;
+        let mut link = link.map_err(|error| plain(&error))?;
+        let proof = self.join(&mut link)?;
         Ok((link, proof))
     }
 
-    fn join(&self, link: &Link) -> Result<[u8; 32], String> {
+    fn join(&self, link: &mut Link) -> Result<[u8; 32], String> {
         let hello = Hello {
-            features: 0,
+            features: if self.shares_memory && link.may_be_nearby() { features::TAKES_NEARBY } else { 0 },
             purpose: self.purpose,
             release: env!("CARGO_PKG_VERSION").to_owned(),
             program: "ropeway".to_owned(),
@@ -96,18 +100,33 @@ impl Dial {
             credential: Vec::new(),
         };
         let hello = encode_opening(Opening::Hello, &hello);
-        link.send_all(&mut [io::IoSlice::new(&hello)]).map_err(|error| plain(&error))?;
+        let said = match self.shares_memory {
+            true => link.offer_memory(&hello),
+            false => link.send_all(&mut [io::IoSlice::new(&hello)]),
+        };
+        said.map_err(|error| plain(&error))?;
         let deadline = Instant::now() + Duration::from_secs(limits::HANDSHAKE_SECONDS);
-        let mut head = [0; PREAMBLE_LEN];
-        link.recv_exact_by(&mut head, deadline).map_err(|error| plain(&error))?;
-        let preamble = Preamble::from_bytes(&head).map_err(|error| error.to_string())?;
-        if preamble.len as usize > limits::MAX_HELLO {
-            return Err("it answered with a long text".to_owned());
+        let (mut preamble, mut body) = hear(link, deadline)?;
+        if preamble.opening == Opening::Nearby {
+            let nearby = decode_nearby(preamble, &body).map_err(|error| error.to_string())?;
+            link.hand_in_memory(&nearby.name, &nearby.token).map_err(|error| plain(&error))?;
+            (preamble, body) = hear(link, deadline)?;
         }
-        let mut body = vec![0; preamble.len as usize];
-        link.recv_exact_by(&mut body, deadline).map_err(|error| plain(&error))?;
         decode_joined(preamble, &body).map(|joined| joined.proof).map_err(|error| error.to_string())
     }
+}
+
+/// Reads an answer.
+fn hear(link: &Link, deadline: Instant) -> Result<(Preamble, Vec<u8>), String> {
+    let mut head = [0; PREAMBLE_LEN];
+    link.recv_exact_by(&mut head, deadline).map_err(|error| plain(&error))?;
+    let preamble = Preamble::from_bytes(&head).map_err(|error| error.to_string())?;
+    if preamble.len as usize > limits::MAX_HELLO {
+        return Err("it answered with a long text".to_owned());
+    }
+    let mut body = vec![0; preamble.len as usize];
+    link.recv_exact_by(&mut body, deadline).map_err(|error| plain(&error))?;
+    Ok((preamble, body))
 }
 
 fn plain(error: &io::Error) -> String {

@@ -128,7 +128,7 @@ impl Pending {
     /// Tells a client that may be on this machine where to hand in memory; returns what it will show there. `None`: it
     /// is served without.
     fn ask_for_memory(&self, hello: &Hello, inbox: Option<&Inbox>) -> Option<[u8; TOKEN]> {
-        let inbox = inbox.filter(|_| hello.features & features::TAKES_NEARBY != 0 && self.link.is_loopback())?;
+        let inbox = inbox.filter(|_| hello.features & features::TAKES_NEARBY != 0 && self.link.may_be_nearby())?;
         let token = Inbox::token().ok()?;
         let frame = encode_opening(Opening::Nearby, &Nearby { name: inbox.name().to_owned(), token });
         // A fresh connection has room for so little.

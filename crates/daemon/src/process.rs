@@ -245,8 +245,8 @@ impl Worker {
             Ok(Some((ToDaemon::Source(number, stream), _))) if starting => Word::Source(number, stream),
             Ok(Some((ToDaemon::Probing(driver), _))) if starting => Word::Probing(driver),
             Ok(Some((ToDaemon::Probed(late), _))) if starting => Word::Probed(late),
-            Ok(Some((ToDaemon::Dial { ticket, addresses, seed, purpose }, _))) if !starting => {
-                Word::Dial(Dial { ticket, addresses, identity: Identity::from_seed(seed), purpose })
+            Ok(Some((ToDaemon::Dial { ticket, addresses, seed, purpose, shares_memory }, _))) if !starting => {
+                Word::Dial(Dial { ticket, addresses, identity: Identity::from_seed(seed), purpose, shares_memory })
             }
             Ok(Some((ToDaemon::Feed { ticket, stream }, _))) if !starting => Word::Feed(Feed { ticket, stream }),
             Ok(Some((ToDaemon::Account(account), _))) if !starting => Word::Account(account),

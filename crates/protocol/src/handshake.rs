@@ -248,12 +248,14 @@ pub struct Refusal {
 
 /// Bits of [`Hello::features`].
 pub mod features {
-    /// The client has connected over a loopback address, and takes a [`Nearby`](super::Nearby).
+    /// The client, or peer, has connected from an address of its own machine to one, and takes a [`Nearby`](super::Nearby).
     pub const TAKES_NEARBY: u64 = 1;
+    /// What a session and its peers on the same machine send each other may go through memory that they share.
+    pub const SHARES_WITH_PEERS: u64 = 2;
 }
 
-/// Where a client that has connected over a loopback address can hand in memory to share, if it is on the server's own
-/// machine; the server waits until it has done so, or has sent one byte, and then goes on as without this.
+/// Where a client, or peer, that has connected from an address of its own machine to one can hand in memory to share, if
+/// that is the server's machine; the server waits until it has done so, or has sent one byte, and then goes on as without this.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Nearby {
     /// The abstract name of a Unix datagram socket.
@@ -325,6 +327,14 @@ pub fn decode_joined(preamble: Preamble, body: &[u8]) -> Result<Joined, Handshak
     decode_answer(preamble, Opening::Joined, body)
 }
 
+/// Reads where memory can be handed in, whose preamble has been read.
+///
+/// # Errors
+/// As [`decode_welcome`].
+pub fn decode_nearby(preamble: Preamble, body: &[u8]) -> Result<Nearby, HandshakeError> {
+    decode_answer(preamble, Opening::Nearby, body)
+}
+
 /// Reads a server's answer to a client, whose preamble has been read.
 ///
 /// # Errors
@@ -332,7 +342,7 @@ pub fn decode_joined(preamble: Preamble, body: &[u8]) -> Result<Joined, Handshak
 pub fn decode_reply(preamble: Preamble, body: &[u8]) -> Result<Answer, HandshakeError> {
     match preamble.opening {
         Opening::Waiting => decode_answer(preamble, Opening::Waiting, body).map(Answer::Waiting),
-        Opening::Nearby => decode_answer(preamble, Opening::Nearby, body).map(Answer::Nearby),
+        Opening::Nearby => decode_nearby(preamble, body).map(Answer::Nearby),
         _ => decode_welcome(preamble, body).map(|welcome| Answer::Welcome(Box::new(welcome))),
     }
 }

@@ -27,6 +27,7 @@ pub use endpoint::{DEFAULT_PORT, Endpoint, ParseEndpointError, Pass};
 pub use link::{GLANCE, Link, PeerUser, Sender};
 pub use listener::Listener;
 pub use origin::Origin;
+pub use shared::Side;
 pub use shm::Arena;
 pub use ssh::SshHost;
 pub use vsock::VsockAddress;

@@ -5,7 +5,7 @@
 //! and with the two addresses of its connection as it sees them: where these are not the server's, somebody stands
 //! between the two, who is to see their bytes.
 
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,13 +16,16 @@ use rustix::net::{
     SocketType, bind, recvmsg, sendmsg_addr, socket_with,
 };
 
-use crate::Link;
 use crate::shared::pass;
 use crate::shm::Rings;
 use crate::vsock::Kind;
+use crate::{Link, Sender as _};
 
 /// The bytes of what a client shows.
 pub const TOKEN: usize = 16;
+
+/// How the name of each inbox begins.
+const PREFIX: &str = "ropeway-";
 
 /// The longest message: a token, and two addresses.
 const LONGEST: usize = 256;
@@ -65,7 +68,10 @@ impl Inbox {
     /// The operating system's error.
     pub fn open() -> io::Result<Self> {
         let name: String = random::<16>()?.iter().map(|byte| format!("{byte:02x}")).collect();
-        let name = format!("ropeway-{name}");
+        Self::named(format!("{PREFIX}{name}"))
+    }
+
+    fn named(name: String) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
         bind(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
@@ -117,36 +123,49 @@ impl AsFd for Inbox {
 }
 
 impl Link {
-    /// Whether it is in plain text, over loopback addresses: the other end may be on this machine.
-    pub fn is_loopback(&self) -> bool {
-        let is_own =
-            |address: Option<SocketAddr>| address.is_some_and(|address| address.ip().to_canonical().is_loopback());
-        self.kind == Kind::Tcp && !self.is_encrypted() && is_own(self.peer_address()) && is_own(self.own_address())
+    /// Whether it is in plain text, and from an address to itself, or to another loopback address: the other end may be
+    /// on this machine.
+    pub fn may_be_nearby(&self) -> bool {
+        let ip = |address: Option<SocketAddr>| address.map(|address| address.ip().to_canonical());
+        let (Some(own), Some(other)) = (ip(self.own_address()), ip(self.peer_address())) else { return false };
+        let is_own = own == other || own.is_loopback() && other.is_loopback();
+        self.kind == Kind::Tcp && !self.is_encrypted() && is_own
     }
 
     fn own_address(&self) -> Option<SocketAddr> {
         socket2::SockRef::from(&self.fd).local_addr().ok()?.as_socket()
     }
 
-    /// Hands in memory for all that comes after the hello at the server's inbox of this name; returns whether that went.
-    pub fn hand_in_memory(&mut self, name: &str, token: &[u8; TOKEN]) -> bool {
-        let Some(ends) = ends(self.own_address(), self.peer_address()) else { return false };
-        let handed_in = Rings::create().and_then(|(rings, file)| {
-            let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
-            let address = SocketAddrUnix::new_abstract_name(name.as_bytes())?;
-            let message = [IoSlice::new(token), IoSlice::new(ends.as_bytes())];
-            // An inbox that is full is none.
-            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-            pass(&file, |ancillary| sendmsg_addr(&socket, &address, &message, ancillary, flags))?;
-            Ok(rings)
-        });
-        match handed_in {
-            Ok(rings) => {
-                self.offered(rings);
-                true
+    /// Hands in memory for all that comes after the hello at the server's inbox of this name, or says on the link itself,
+    /// by a byte, that there is no such inbox here.
+    ///
+    /// # Errors
+    /// The socket's error, of the link.
+    pub fn hand_in_memory(&mut self, name: &str, token: &[u8; TOKEN]) -> io::Result<()> {
+        match self.try_hand_in(name, token) {
+            Ok((rings, file)) => {
+                self.offered(rings, file);
+                Ok(())
             }
-            Err(_) => false,
+            // Any byte will do.
+            Err(_) => self.send_all(&mut [IoSlice::new(&[0])]),
         }
+    }
+
+    fn try_hand_in(&self, name: &str, token: &[u8; TOKEN]) -> io::Result<(Rings, OwnedFd)> {
+        // Nobody who is connected to chooses what else this process speaks to.
+        if !name.starts_with(PREFIX) {
+            return Err(ErrorKind::InvalidInput.into());
+        }
+        let ends = ends(self.own_address(), self.peer_address()).ok_or(ErrorKind::NotConnected)?;
+        let (rings, file) = Rings::create()?;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+        let address = SocketAddrUnix::new_abstract_name(name.as_bytes())?;
+        let message = [IoSlice::new(token), IoSlice::new(ends.as_bytes())];
+        // An inbox that is full is none.
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        pass(&file, |ancillary| sendmsg_addr(&socket, &address, &message, ancillary, flags))?;
+        Ok((rings, file))
     }
 
     /// Takes memory that was handed in for this link: not where somebody stands between the two ends.
@@ -176,14 +195,14 @@ mod tests {
     fn a_client_hands_in_memory_for_its_own_connection() {
         let (inbox, token) = (Inbox::open().unwrap(), Inbox::token().unwrap());
         let ((mut client, mut server), (_other_client, mut other)) = (connected(), connected());
-        assert!(client.is_loopback() && server.is_loopback());
+        assert!(client.may_be_nearby() && server.may_be_nearby());
         assert!(inbox.take().is_none());
         for (link, is_its_own) in [(&mut other, false), (&mut server, true)] {
-            assert!(client.hand_in_memory(inbox.name(), &token));
+            client.hand_in_memory(inbox.name(), &token).unwrap();
             let handed_in = inbox.take().unwrap();
             assert_eq!(handed_in.token, token);
             link.accept_memory(handed_in);
-            assert_eq!(link.passed_memory().is_some(), is_its_own);
+            assert_eq!(link.memory().is_some(), is_its_own);
         }
         let (server, mut welcome) = (server.answer_hello(b"welcome").unwrap(), [0; 7]);
         client.recv_exact(&mut welcome).unwrap();
@@ -193,8 +212,14 @@ mod tests {
     #[test]
     fn what_others_leave_there_is_passed_over() {
         let inbox = Inbox::open().unwrap();
-        let (mut client, _server) = connected();
-        assert!(!client.hand_in_memory("ropeway-nobody", &[7; TOKEN]));
+        let (mut client, server) = connected();
+        client.hand_in_memory("ropeway-nobody", &[7; TOKEN]).unwrap();
+        server.recv_exact(&mut [0]).unwrap();
+        // Another program's socket hears nothing.
+        let other = Inbox::named(format!("another-{}", std::process::id())).unwrap();
+        client.hand_in_memory(other.name(), &[7; TOKEN]).unwrap();
+        server.recv_exact(&mut [0]).unwrap();
+        assert!(other.take().is_none() && client.memory().is_none());
         let stranger = UnixDatagram::unbound().unwrap();
         let address = {
             use std::os::linux::net::SocketAddrExt as _;
@@ -203,7 +228,7 @@ mod tests {
         for bytes in [&b""[..], b"short", &[0xFF; 1000]] {
             stranger.send_to_addr(bytes, &address).unwrap();
         }
-        assert!(client.hand_in_memory(inbox.name(), &[7; TOKEN]));
+        client.hand_in_memory(inbox.name(), &[7; TOKEN]).unwrap();
         assert_eq!(inbox.take().unwrap().token, [7; TOKEN]);
         assert!(inbox.take().is_none());
     }

@@ -12,6 +12,7 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recv,
     recvmsg, send, sendmsg,
 };
+use serde::{Deserialize, Serialize};
 
 use crate::Sender as _;
 use crate::link::{GLANCE, Link};
@@ -44,11 +45,20 @@ pub(crate) fn pass(
     }
 }
 
+/// How far the handshake has come, where another process goes on with a link and with the memory beside it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Side {
+    /// This side has offered the memory, and the server has answered.
+    Offered,
+    /// It came with the hello, which is still to be answered.
+    Passed,
+}
+
 /// How far a link has come with sharing memory.
 #[derive(Debug, Default)]
 pub(crate) struct Sharing {
-    /// What this client has offered.
-    offered: Option<Box<Rings>>,
+    /// What this client has offered, and its file.
+    offered: Option<(Box<Rings>, OwnedFd)>,
     /// What came with a client's hello.
     passed: Option<OwnedFd>,
     /// What its bytes go through.
@@ -70,17 +80,16 @@ impl Link {
             pass(&file, |ancillary| sendmsg(self.as_fd(), &[IoSlice::new(hello)], ancillary, SendFlags::NOSIGNAL))?;
         self.sent.fetch_add(sent as u64, Ordering::Relaxed);
         self.send_all(&mut [IoSlice::new(&hello[sent..])])?;
-        self.offered(rings);
+        self.offered(rings, file);
         Ok(())
     }
 
     /// Goes on through the memory that was offered, if the server uses it: for a client that has read the answer to its
     /// hello.
     pub fn take_up_memory(mut self) -> Self {
-        if let Some(rings) = self.sharing.offered.take_if(|rings| rings.is_used()) {
+        if let Some((rings, _)) = self.sharing.offered.take().filter(|(rings, _)| rings.is_used()) {
             self.use_rings(rings);
         }
-        self.sharing.offered = None;
         self
     }
 
@@ -111,23 +120,32 @@ impl Link {
         }
     }
 
-    /// The memory that came with the hello.
-    pub fn passed_memory(&self) -> Option<BorrowedFd<'_>> {
-        self.sharing.passed.as_ref().map(AsFd::as_fd)
+    /// The memory that another process needs to go on with the handshake.
+    pub fn memory(&self) -> Option<(BorrowedFd<'_>, Side)> {
+        let Sharing { offered, passed, .. } = &self.sharing;
+        let offered = offered.as_ref().map(|(_, file)| (file.as_fd(), Side::Offered));
+        offered.or(passed.as_ref().map(|file| (file.as_fd(), Side::Passed)))
     }
 
-    /// The same link in another process, with the memory that came with the hello.
-    pub fn with_passed_memory(mut self, file: OwnedFd) -> Self {
-        self.passed(file);
-        self
+    /// The same link in another process, which goes on with the handshake.
+    ///
+    /// # Errors
+    /// The operating system's error; [`ErrorKind::InvalidData`] where it is no such memory, unless it was passed: then
+    /// [`Link::answer_hello`] finds that.
+    pub fn with_memory(mut self, file: OwnedFd, side: Side) -> io::Result<Self> {
+        match side {
+            Side::Offered => self.offered(Rings::resume(&file)?, file),
+            Side::Passed => self.passed(file),
+        }
+        Ok(self)
     }
 
     pub(crate) fn passed(&mut self, file: OwnedFd) {
         self.sharing.passed = Some(file);
     }
 
-    pub(crate) fn offered(&mut self, rings: Rings) {
-        self.sharing.offered = Some(Box::new(rings));
+    pub(crate) fn offered(&mut self, rings: Rings, file: OwnedFd) {
+        self.sharing.offered = Some((Box::new(rings), file));
     }
 
     /// Answers the hello, and goes on through the memory that came with it, if any did.

@@ -14,8 +14,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use ropeway_protocol::decode;
 use ropeway_protocol::handshake::{Hello, Purpose};
 use ropeway_protocol::ids::SessionId;
-use ropeway_transport::Link;
 use ropeway_transport::tls::Secrets;
+use ropeway_transport::{Link, Side};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -118,6 +118,8 @@ pub enum ToDaemon {
         seed: [u8; 32],
         /// The purpose of the connection.
         purpose: Purpose,
+        /// Whether it may go through memory that both ends share.
+        shares_memory: bool,
     },
     /// The session ends, and has taken this.
     Account(Account),
@@ -221,8 +223,8 @@ fn say_with<T: Serialize>(
     wait: bool,
 ) -> io::Result<()> {
     let secrets = link.map(Link::secrets).transpose()?.flatten();
-    let memory = link.and_then(Link::passed_memory);
-    let bytes = postcard::to_stdvec(&(message, secrets, memory.is_some()))
+    let (memory, side) = link.and_then(Link::memory).unzip();
+    let bytes = postcard::to_stdvec(&(message, secrets, side))
         .map_err(|error| io::Error::new(ErrorKind::InvalidInput, error))?;
     if bytes.len() > MAX_MESSAGE {
         return Err(ErrorKind::InvalidInput.into());
@@ -283,13 +285,14 @@ pub fn hear_with<T: DeserializeOwned + Message>(control: BorrowedFd<'_>, wait: b
         });
         let mut files: VecDeque<_> = passed.flatten().collect();
         let message = bytes.get(..got).and_then(|bytes| decode(bytes).ok());
-        let (message, secrets, has_memory): (T, Option<Secrets>, bool) =
+        let (message, secrets, side): (T, Option<Secrets>, Option<Side>) =
             message.ok_or_else(|| io::Error::new(ErrorKind::InvalidData, "it does not decode"))?;
         let socket = if message.has_link() { files.pop_front() } else { None };
-        let memory = if has_memory { files.pop_front() } else { None };
+        let memory = side.and_then(|side| Some((files.pop_front()?, side)));
         let link = socket.map(Link::from_fd).transpose()?;
         let link = match (link, memory) {
-            (Some(link), Some(memory)) => Some(link.with_passed_memory(memory)),
+            // One whose memory is of no use is none: the other end writes there.
+            (Some(link), Some((file, side))) => link.with_memory(file, side).ok(),
             (link, _) => link,
         };
         let link = match (link, secrets) {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
 use ropeway_protocol::content::ContentHash;
-use ropeway_protocol::handshake::Hello;
+use ropeway_protocol::handshake::{Hello, features};
 use ropeway_protocol::messages::Closing;
 use ropeway_transport::Link;
 
@@ -197,7 +197,7 @@ fn serve(
         client: client.clone(),
         reporter,
         notifier: notifier.clone(),
-        peers: Peers::new(services, control),
+        peers: Peers::new(services, control, hello.features & features::SHARES_WITH_PEERS != 0),
         arenas: Arenas::new(staged.clone()),
         shared: client.outgoing.arena().cloned().map(SharedStorage::new),
         cache: Cache::new(options.cache_folder, options.cache_bytes, staged),

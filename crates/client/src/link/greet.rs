@@ -34,8 +34,9 @@ pub fn greet(
     server: &str,
     deadline: Instant,
 ) -> Result<(Link, Welcome), OpenError> {
+    let nearby = if link.may_be_nearby() { features::TAKES_NEARBY } else { 0 };
     let hello = Hello {
-        features: if shares_memory && link.is_loopback() { features::TAKES_NEARBY } else { 0 },
+        features: if shares_memory { features::SHARES_WITH_PEERS | nearby } else { 0 },
         purpose: Purpose::Commands,
         release: env!("CARGO_PKG_VERSION").to_owned(),
         program: program_name(),
@@ -61,10 +62,7 @@ pub fn greet(
         match receive(&link, deadline)? {
             Answer::Welcome(welcome) => return Ok((link.take_up_memory(), *welcome)),
             Answer::Nearby(nearby) => {
-                if !link.hand_in_memory(&nearby.name, &nearby.token) {
-                    // Any byte will do.
-                    link.send_all(&mut [IoSlice::new(&[0])])?;
-                }
+                link.hand_in_memory(&nearby.name, &nearby.token)?;
                 count(&STATS.messages_sent, 1);
                 count(&STATS.round_trips, 1);
             }

@@ -80,6 +80,14 @@ impl Rings {
         Ok(rings)
     }
 
+    /// Maps, in another process of the client's side, what the client has made.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub(crate) fn resume(file: &OwnedFd) -> io::Result<Self> {
+        Ok(Self::new(Memory::open(file, LEN)?, [0, 1]))
+    }
+
     /// Whether the server uses it: known once it has answered.
     pub(crate) fn is_used(&self) -> bool {
         self.memory.flag(IN_USE).load(Ordering::Acquire) == 1

@@ -25,7 +25,7 @@ fn greeted(uses: bool) -> (Link, Link) {
     assert_eq!(server.try_recv_hello(&mut hello[..2]).unwrap(), 2);
     assert_eq!(server.try_recv_hello(&mut hello[2..]).unwrap(), 3);
     assert_eq!(&hello, b"hello");
-    assert!(server.passed_memory().is_some(), "it comes with the first bytes, and is kept");
+    assert!(server.memory().is_some(), "it comes with the first bytes, and is kept");
     if uses {
         server = server.answer_hello(b"welcome").unwrap();
     } else {

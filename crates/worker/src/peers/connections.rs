@@ -34,6 +34,10 @@ const MAX_LINKS: usize = 8;
 impl Peer {
     /// Takes a connection into use: reads what comes by it, in a thread of its own.
     pub fn add(self: &Arc<Self>, services: &Arc<Services>, number: u8, stream: Stream, link: Link) {
+        let (own, peer, medium) = (services.own.0, self.id.0, link.medium());
+        services
+            .log
+            .line(&format!("session {own:016x}: connection {number} to peer {peer:016x} goes through {medium}"));
         let link = Arc::new(PeerLink::new(number, stream, link));
         let mut state = lock(&self.state);
         if state.links.all().count() >= MAX_LINKS {

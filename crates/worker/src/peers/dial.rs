@@ -129,7 +129,8 @@ impl Peers {
             let seed = Identity::of_group(&secret).map(|identity| *identity.seed()).unwrap_or_default();
             let proof = peer_proof(&secret, from, id, number);
             let purpose = Purpose::Peer { session: id, from, link: number, stream, resumes, proof };
-            let message = ToDaemon::Dial { ticket, addresses, seed, purpose };
+            let shares_memory = self.shares_memory;
+            let message = ToDaemon::Dial { ticket, addresses, seed, purpose, shares_memory };
             if let Err(error) = handoff::say(self.daemon.as_fd(), &message, None, true) {
                 self.dialled(ticket, Err(format!("the server does not connect it: {error}")));
             }
@@ -145,7 +146,10 @@ impl Peers {
         let (Some(peer), Some(secret)) = (peer, secret) else { return };
         let outcome = outcome.and_then(|(link, proof)| {
             let expected = peer_proof(&secret, id, self.services.own, number);
-            if proofs_equal(&proof, &expected) { Ok(link) } else { Err("it does not know the secret".to_owned()) }
+            if !proofs_equal(&proof, &expected) {
+                return Err("it does not know the secret".to_owned());
+            }
+            Ok(link.take_up_memory())
         });
         if peer.with_again(|again| again.was_asked(number)) {
             return self.made_again(&peer, number, ticket, outcome);
@@ -274,9 +278,9 @@ fn admit(peers: &Peers, pending: PendingPeer) {
     peer.await_again();
     let joined = Joined { proof: peer_proof(&secret, peers.services.own, from, number) };
     let joined = encode_opening(Opening::Joined, &joined);
-    match pending.link.send_all(&mut [IoSlice::new(&joined)]) {
-        Ok(()) if resumes => peer.resume(&peers.services, stream, pending.link),
-        Ok(()) => peer.add(&peers.services, number, stream, pending.link),
+    match pending.link.answer_hello(&joined) {
+        Ok(link) if resumes => peer.resume(&peers.services, stream, link),
+        Ok(link) => peer.add(&peers.services, number, stream, link),
         Err(_) => {}
     }
 }

@@ -28,6 +28,8 @@ pub struct Peers {
     pub(super) state: Mutex<State>,
     /// Streams that the daemon has been asked for.
     pub(super) feeds: Feeds,
+    /// Whether the session shares memory with peers of its machine.
+    pub(super) shares_memory: bool,
 }
 
 #[derive(Default)]
@@ -43,9 +45,9 @@ impl Peers {
         let _ = handoff::say(self.daemon.as_fd(), message, None, false);
     }
 
-    /// A session without peers; `daemon` is its control socket.
-    pub fn new(services: Arc<Services>, daemon: OwnedFd) -> Arc<Self> {
-        Arc::new(Self { services, daemon, state: Mutex::default(), feeds: Feeds::default() })
+    /// A session without peers, which may share memory with those to come; `daemon` is its control socket.
+    pub fn new(services: Arc<Services>, daemon: OwnedFd, shares_memory: bool) -> Arc<Self> {
+        Arc::new(Self { services, daemon, state: Mutex::default(), feeds: Feeds::default(), shares_memory })
     }
 
     /// The peer of this name, which may not be connected.
