@@ -32,6 +32,7 @@ pub mod pyopencl;
 pub mod python;
 pub mod raw;
 pub mod server;
+pub mod shared_memory;
 pub mod small_disk;
 pub mod sshd;
 pub mod stats;

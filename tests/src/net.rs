@@ -279,6 +279,11 @@ impl Host {
         self.traffic_of("net1")
     }
 
+    /// Traffic between its own processes.
+    pub fn own_traffic(&self) -> Traffic {
+        self.traffic_of("lo")
+    }
+
     fn traffic_of(&self, link: &str) -> Traffic {
         let read = ["rx_bytes", "tx_bytes", "rx_packets", "tx_packets"]
             .map(|what| format!("/sys/class/net/{link}/statistics/{what}"))

@@ -1,5 +1,6 @@
 //! Sessions of one client that send each other memory and events, with a client that speaks the protocol itself.
 
+use ropeway_protocol::handshake::features;
 use ropeway_protocol::ids::{EventId, MemoryId, TransferId};
 use ropeway_protocol::messages::{ConnectPeer, Expect, OpenPeers, Push, PushData};
 use ropeway_protocol::types::{EventList, Moved};
@@ -28,8 +29,17 @@ impl Pair {
 
     /// The same, of servers with these variables.
     pub fn with_env(args: &[&str], env: &[(&str, &str)]) -> Self {
+        Self::of(0, args, env)
+    }
+
+    /// The same, of a client who lets them share memory with each other.
+    pub fn sharing(args: &[&str]) -> Self {
+        Self::of(features::SHARES_WITH_PEERS, args, &[])
+    }
+
+    fn of(features: u64, args: &[&str], env: &[(&str, &str)]) -> Self {
         let servers = [(); 2].map(|()| Server::start_with(&[&["--listen", "tcp://127.0.0.1:0"], args].concat(), env));
-        let [mut a, mut b] = [&servers[0], &servers[1]].map(|server| Client::connect(server.address()));
+        let [mut a, mut b] = [&servers[0], &servers[1]].map(|server| Client::connect_with(server.address(), features));
         for client in [&mut a, &mut b] {
             client.begin().post(&OpenPeers { secret: SECRET }).send();
         }

@@ -1,8 +1,13 @@
 //! Looking at processes and ending them, always by their id.
 
-use std::fs;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::{fs, io};
 
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use rustix::net::getpeername;
+use rustix::process::{
+    Pid, PidfdFlags, PidfdGetfdFlags, Signal, kill_process, pidfd_getfd, pidfd_open, test_kill_process,
+};
 
 /// The process `pid` as the system calls want it.
 fn pid_of(pid: u32) -> Pid {
@@ -69,6 +74,22 @@ pub fn children(pid: u32) -> Vec<u32> {
     let mut found: Vec<u32> = pids.filter(|&child| parent(child) == Some(pid) && is_alive(child)).collect();
     found.sort_unstable();
     found
+}
+
+/// The sockets by which a process is connected to this address: shared with it, so that what is done to them is done to
+/// its own.
+///
+/// # Errors
+/// It has ended, or this process may not look.
+pub fn sockets_to(pid: u32, address: SocketAddr) -> io::Result<Vec<OwnedFd>> {
+    let process = pidfd_open(pid_of(pid), PidfdFlags::empty())?;
+    let entries = fs::read_dir(format!("/proc/{pid}/fd"))?;
+    let numbers = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    // One that has been closed meanwhile is none.
+    let files = numbers.filter_map(|number| pidfd_getfd(&process, number, PidfdGetfdFlags::empty()).ok());
+    let is_to =
+        |file: &OwnedFd| getpeername(file).is_ok_and(|to| to.and_then(|to| to.try_into().ok()) == Some(address));
+    Ok(files.filter(is_to).collect())
 }
 
 /// Memory of its own that a process has resident, in bytes.

@@ -106,15 +106,20 @@ pub struct Client {
 
 /// A client's first bytes, in plain text.
 pub fn hello(purpose: Purpose) -> Vec<u8> {
-    let (release, program) = ("0".into(), "raw".into());
-    encode_opening(Opening::Hello, &Hello { features: 0, purpose, release, program, pid: 1, credential: Vec::new() })
+    hello_with(purpose, 0)
 }
 
-fn connect(address: &str, purpose: Purpose) -> std::io::Result<(TcpStream, Preamble, Vec<u8>)> {
+/// The same, with these features.
+fn hello_with(purpose: Purpose, features: u64) -> Vec<u8> {
+    let (release, program) = ("0".into(), "raw".into());
+    encode_opening(Opening::Hello, &Hello { features, purpose, release, program, pid: 1, credential: Vec::new() })
+}
+
+fn connect(address: &str, hello: &[u8]) -> std::io::Result<(TcpStream, Preamble, Vec<u8>)> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(PATIENCE))?;
-    stream.write_all(&hello(purpose))?;
+    stream.write_all(hello)?;
     loop {
         let mut head = [0; PREAMBLE_LEN];
         stream.read_exact(&mut head)?;
@@ -170,7 +175,7 @@ pub fn peer_purpose((from, session): (SessionId, SessionId), link: u8, proof: [u
 /// # Errors
 /// The server, or the session, has refused.
 pub fn knock(address: &str, purpose: Purpose) -> Result<(TcpStream, Joined), HandshakeError> {
-    let (stream, preamble, body) = connect(address, purpose).map_err(|_| HandshakeError::Malformed)?;
+    let (stream, preamble, body) = connect(address, &hello(purpose)).map_err(|_| HandshakeError::Malformed)?;
     Ok((stream, decode_joined(preamble, &body)?))
 }
 
@@ -207,7 +212,13 @@ pub fn command(queue: u64, waits: &[u64], event: Option<u64>) -> Command {
 impl Client {
     /// A new session of the server at `host:port`.
     pub fn connect(address: &str) -> Self {
-        let (stream, preamble, body) = connect(address, Purpose::Commands).expect("a server answers");
+        Self::connect_with(address, 0)
+    }
+
+    /// The same, of a client that offers these features.
+    pub fn connect_with(address: &str, features: u64) -> Self {
+        let hello = hello_with(Purpose::Commands, features);
+        let (stream, preamble, body) = connect(address, &hello).expect("a server answers");
         let welcome = decode_welcome(preamble, &body).expect("it serves");
         let (notes, out) = Default::default();
         Self { stream, welcome, notes, out, calls: 0, address: address.to_owned() }

@@ -23,8 +23,8 @@ const INCREMENT: &str = "kernel void increment(global int *n) { *n += 1; }";
 /// CL_DEVICE_NOT_AVAILABLE.
 const LOST: i32 = -2;
 
-fn pushes_arrive(args: &[&str]) {
-    let mut pair = Pair::connected(args);
+fn pushes_arrive(pair: Pair) {
+    let mut pair = pair.connect();
     let Pair { a, b, .. } = &mut pair;
     // Large, with an odd end; small; and scattered ranges that cross the bounds of chunks.
     for (index, size) in [5 * CHUNK + 77, 1000, 9 << 20].into_iter().enumerate() {
@@ -56,12 +56,18 @@ fn pushes_arrive(args: &[&str]) {
 
 #[test]
 fn pushes_arrive_in_mapped_memory() {
-    pushes_arrive(&[]);
+    pushes_arrive(Pair::new(&[]));
 }
 
 #[test]
 fn pushes_arrive_through_pinned_memory() {
-    pushes_arrive(&["--force-pinned"]);
+    pushes_arrive(Pair::new(&["--force-pinned"]));
+}
+
+#[test]
+fn pushes_arrive_through_shared_memory() {
+    pushes_arrive(Pair::sharing(&[]));
+    pushes_arrive(Pair::sharing(&["--force-pinned"]));
 }
 
 #[test]
@@ -90,9 +96,9 @@ fn images_arrive() {
     assert!(b.notes.data[&transfer] == contents);
 }
 
-fn a_number_goes_to_and_fro(args: &[&str]) {
+fn a_number_goes_to_and_fro(pair: Pair) {
     const ROUNDS: u64 = 20;
-    let mut pair = Pair::connected(args);
+    let mut pair = pair.connect();
     let Pair { a, b, .. } = &mut pair;
     for client in [&mut *a, &mut *b] {
         client.buffer(1, &[0; 4]).kernel(1, INCREMENT, "increment", 1);
@@ -120,12 +126,17 @@ fn a_number_goes_to_and_fro(args: &[&str]) {
 
 #[test]
 fn a_number_goes_to_and_fro_natively() {
-    a_number_goes_to_and_fro(&[]);
+    a_number_goes_to_and_fro(Pair::new(&[]));
+}
+
+#[test]
+fn a_number_goes_to_and_fro_through_shared_memory() {
+    a_number_goes_to_and_fro(Pair::sharing(&[]));
 }
 
 #[test]
 fn a_number_goes_to_and_fro_through_pinned_memory() {
-    a_number_goes_to_and_fro(&["--force-pinned"]);
+    a_number_goes_to_and_fro(Pair::new(&["--force-pinned"]));
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! `make random SEEDS=1000` runs so many seeds instead of the few of `make test`. `tests/c/random.departures` lists the
 //! operations that native implementations get wrong, and has no line too many.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::time::Duration;
@@ -112,10 +113,33 @@ fn natively_on_each_implementation() {
     assert!(needless.is_empty(), "tests/c/random.departures does not need\n{needless}");
 }
 
+/// How each connection between the servers goes.
+fn media(servers: &[Server]) -> BTreeSet<String> {
+    let logs: Vec<_> = servers.iter().map(Server::log).collect();
+    let said = logs.iter().flat_map(|log| log.lines()).filter_map(|line| line.split_once(" goes through "));
+    said.map(|(_, medium)| medium.to_owned()).collect()
+}
+
+/// All of them go through this alone.
+fn expect_medium(servers: &[Server], medium: &str) {
+    assert_eq!(media(servers), BTreeSet::from([medium.to_owned()]));
+}
+
+/// Servers of one machine, which share memory with the program and with each other.
 #[test]
 fn on_three_servers() {
     let servers = start(3, &[]);
     run(25, &departures(&Native::pocl(), true), || over(&servers));
+    expect_medium(&servers, "shared memory");
+}
+
+#[test]
+fn on_three_servers_through_sockets() {
+    let servers = start(3, &[]);
+    let urls: Vec<_> = ["shm:off"].into_iter().chain(servers.iter().map(Server::url)).collect();
+    let urls = urls.join(",");
+    run(10, &departures(&Native::pocl(), true), || Program::remote(c_program("random"), &urls));
+    expect_medium(&servers, "TCP");
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! Links through memory that the client's process and the worker's both see.
 
-use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::thread;
@@ -11,24 +10,12 @@ use ropeway_tests::places::{c_program, ropeway};
 use ropeway_tests::program::{Program, Running};
 use ropeway_tests::proxy::{Fault, Proxy};
 use ropeway_tests::server::Server;
+use ropeway_tests::shared_memory::{held, mapped};
 use ropeway_tests::stats::Stats;
 use ropeway_tests::{process, wait_for};
 
 /// How soon everybody has to know that the other is gone.
 const SOON: Duration = Duration::from_secs(2);
-
-/// Whether this process has such memory mapped.
-fn maps(pid: u32) -> bool {
-    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-    maps.lines().any(|line| line.contains("/memfd:ropeway-link"))
-}
-
-/// The descriptors of a process that are such memory, or connections: two names for what must not be left over.
-fn held(pid: u32) -> usize {
-    let folder = fs::read_dir(format!("/proc/{pid}/fd")).expect("it runs");
-    let names = folder.flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
-    names.filter(|name| name.to_string_lossy().contains("memfd:ropeway-link")).count()
-}
 
 fn start(mode: &str, servers: &str) -> Running {
     let mut program = Program::remote(c_program("interrupted"), servers).args([mode]).start();
@@ -39,10 +26,10 @@ fn start(mode: &str, servers: &str) -> Running {
 #[test]
 fn a_client_of_this_machine_has_it_unless_it_wants_none() {
     for server in [Server::start_unix(), Server::start()] {
-        for (servers, expected) in [(server.url().to_owned(), true), (format!("shm:off,{}", server.url()), false)] {
+        for (servers, expected) in [(server.url().to_owned(), 1), (format!("shm:off,{}", server.url()), 0)] {
             let program = start("events", &servers);
             let worker = server.worker_of(program.pid());
-            assert_eq!((maps(program.pid()), maps(worker)), (expected, expected), "{servers}");
+            assert_eq!((mapped(program.pid()), mapped(worker)), (expected, expected), "{servers}");
             assert_eq!((held(program.pid()), held(worker), held(server.pid())), (0, 0, 0), "a mapping needs none");
             program.kill();
         }
@@ -55,7 +42,7 @@ fn nobody_is_gone_round() {
     let server = Server::start();
     let proxy = Proxy::to(server.address(), Fault::Delay(Duration::ZERO));
     let program = start("events", proxy.url());
-    assert!(!maps(program.pid()) && !maps(server.worker_of(program.pid())));
+    assert_eq!((mapped(program.pid()), mapped(server.worker_of(program.pid()))), (0, 0));
     program.kill();
 }
 
@@ -114,7 +101,7 @@ fn clients_are_killed_at_any_time() {
         program.kill();
         wait_for("end of the worker", SOON, || (!process::is_alive(worker)).then_some(()));
     }
-    assert_eq!((maps(server.pid()), held(server.pid())), (false, 0));
+    assert_eq!((mapped(server.pid()), held(server.pid())), (0, 0));
     Program::remote(c_program("vector_add"), server.url()).run().success();
 }
 
