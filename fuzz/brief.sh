@@ -37,8 +37,8 @@ if [[ ${ROPEWAY_LIBFUZZER:-} == 1 ]]; then
         echo "fuzz/brief.sh: ROPEWAY_LIBFUZZER=1 needs cargo-fuzz and a nightly compiler; see the top of this script" >&2
         exit 1
     fi
-    for name in frames tls ticket access session stub codecs; do
-        cargo +nightly fuzz run "$name" -- -max_total_time="$((seconds / 7))" -max_len=4096 -timeout=60
+    for name in frames tls ticket access session stub codecs rings; do
+        cargo +nightly fuzz run "$name" -- -max_total_time="$((seconds / 8))" -max_len=4096 -timeout=60
     done
 elif [[ ${1:-} == only ]]; then
     "${build[@]}"

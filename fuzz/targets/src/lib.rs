@@ -11,6 +11,7 @@ mod handshake;
 #[allow(unsafe_code)]
 mod nursery;
 mod records;
+mod rings;
 mod session;
 mod text;
 mod worker;
@@ -38,14 +39,15 @@ pub struct Target {
 }
 
 /// All that is fuzzed.
-pub const TARGETS: [Target; 7] = [
+pub const TARGETS: [Target; 8] = [
     Target { name: "frames", run: frames::frames, longest: 600, shortness: 1, share: 0.1, at_once: 1 },
     Target { name: "tls", run: tls, longest: 600, shortness: 1, share: 0.15, at_once: 1 },
     Target { name: "ticket", run: text::ticket, longest: 200, shortness: 1, share: 0.05, at_once: 1 },
     Target { name: "access", run: text::access, longest: 600, shortness: 1, share: 0.05, at_once: 1 },
     Target { name: "session", run: session::session, longest: 3000, shortness: 1, share: 0.2, at_once: 1 },
-    Target { name: "stub", run: session::stub, longest: 3000, shortness: 3, share: 0.25, at_once: 12 },
-    Target { name: "codecs", run: codecs::codecs, longest: 400, shortness: 1, share: 0.2, at_once: 1 },
+    Target { name: "stub", run: session::stub, longest: 3000, shortness: 3, share: 0.2, at_once: 12 },
+    Target { name: "codecs", run: codecs::codecs, longest: 400, shortness: 1, share: 0.15, at_once: 1 },
+    Target { name: "rings", run: rings::rings, longest: 600, shortness: 1, share: 0.1, at_once: 1 },
 ];
 
 /// The target of this name.

@@ -1,0 +1,103 @@
+//! The memory as the other end sees it: a file, laid out as `docs/protocol.md` says.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::os::unix::net::UnixStream;
+
+/// Bytes of one ring.
+pub const RING: u64 = 1 << 20;
+
+/// Where the bytes of the ring to the server begin.
+pub const DATA: u64 = 4096;
+
+/// The size of all of it.
+pub const LEN: u64 = DATA + 2 * RING;
+
+/// Where the server says that it uses the memory.
+pub const IN_USE: u64 = 1024;
+
+/// Where one ring's numbers and bytes are.
+#[derive(Clone, Copy, Debug)]
+pub struct Ring {
+    control: u64,
+    data: u64,
+}
+
+/// The ring to the server, and the one to the client.
+pub const RINGS: [Ring; 2] = [Ring { control: 0, data: DATA }, Ring { control: 512, data: DATA + RING }];
+
+impl Ring {
+    /// Bytes written so far.
+    pub fn tail(self) -> u64 {
+        self.control
+    }
+
+    /// Bytes read so far.
+    pub fn head(self) -> u64 {
+        self.control + 128
+    }
+
+    /// Whether the reader wants to be woken.
+    pub fn asleep(self) -> u64 {
+        self.control + 256
+    }
+
+    /// Whether the writer wants to be woken.
+    pub fn full(self) -> u64 {
+        self.control + 384
+    }
+}
+
+/// The other end: its memory, its end of the socket, and by which rings this end reads and writes.
+#[derive(Debug)]
+pub struct Hostile {
+    /// The memory.
+    pub memory: File,
+    /// The socket, until it has closed it.
+    pub socket: Option<UnixStream>,
+    /// The ring that the link reads.
+    pub read: Ring,
+    /// The ring that the link writes.
+    pub written: Ring,
+}
+
+impl Hostile {
+    /// The number of 64 bits at `at`.
+    pub fn number(&self, at: u64) -> u64 {
+        let mut bytes = [0; 8];
+        self.memory.read_exact_at(&mut bytes, at).expect("the memory is there");
+        u64::from_le_bytes(bytes)
+    }
+
+    /// The number of 32 bits at `at`.
+    pub fn flag(&self, at: u64) -> u32 {
+        let mut bytes = [0; 4];
+        self.memory.read_exact_at(&mut bytes, at).expect("the memory is there");
+        u32::from_le_bytes(bytes)
+    }
+
+    /// Writes `bytes` at `at`, as far as the memory reaches.
+    pub fn write(&self, bytes: &[u8], at: u64) {
+        let len = (LEN - at.min(LEN)).min(bytes.len() as u64) as usize;
+        self.memory.write_all_at(&bytes[..len], at).expect("the memory is there");
+    }
+
+    /// Writes byte `position` of a ring's stream, and those behind it.
+    pub fn put(&self, ring: Ring, position: u64, bytes: &[u8]) {
+        let at = position % RING;
+        let (first, second) = bytes.split_at(bytes.len().min((RING - at) as usize));
+        self.write(first, ring.data + at);
+        self.write(second, ring.data);
+    }
+
+    /// The `len` bytes of a ring's stream from `position` on; no more than a ring.
+    pub fn bytes(&self, ring: Ring, position: u64, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        let at = position % RING;
+        let (first, second) = bytes.split_at_mut(len.min((RING - at) as usize));
+        for (piece, at) in [(first, at), (second, 0)] {
+            self.memory.read_exact_at(piece, ring.data + at).expect("the memory is there");
+        }
+        bytes
+    }
+}
