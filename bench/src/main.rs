@@ -5,6 +5,7 @@
 
 mod bursts;
 mod child;
+mod copies;
 mod encrypted;
 mod floor;
 mod handed;

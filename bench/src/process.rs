@@ -1,6 +1,6 @@
 //! Starting the measured processes and talking with them.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -76,6 +76,15 @@ impl Side {
     pub fn use_server(&mut self, url: &str) {
         self.environment.retain(|(name, _)| *name != "ROPEWAY_SERVERS");
         self.environment.push(("ROPEWAY_SERVERS", url.into()));
+    }
+
+    /// The same side, whose programs and servers of this machine share no memory.
+    pub fn through_sockets(&self) -> Self {
+        let mut side = self.clone();
+        for (_, value) in side.environment.iter_mut().filter(|(name, _)| *name == "ROPEWAY_SERVERS") {
+            *value = [OsStr::new("shm:off,"), value].into_iter().collect();
+        }
+        side
     }
 
     /// A command with this side's environment.

@@ -11,6 +11,7 @@ use std::time::Duration;
 use ropeway_tests::net::{Host, Net};
 use ropeway_tests::proxy::{Fault, Proxy};
 
+use crate::copies::Copies;
 use crate::floor::Floor;
 use crate::handed::Handed;
 use crate::median::median;
@@ -73,10 +74,14 @@ impl Fleet {
     }
 
     fn spread(&self) -> Result<Probe, String> {
-        let mut probe = self.side.spawn("spread", "", false)?;
-        probe.answer()?;
-        Ok(probe)
+        spread(&self.side)
     }
+}
+
+fn spread(side: &Side) -> Result<Probe, String> {
+    let mut probe = side.spawn("spread", "", false)?;
+    probe.answer()?;
+    Ok(probe)
 }
 
 /// Returns the side whose programs have all devices of these servers in one platform.
@@ -103,7 +108,7 @@ fn row(figure: &str, unit: &'static str, ropeway: Result<f64, String>, reach: Re
 type Group = (&'static [&'static str], fn(&Bench) -> Result<Vec<Row>, String>);
 
 const GROUPS: [Group; 6] = [
-    (&[HOP, BOUNCE, AFTER], two),
+    (&[HOP, BOUNCE, BOUNCE_SOCKETS, AFTER], two),
     (&[CLIENTS_LINK, MESSAGES], counts),
     (&[PRODUCT_TWO, PRODUCT_FOUR], product),
     (&[PRODUCT_REAL], product_real),
@@ -113,6 +118,7 @@ const GROUPS: [Group; 6] = [
 
 const HOP: &str = "4 bytes changed on two servers in turn, a hop";
 const BOUNCE: &str = "64 MB to and fro between two servers";
+const BOUNCE_SOCKETS: &str = "64 MB to and fro between two servers, through sockets";
 const AFTER: &str = "kernel on one server after one on another, added";
 const CLIENTS_LINK: &str = "client's link while two servers exchange 1 GB";
 const MESSAGES: &str = "messages to the client for a kernel after another server's";
@@ -170,9 +176,12 @@ fn native_spread(bench: &Bench) -> Result<(Option<Probe>, usize), String> {
 fn two(bench: &Bench) -> Result<Vec<Row>, String> {
     let (mut several, devices) = native_spread(bench)?;
     let mut native = bench.native.spawn("work", "", false)?;
-    native.answer()?;
+    let described = native.answer()?;
+    let has_gpu = described.split(' ').next().is_some_and(|has| has.split(',').any(|what| what == "gpu"));
     let fleet = Fleet::start(bench, &bench.native, 2, &a_device_each(devices), &[])?;
     let mut probe = fleet.spread()?;
+    let mut apart = spread(&fleet.side.through_sockets())?;
+    let mut copies = Copies::of(64 * MIB);
     let mut handed = Handed::start([0, 1].map(|number| {
         let mut side = bench.native.clone();
         side.environment.extend(a_device_each(devices)(number));
@@ -180,8 +189,8 @@ fn two(bench: &Bench) -> Result<Vec<Row>, String> {
     }))?;
     let mut floor = Floor::start("").map_err(|e| format!("the raw network cannot be measured: {e}"))?;
     let raw = |e: std::io::Error| format!("the raw network: {e}");
-    let mut figures: [Vec<f64>; 9] = Default::default();
-    let [kernels, trips, streams, hops, alone, across, least, bounces, natives] = &mut figures;
+    let mut figures: [Vec<f64>; 11] = Default::default();
+    let [kernels, trips, streams, hops, alone, across, least, bounces, natives, copied, sockets] = &mut figures;
     for _ in 0..bench.rounds(7) {
         kernels.push(native.ask("finish 400")?);
         trips.push(floor.round_trip(400).map_err(raw)?);
@@ -190,23 +199,30 @@ fn two(bench: &Bench) -> Result<Vec<Row>, String> {
         across.push(probe.ask("signals 400 2")?);
         least.push(handed.measure(200)?);
         streams.push(floor.stream_up(512 * MIB).map_err(raw)?);
+        copied.push(copies.measure(12));
         bounces.push(probe.ask(&format!("bounce 12 {}", 64 * MIB))?);
+        sockets.push(apart.ask(&format!("bounce 12 {}", 64 * MIB))?);
         if let Some(several) = &mut several {
             natives.push(several.ask(&format!("bounce 12 {}", 64 * MIB))?);
         }
     }
-    let [kernel, trip, stream, hop, alone, across, plain, bounce, natively] =
+    let [kernel, trip, stream, hop, alone, across, plain, bounce, natively, copy, socket] =
         figures.map(|mut values| median(&mut values));
     let (most, least) = (kernel + 2.5 * trip, 0.8 * stream);
     let mut rows = vec![
         row(HOP, "us", Ok(hop), Reach::AtMost(most), "native kernel + 2.5 round trips"),
-        row(BOUNCE, "MB/s", Ok(bounce), Reach::AtLeast(least), "0.8 stream"),
+        match has_gpu {
+            true => row(BOUNCE, "MB/s", Ok(bounce), Reach::AtLeast(3.0 * socket), "3 times through sockets"),
+            false => row(BOUNCE, "MB/s", Ok(bounce), Reach::AtLeast(0.5 * copy), "0.5 memcpy, the floor"),
+        },
+        row(BOUNCE_SOCKETS, "MB/s", Ok(socket), Reach::AtLeast(least), "0.8 stream"),
         row(AFTER, "us", Ok(across - alone), Reach::AtMost(1.5 * trip), "1.5 round trips"),
     ];
     (rows[0].native, rows[0].floor) = (Some(kernel), Some(trip));
-    (rows[1].native, rows[1].floor) = (several.is_some().then_some(natively), Some(stream));
+    (rows[1].native, rows[1].floor) = (several.is_some().then_some(natively), Some(copy));
+    (rows[2].native, rows[2].floor) = (rows[1].native, Some(stream));
     // The figure of two programs without Ropeway shows the native implementation's share of the time.
-    (rows[2].native, rows[2].floor) = (Some(alone), Some(plain - alone));
+    (rows[3].native, rows[3].floor) = (Some(alone), Some(plain - alone));
     Ok(rows)
 }
 

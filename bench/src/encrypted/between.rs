@@ -32,7 +32,7 @@ fn measure(bench: &Bench) -> Result<(f64, f64), String> {
     let addresses = [open.each_ref().map(Server::url), encrypted.each_ref().map(|server| server.ticket.clone())];
     let mut probes = Vec::new();
     for addresses in &addresses {
-        let mut probe = client(bench, addresses).spawn("spread", "", false)?;
+        let mut probe = client(bench, addresses).through_sockets().spawn("spread", "", false)?;
         probe.answer()?;
         probes.push(probe);
     }

@@ -52,7 +52,7 @@ pub fn rows(bench: &Bench, say: &dyn Fn(&str)) -> Vec<Row> {
         return Vec::new();
     }
     let pair = Encrypted::start(bench, "encrypted").and_then(|encrypted| {
-        let probes = (bench.remote.begin()?, encrypted.side.begin()?);
+        let probes = (bench.remote.through_sockets().begin()?, encrypted.side.begin()?);
         Ok((encrypted, probes))
     });
     let (_encrypted, (mut plain, mut over)) = match pair {
