@@ -13,6 +13,7 @@ use ropeway_protocol::messages::{
     ConnectPeer, CreateUserEvent, ExpectSignal, OpenPeers, PushData, SetUserEventStatus, Signal, SignalPeer,
 };
 use ropeway_tests::cluster::MIB;
+use ropeway_tests::encrypted::Encrypted;
 use ropeway_tests::net::Net;
 use ropeway_tests::peering::{Pair, SECRET, push, whole};
 use ropeway_tests::places::c_program;
@@ -109,6 +110,31 @@ fn nothing_goes_over_the_sockets() {
         assert_eq!(program.finish().success().stdout, "right\n");
         assert!(expected.contains(&own.bytes_in), "{urls}: {own:?}");
         assert!(link.bytes() < 100_000, "{urls}: {link:?}");
+    }
+}
+
+/// Servers that clients reach over TLS are known to each other by a Unix socket.
+#[test]
+fn servers_that_are_encrypted_share_it_over_a_socket_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    for (has_socket, expected) in [(true, "shared memory\n"), (false, "TLS\n")] {
+        let servers = ["one", "other"].map(|name| {
+            let url = format!("unix:{}", folder.path().join(name).display());
+            let args = ["--listen", &url, "--peer-address", &url];
+            Encrypted::start_with(if has_socket { &args } else { &[] })
+        });
+        let tickets = servers.each_ref().map(|server| server.new_ticket("me", &[]));
+        let mut program = Program::remote(c_program("bounced"), &tickets.join(",")).args(["4194304", "5"]).start();
+        for line in ["begin to and fro", "end"] {
+            assert_eq!(program.line(), line);
+            program.say("go");
+        }
+        assert_eq!(program.finish().success().stdout, "right\n");
+        for server in &servers {
+            let log = server.server.log();
+            let all = log.matches(" goes through ").count();
+            assert!(all > 0 && log.matches(&format!(" goes through {expected}")).count() == all, "{log}");
+        }
     }
 }
 
