@@ -119,7 +119,7 @@ pub fn at_server(entropy: &mut Entropy<'_>) -> Begun {
         got += link.try_recv_hello(&mut hello[got..to]).expect("it is there");
     }
     assert_eq!(hello, *HELLO);
-    if pick % 3 == 0 {
+    if pick.is_multiple_of(3) {
         link = hand_on(link).expect("what is passed is looked at when it is used");
     }
     // With nothing before it, there was only one place for a file.
@@ -167,7 +167,7 @@ pub fn at_client(entropy: &mut Entropy<'_>) -> Begun {
     hostile.socket.as_mut().expect("it is open").write_all(ANSWER).expect("there is room");
     let mut answer = [0; ANSWER.len()];
     link.recv_exact(&mut answer).expect("it is there");
-    if pick % 3 == 0 {
+    if pick.is_multiple_of(3) {
         let other = passed(entropy);
         let bare = Link::from_fd(copy(link.as_fd())).expect("a link");
         assert_eq!(bare.with_memory(other.0, Side::Offered).is_ok(), other.1, "other memory");
