@@ -5,10 +5,10 @@ use std::fs;
 /// The name of such memory.
 const NAME: &str = "/memfd:ropeway-link";
 
-/// How often a process has such memory mapped.
+/// How often a process has such memory mapped: its beginning, as the rest may be mapped in several pieces.
 pub fn mapped(pid: u32) -> usize {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-    maps.lines().filter(|line| line.contains(NAME)).count()
+    maps.lines().filter(|line| line.contains(" 00000000 ") && line.contains(NAME)).count()
 }
 
 /// How many descriptors of such memory a process holds.

@@ -28,6 +28,6 @@ pub use link::{GLANCE, Link, PeerUser, Sender};
 pub use listener::Listener;
 pub use origin::Origin;
 pub use shared::Side;
-pub use shm::Arena;
+pub use shm::{Arena, Extent};
 pub use ssh::SshHost;
 pub use vsock::VsockAddress;

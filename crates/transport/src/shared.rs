@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Sender as _;
 use crate::link::{GLANCE, Link};
-use crate::shm::{Arena, Rings};
+use crate::shm::{Arena, Extent, Rings};
 use crate::vsock::Kind;
 
 /// How long a writer sleeps before it looks whether the other process is there: a process that ends wakes nobody.
@@ -73,8 +73,8 @@ impl Link {
     ///
     /// # Errors
     /// The socket's error.
-    pub fn offer_memory(&mut self, hello: &[u8]) -> io::Result<()> {
-        let made = if self.passes_files() { Rings::create().ok() } else { None };
+    pub fn offer_memory(&mut self, hello: &[u8], extent: Extent) -> io::Result<()> {
+        let made = if self.passes_files() { Rings::create(extent).ok() } else { None };
         let Some((rings, file)) = made else { return self.send_all(&mut [IoSlice::new(hello)]) };
         let sent =
             pass(&file, |ancillary| sendmsg(self.as_fd(), &[IoSlice::new(hello)], ancillary, SendFlags::NOSIGNAL))?;

@@ -9,7 +9,7 @@ use ropeway_protocol::handshake::{
     encode_opening, features,
 };
 use ropeway_protocol::limits;
-use ropeway_transport::{Link, Sender};
+use ropeway_transport::{Extent, Link, Sender};
 
 use super::error::OpenError;
 use super::peers::group_key;
@@ -49,7 +49,7 @@ pub fn greet(
     };
     let bytes = encode_opening(Opening::Hello, &hello);
     match shares_memory {
-        true => link.offer_memory(&bytes)?,
+        true => link.offer_memory(&bytes, Extent::WithArena)?,
         false => link.send_all(&mut [IoSlice::new(&bytes)])?,
     }
     count(&STATS.messages_sent, 1);
@@ -62,7 +62,7 @@ pub fn greet(
         match receive(&link, deadline)? {
             Answer::Welcome(welcome) => return Ok((link.take_up_memory(), *welcome)),
             Answer::Nearby(nearby) => {
-                link.hand_in_memory(&nearby.name, &nearby.token)?;
+                link.hand_in_memory(&nearby.name, &nearby.token, Extent::WithArena)?;
                 count(&STATS.messages_sent, 1);
                 count(&STATS.round_trips, 1);
             }

@@ -37,6 +37,15 @@ const IN_USE: usize = 2 * CONTROL;
 
 const _: () = assert!(IN_USE < DATA);
 
+/// What memory for a link has room for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Extent {
+    /// What is sent.
+    Rings,
+    /// What is sent, and bulk data that lies there.
+    WithArena,
+}
+
 /// One side's ends of both rings.
 #[derive(Debug)]
 pub(crate) struct Rings {
@@ -54,8 +63,11 @@ impl Rings {
     ///
     /// # Errors
     /// The operating system's error.
-    pub(crate) fn create() -> io::Result<(Self, OwnedFd)> {
-        Self::create_with(Arena::size()).or_else(|_| Self::create_with(0))
+    pub(crate) fn create(extent: Extent) -> io::Result<(Self, OwnedFd)> {
+        match extent {
+            Extent::Rings => Self::create_with(0),
+            Extent::WithArena => Self::create_with(Arena::size()).or_else(|_| Self::create_with(0)),
+        }
     }
 
     fn create_with(arena: u64) -> io::Result<(Self, OwnedFd)> {
@@ -70,12 +82,7 @@ impl Rings {
     /// # Errors
     /// The operating system's error; [`io::ErrorKind::InvalidData`] for another file.
     pub(crate) fn open(file: &OwnedFd) -> io::Result<Self> {
-        let len = memory::len_of(file)?;
-        if len < LEN || !(len - LEN).is_multiple_of(arena::STEP) {
-            return Err(memory::unexpected());
-        }
-        let arena = if len > LEN { Arena::map(file, LEN..len).ok() } else { None };
-        let rings = Self::new(Memory::map(file, 0..LEN)?, arena, [1, 0]);
+        let rings = Self::map(file, [1, 0])?;
         rings.memory.flag(IN_USE).store(1, Ordering::Release);
         Ok(rings)
     }
@@ -85,7 +92,16 @@ impl Rings {
     /// # Errors
     /// As [`Self::open`].
     pub(crate) fn resume(file: &OwnedFd) -> io::Result<Self> {
-        Ok(Self::new(Memory::open(file, LEN)?, [0, 1]))
+        Self::map(file, [0, 1])
+    }
+
+    fn map(file: &OwnedFd, order: [usize; 2]) -> io::Result<Self> {
+        let len = memory::len_of(file)?;
+        if len < LEN || !(len - LEN).is_multiple_of(arena::STEP) {
+            return Err(memory::unexpected());
+        }
+        let arena = if len > LEN { Arena::map(file, LEN..len).ok() } else { None };
+        Ok(Self::new(Memory::map(file, 0..LEN)?, arena, order))
     }
 
     /// Whether the server uses it: known once it has answered.

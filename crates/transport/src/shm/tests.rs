@@ -20,7 +20,7 @@ fn random(state: &mut u64) -> u64 {
 fn greeted(uses: bool) -> (Link, Link) {
     let (near, far) = UnixStream::pair().unwrap();
     let (mut client, mut server) = (Link::from_fd(near.into()).unwrap(), Link::from_fd(far.into()).unwrap());
-    client.offer_memory(b"hello").unwrap();
+    client.offer_memory(b"hello", Extent::WithArena).unwrap();
     let mut hello = [0; 5];
     assert_eq!(server.try_recv_hello(&mut hello[..2]).unwrap(), 2);
     assert_eq!(server.try_recv_hello(&mut hello[2..]).unwrap(), 3);
@@ -114,7 +114,7 @@ fn a_server_that_does_not_use_the_memory_is_heard_through_the_socket() {
 
 #[test]
 fn only_a_reader_that_sleeps_is_woken() {
-    let (client, file) = Rings::create().unwrap();
+    let (client, file) = Rings::create(Extent::Rings).unwrap();
     let server = Rings::open(&file).unwrap();
     assert!(client.is_used());
     assert_eq!(client.write(b"one").unwrap(), (3, false), "nobody has asked");
@@ -193,7 +193,7 @@ fn what_this_side_ends_is_over_for_all_its_threads() {
 /// out or not, but reads and writes stay within the memory, and come to an end.
 #[test]
 fn a_side_that_writes_anywhere_harms_only_itself() {
-    let (client, file) = Rings::create().unwrap();
+    let (client, file) = Rings::create(Extent::Rings).unwrap();
     let server = Rings::open(&file).unwrap();
     let mut seed = 42;
     let (mut faults, mut bytes) = (0, 0);

@@ -9,14 +9,14 @@ use std::os::unix::net::UnixStream;
 
 use ropeway_generate::Entropy;
 use ropeway_transport::nearby::{Inbox, TOKEN};
-use ropeway_transport::{Link, Side};
+use ropeway_transport::{Extent, Link, Side};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketType, sendmsg,
     sendmsg_addr, socket,
 };
 
-use super::memory::{Hostile, IN_USE, LEN, RINGS};
+use super::memory::{ARENA, Hostile, IN_USE, LEN, RINGS};
 
 /// What a client says first, and what a server answers.
 const HELLO: &[u8] = b"hello";
@@ -41,13 +41,14 @@ fn passed(entropy: &mut Entropy<'_>) -> (OwnedFd, bool) {
     let open = |path: &str| OwnedFd::from(File::open(path).expect("it is there"));
     let other = match pick {
         // In most cases things begin as they should.
-        0..160 => return (memory(LEN, SEALS), true),
+        0..128 => return (memory(LEN, SEALS), true),
+        128..160 => return (memory(LEN + ARENA * u64::from(pick % 4), SEALS), true),
         160..184 => {
             let seals = SealFlags::from_bits_truncate(u32::from(pick) % 8);
             return (memory(LEN, seals), seals == SEALS);
         }
         184..208 => {
-            let sizes = [0, 1, 4096, LEN - 1, LEN + 1, LEN - 4096, LEN + 4096, 1 << 40];
+            let sizes = [0, ARENA, 4096, LEN - 1, LEN + 1, LEN + ARENA - 4096, LEN + 4096, 1 << 40];
             memory(sizes[usize::from(pick % 8)], SEALS)
         }
         // Nobody may write there any more, this side included.
@@ -155,7 +156,8 @@ fn ready(hostile: Hostile, said: &[u8]) -> Hostile {
 /// When the client takes it for used where it is not, or the other way round.
 pub fn at_client(entropy: &mut Entropy<'_>) -> Begun {
     let (mut link, server) = pair();
-    link.offer_memory(HELLO).expect("it can be said");
+    let extent = if entropy.byte() < 64 { Extent::WithArena } else { Extent::Rings };
+    link.offer_memory(HELLO, extent).expect("it can be said");
     let (file, side) = link.memory().expect("it is offered");
     assert_eq!(side, Side::Offered);
     let memory = File::from(copy(file));

@@ -10,7 +10,10 @@ pub const RING: u64 = 1 << 20;
 /// Where the bytes of the ring to the server begin.
 pub const DATA: u64 = 4096;
 
-/// The size of all of it.
+/// Bytes for bulk data come behind the rest, in multiples of this.
+pub const ARENA: u64 = 64 << 20;
+
+/// The size of all of it but for those.
 pub const LEN: u64 = DATA + 2 * RING;
 
 /// Where the server says that it uses the memory.

@@ -1,6 +1,7 @@
 //! What a link has to do, whatever is in the memory.
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::os::unix::fs::FileExt as _;
 use std::time::Duration;
 
 use ropeway_generate::Entropy;
@@ -44,7 +45,8 @@ impl Model {
             11..13 => self.send(entropy),
             13 => self.look(),
             14 => self.ask(),
-            _ => self.wait(),
+            _ if entropy.byte() < 128 => self.wait(),
+            _ => self.bulk(entropy),
         }
         if self.is_over {
             return false;
@@ -194,6 +196,35 @@ impl Model {
         let mut bytes = [0; 256];
         let Some(socket) = &mut self.hostile.socket else { return 0 };
         socket.read(&mut bytes).unwrap_or(0)
+    }
+
+    /// Copies to and from where the other end says that bulk data is.
+    fn bulk(&self, entropy: &mut Entropy<'_>) {
+        let size = self.hostile.memory.metadata().expect("the memory is there").len() - LEN;
+        let Some(arena) = self.link.arena() else { return assert_eq!(size, 0, "it maps what there is") };
+        assert_eq!(arena.size_in_bytes() as u64, size);
+        let pick = entropy.byte();
+        let at = match pick % 8 {
+            0 => u64::MAX - u64::from(pick),
+            1 => size - u64::from(pick),
+            2 => size + u64::from(pick) - 2,
+            _ => entropy.slice(5).iter().fold(0, |at, byte| at << 8 | u64::from(*byte)) % size,
+        };
+        let bytes = vec![pick; len(entropy).min(1 << 16)];
+        let fits = at.checked_add(bytes.len() as u64).is_some_and(|end| end <= size);
+        assert_eq!(arena.has(at, bytes.len()), fits, "{} bytes at {at} of {size}", bytes.len());
+        let mut there = vec![0; bytes.len()];
+        if fits {
+            self.hostile.memory.read_exact_at(&mut there, LEN + at).expect("the memory is there");
+        }
+        let mut copied = vec![0; bytes.len()];
+        assert_eq!(arena.copy_out(at, &mut copied), fits);
+        assert!(copied == there, "other bytes than are in the memory");
+        assert_eq!(arena.copy_in(at, &bytes), fits);
+        if fits {
+            self.hostile.memory.read_exact_at(&mut there, LEN + at).expect("the memory is there");
+            assert!(there == bytes);
+        }
     }
 
     fn look(&self) {
