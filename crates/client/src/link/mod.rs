@@ -8,8 +8,8 @@
 //!   [using](in_use) their memory, pending [`calls`], writes [`in_flight`], the server's [`liveness`], other
 //!   [`sessions`], the state of its [`background_io`] and of the [`deferred_flush`];
 //! - [`connection`]: one link to one server, and posts;
-//! - what happens over it: [`bulk`] data, [`waiting`], calls and their [`replies`], the [`ordering`] of commands behind
-//!   in-flight writes, routes to [`peers`], and the messages that [`receive`] handles;
+//! - what happens over it: [`bulk`] data, or copies of it [`in_place`], [`waiting`], calls and their [`replies`], the
+//!   [`ordering`] of commands behind in-flight writes, routes to [`peers`], and the messages that [`receive`] handles;
 //! - its [`background`] thread, and how it is [`open`]ed and [`mod@greet`]ed.
 
 mod background;
