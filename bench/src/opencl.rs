@@ -3,6 +3,7 @@
 
 mod gated;
 mod many;
+mod mapped;
 mod recorded;
 mod svm;
 mod timed;
@@ -69,6 +70,8 @@ functions! {
     clEnqueueReadBuffer: clEnqueueReadBuffer_t,
     clEnqueueWriteBuffer: clEnqueueWriteBuffer_t,
     clEnqueueMigrateMemObjects: clEnqueueMigrateMemObjects_t,
+    clEnqueueMapBuffer: clEnqueueMapBuffer_t,
+    clEnqueueUnmapMemObject: clEnqueueUnmapMemObject_t,
     clWaitForEvents: clWaitForEvents_t,
     clGetEventInfo: clGetEventInfo_t,
     clGetEventProfilingInfo: clGetEventProfilingInfo_t,

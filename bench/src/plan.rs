@@ -377,6 +377,10 @@ fn measures(has: &dyn Fn(&str) -> bool) -> Vec<Measure> {
     add("read of 16 MB", "MB/s", order("read", 8, 16), 9, Raw::Down, "0.9 stream", stream);
     add("write of 256 MB", "MB/s", order("write", 1, 256), 7, Raw::Up, "0.9 stream", stream);
     add("read of 256 MB", "MB/s", order("read", 1, 256), 7, Raw::Down, "0.9 stream", stream);
+    let maps = format!("map 50 {}", 16 * MIB);
+    add("map of 16 MB to read and write, and unmap", "us", maps, 11, Raw::None, "native + 5", |n, _| {
+        Reach::AtMost(n + 5.0)
+    });
     add("create and release a buffer", "us", "buffer 500".into(), 11, Raw::None, "", |_, _| Reach::AtMost(1.0));
     add("create and release a kernel", "us", "kernel 500".into(), 11, Raw::None, "", |_, _| Reach::AtMost(1.0));
     add("build of a known source", "ms", "build 5".into(), 9, Raw::None, "native + 5", |n, _| Reach::AtMost(n + 5.0));

@@ -101,6 +101,7 @@ impl Work {
             "build" => self.build_again(count),
             "replay" => self.replays(count, size),
             "one-by-one" => self.launches(count, size),
+            "map" => self.buffer_maps(count, size),
             "svm-map" => self.svm_maps(count, size),
             "svm-list" => self.svm_list(count, size),
             _ => wrong(format!("nothing is called '{name}'")),
@@ -348,6 +349,31 @@ impl Work {
         }
         // The first run is left out: implementations may still prepare something in it.
         Ok(median(times.get_mut(1..).unwrap_or_default()))
+    }
+
+    fn buffer_maps(&self, count: usize, size: usize) -> Result<f64> {
+        let kernel = self.program.kernel("acc")?;
+        let mut buffer = self.context.buffer_to_map(size)?;
+        kernel.set_buffer(0, &buffer)?;
+        self.queue.map_buffer(&mut buffer, size, |words| words.fill(0))?;
+        let mut times = Vec::with_capacity(count);
+        for i in 1..=count as u32 {
+            // The contents change at both sides, so that no copy of them can serve the map.
+            kernel.set_int(1, i.cast_signed())?;
+            self.queue.launch(&kernel, 1)?;
+            self.queue.finish()?;
+            let start = Instant::now();
+            let seen = self.queue.map_buffer(&mut buffer, size, |words| {
+                let first = words.first_mut().map(std::mem::take);
+                (first, words.last_mut().map(|last| std::mem::replace(last, i)))
+            })?;
+            times.push(micros(start));
+            if seen != (Some(i), Some(i - 1)) {
+                return wrong("the mapped buffer has old values");
+            }
+        }
+        self.queue.finish()?;
+        Ok(median(&mut times))
     }
 
     fn svm_maps(&self, count: usize, size: usize) -> Result<f64> {
