@@ -204,7 +204,7 @@ mod tests {
             link.accept_memory(handed_in);
             assert_eq!(link.memory().is_some(), is_its_own);
         }
-        let (server, mut welcome) = (server.answer_hello(b"welcome").unwrap(), [0; 7]);
+        let (server, mut welcome) = (server.answer_hello(b"welcome", Extent::Rings).unwrap(), [0; 7]);
         client.recv_exact(&mut welcome).unwrap();
         assert!(server.shares_memory() && client.take_up_memory().shares_memory());
     }

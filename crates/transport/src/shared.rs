@@ -127,14 +127,14 @@ impl Link {
         offered.or(passed.as_ref().map(|file| (file.as_fd(), Side::Passed)))
     }
 
-    /// The same link in another process, which goes on with the handshake.
+    /// The same link in another process, which goes on with the handshake; memory that was offered has no arena.
     ///
     /// # Errors
     /// The operating system's error; [`ErrorKind::InvalidData`] where it is no such memory, unless it was passed: then
     /// [`Link::answer_hello`] finds that.
     pub fn with_memory(mut self, file: OwnedFd, side: Side) -> io::Result<Self> {
         match side {
-            Side::Offered => self.offered(Rings::resume(&file)?, file),
+            Side::Offered => self.offered(Rings::resume(&file, Extent::Rings)?, file),
             Side::Passed => self.passed(file),
         }
         Ok(self)
@@ -152,8 +152,8 @@ impl Link {
     ///
     /// # Errors
     /// The socket's error; [`ErrorKind::InvalidData`] where a file came that is no such memory.
-    pub fn answer_hello(mut self, answer: &[u8]) -> io::Result<Self> {
-        let rings = self.sharing.passed.take().map(|file| Rings::open(&file)).transpose()?;
+    pub fn answer_hello(mut self, answer: &[u8], extent: Extent) -> io::Result<Self> {
+        let rings = self.sharing.passed.take().map(|file| Rings::open(&file, extent)).transpose()?;
         self.send_all(&mut [IoSlice::new(answer)])?;
         if let Some(rings) = rings {
             self.use_rings(Box::new(rings));

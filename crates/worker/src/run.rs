@@ -9,7 +9,7 @@ use std::thread;
 use ropeway_protocol::content::ContentHash;
 use ropeway_protocol::handshake::{Hello, features};
 use ropeway_protocol::messages::Closing;
-use ropeway_transport::Link;
+use ropeway_transport::{Extent, Link};
 
 use crate::base::allowance::Allowance;
 use crate::base::budget::Budget;
@@ -168,7 +168,7 @@ fn serve(
     };
     // The client waits for this; everything else can be made while it reads.
     let welcome = std::mem::take(&mut warm.encoded_welcome);
-    let link = match link.answer_hello(&welcome) {
+    let link = match link.answer_hello(&welcome, Extent::WithArena) {
         Ok(link) => Arc::new(link),
         Err(error) => give_up(format!("the client cannot be welcomed: {error}")),
     };

@@ -37,7 +37,7 @@ const IN_USE: usize = 2 * CONTROL;
 
 const _: () = assert!(IN_USE < DATA);
 
-/// What memory for a link has room for.
+/// What memory for a link has room for, at the most.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Extent {
     /// What is sent.
@@ -76,13 +76,13 @@ impl Rings {
         Ok((Self::new(Memory::map(&file, 0..LEN)?, arena, [0, 1]), file))
     }
 
-    /// Maps, at the server, what the client has made, and says there that it is used. Where this process cannot map the
-    /// arena, it does without.
+    /// Maps, at the server, what the client has made, and says there that it is used. Where there is no arena, or this
+    /// process cannot map it, it does without; one that nobody wants is not let in: a peer makes none.
     ///
     /// # Errors
     /// The operating system's error; [`io::ErrorKind::InvalidData`] for another file.
-    pub(crate) fn open(file: &OwnedFd) -> io::Result<Self> {
-        let rings = Self::map(file, [1, 0])?;
+    pub(crate) fn open(file: &OwnedFd, extent: Extent) -> io::Result<Self> {
+        let rings = Self::map(file, extent, [1, 0])?;
         rings.memory.flag(IN_USE).store(1, Ordering::Release);
         Ok(rings)
     }
@@ -91,13 +91,17 @@ impl Rings {
     ///
     /// # Errors
     /// As [`Self::open`].
-    pub(crate) fn resume(file: &OwnedFd) -> io::Result<Self> {
-        Self::map(file, [0, 1])
+    pub(crate) fn resume(file: &OwnedFd, extent: Extent) -> io::Result<Self> {
+        Self::map(file, extent, [0, 1])
     }
 
-    fn map(file: &OwnedFd, order: [usize; 2]) -> io::Result<Self> {
+    fn map(file: &OwnedFd, extent: Extent, order: [usize; 2]) -> io::Result<Self> {
         let len = memory::len_of(file)?;
-        if len < LEN || !(len - LEN).is_multiple_of(arena::STEP) {
+        let is_expected = match extent {
+            Extent::Rings => len == LEN,
+            Extent::WithArena => len >= LEN && (len - LEN).is_multiple_of(arena::STEP),
+        };
+        if !is_expected {
             return Err(memory::unexpected());
         }
         let arena = if len > LEN { Arena::map(file, LEN..len).ok() } else { None };

@@ -35,17 +35,20 @@ fn memory(len: u64, seals: SealFlags) -> OwnedFd {
     file
 }
 
-/// What a client passes, and whether it is what was agreed on.
-fn passed(entropy: &mut Entropy<'_>) -> (OwnedFd, bool) {
+/// What a client passes; where it is what was agreed on, with how many bytes for bulk data.
+fn passed(entropy: &mut Entropy<'_>) -> (OwnedFd, Option<u64>) {
     let pick = entropy.byte();
     let open = |path: &str| OwnedFd::from(File::open(path).expect("it is there"));
     let other = match pick {
         // In most cases things begin as they should.
-        0..128 => return (memory(LEN, SEALS), true),
-        128..160 => return (memory(LEN + ARENA * u64::from(pick % 4), SEALS), true),
+        0..128 => return (memory(LEN, SEALS), Some(0)),
+        128..160 => {
+            let arena = ARENA * u64::from(pick % 4);
+            return (memory(LEN + arena, SEALS), Some(arena));
+        }
         160..184 => {
             let seals = SealFlags::from_bits_truncate(u32::from(pick) % 8);
-            return (memory(LEN, seals), seals == SEALS);
+            return (memory(LEN, seals), (seals == SEALS).then_some(0));
         }
         184..208 => {
             let sizes = [0, ARENA, 4096, LEN - 1, LEN + 1, LEN + ARENA - 4096, LEN + 4096, 1 << 40];
@@ -64,7 +67,12 @@ fn passed(entropy: &mut Entropy<'_>) -> (OwnedFd, bool) {
         246..250 => UnixStream::pair().expect("sockets").0.into(),
         _ => io::pipe().expect("a pipe").0.into(),
     };
-    (other, false)
+    (other, None)
+}
+
+/// Whether an end that wants no more than this takes memory with so many bytes for bulk data.
+fn wants(extent: Extent, arena: u64) -> bool {
+    arena == 0 || extent == Extent::WithArena
 }
 
 fn pair() -> (Link, UnixStream) {
@@ -123,9 +131,11 @@ pub fn at_server(entropy: &mut Entropy<'_>) -> Begun {
     if pick.is_multiple_of(3) {
         link = hand_on(link).expect("what is passed is looked at when it is used");
     }
+    let extent = if entropy.byte() < 128 { Extent::WithArena } else { Extent::Rings };
     // With nothing before it, there was only one place for a file.
-    match (files.first(), link.answer_hello(ANSWER)) {
-        (Some((file, true)), Ok(link)) => {
+    let passed = files.first().map(|(file, arena)| (file, arena.filter(|arena| wants(extent, *arena))));
+    match (passed, link.answer_hello(ANSWER, extent)) {
+        (Some((file, Some(_))), Ok(link)) => {
             assert!(link.shares_memory());
             let memory = File::from(copy(file.as_fd()));
             let hostile = Hostile { memory, socket: Some(client), read: RINGS[0], written: RINGS[1] };
@@ -136,7 +146,7 @@ pub fn at_server(entropy: &mut Entropy<'_>) -> Begun {
             assert!(!link.shares_memory());
             None
         }
-        (Some((_, false)), Err(_)) => None,
+        (Some((_, None)), Err(_)) => None,
         (_, answered) => panic!("{answered:?} with {files:?}"),
     }
 }
@@ -169,10 +179,10 @@ pub fn at_client(entropy: &mut Entropy<'_>) -> Begun {
     hostile.socket.as_mut().expect("it is open").write_all(ANSWER).expect("there is room");
     let mut answer = [0; ANSWER.len()];
     link.recv_exact(&mut answer).expect("it is there");
-    if pick.is_multiple_of(3) {
-        let other = passed(entropy);
+    if pick.is_multiple_of(3) && extent == Extent::Rings {
+        let (other, arena) = passed(entropy);
         let bare = Link::from_fd(copy(link.as_fd())).expect("a link");
-        assert_eq!(bare.with_memory(other.0, Side::Offered).is_ok(), other.1, "other memory");
+        assert_eq!(bare.with_memory(other, Side::Offered).is_ok(), arena == Some(0), "other memory");
         link = hand_on(link).expect("it is the memory that it has made");
     }
     let link = link.take_up_memory();
@@ -205,7 +215,7 @@ pub fn handed_in(entropy: &mut Entropy<'_>) {
             ropeway_generate::damage(&mut message, entropy);
         }
         message.truncate(if pick & 2 != 0 { usize::from(entropy.byte()) } else { 300 });
-        let (file, is_memory) = passed(entropy);
+        let (file, arena) = passed(entropy);
         let files = [file.as_fd(); 2];
         let files = &files[..usize::from(pick / 4 % 3)];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
@@ -229,8 +239,8 @@ pub fn handed_in(entropy: &mut Entropy<'_>) {
         link.accept_memory(handed_in);
         assert_eq!(link.memory().is_some(), is_own, "memory for another connection");
         if is_own {
-            let link = link.answer_hello(ANSWER).map(|link| link.shares_memory()).ok();
-            return assert_eq!(link, is_memory.then_some(true), "what is no such memory");
+            let link = link.answer_hello(ANSWER, Extent::WithArena).map(|link| link.shares_memory()).ok();
+            return assert_eq!(link, arena.map(|_| true), "what is no such memory");
         }
     }
 }
