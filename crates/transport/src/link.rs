@@ -88,6 +88,16 @@ impl Link {
         Self::from_socket(Socket::from(fd), None)
     }
 
+    /// Takes over the socket of another process's link: the socket has its options already.
+    ///
+    /// # Errors
+    /// The error of asking what the socket is.
+    pub fn from_other_process(fd: OwnedFd) -> io::Result<Self> {
+        let socket = Socket::from(fd);
+        let kind = Kind::of(&socket)?;
+        Ok(Self::of(socket, kind, None))
+    }
+
     /// Encrypts all that is sent and received from now on, with what a handshake on this link has given.
     ///
     /// # Errors
@@ -157,8 +167,12 @@ impl Link {
         if kind == Kind::Vsock {
             kernel::set_vsock_buffer(socket.as_fd(), vsock::BUFFER)?;
         }
+        Ok(Self::of(socket, kind, kept))
+    }
+
+    fn of(socket: Socket, kind: Kind, kept: Option<Kept>) -> Self {
         let cores = rustix::thread::sched_getaffinity(None).map_or(1, |cores| cores.count());
-        Ok(Self {
+        Self {
             _kept: kept,
             fd: socket.into(),
             records: None,
@@ -169,7 +183,7 @@ impl Link {
             waits: AtomicU8::new(0),
             sent: AtomicU64::new(0),
             received: AtomicU64::new(0),
-        })
+        }
     }
 
     /// Fills `into` before `deadline`, however slowly the bytes arrive.

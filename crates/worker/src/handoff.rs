@@ -289,7 +289,7 @@ pub fn hear_with<T: DeserializeOwned + Message>(control: BorrowedFd<'_>, wait: b
             message.ok_or_else(|| io::Error::new(ErrorKind::InvalidData, "it does not decode"))?;
         let socket = if message.has_link() { files.pop_front() } else { None };
         let memory = side.and_then(|side| Some((files.pop_front()?, side)));
-        let link = socket.map(Link::from_fd).transpose()?;
+        let link = socket.map(Link::from_other_process).transpose()?;
         let link = match (link, memory) {
             // One whose memory is of no use is none: the other end writes there.
             (Some(link), Some((file, side))) => link.with_memory(file, side).ok(),

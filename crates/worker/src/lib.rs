@@ -27,6 +27,7 @@ mod rendezvous;
 mod run;
 mod serve;
 mod session;
+mod standby;
 mod turns;
 mod usage;
 mod warmup;

@@ -22,20 +22,19 @@ use crate::limits::share::Share;
 use crate::link::client::Client;
 use crate::link::input::Input;
 use crate::link::outgoing::Outgoing;
-use crate::link::printed::Printed;
 use crate::native::process::{self, Exit};
 use crate::native::{Arenas, Event, SharedNumbers, SharedStorage, platforms};
 use crate::notify::idle::Idle;
-use crate::notify::notifier::Notifier;
 use crate::notify::report::Reporter;
 use crate::options::WorkerOptions;
-use crate::peers::{self, Peers, Services};
+use crate::peers::{Peers, Services};
 use crate::probe;
 use crate::programs::cache::Cache;
 use crate::session::Session;
 use crate::session::common::Common;
 use crate::session::job::MAX_LEFT;
 use crate::session::team::{Reader, Team};
+use crate::standby::Standby;
 use crate::turns::Turns;
 use crate::usage::Usage;
 use crate::warmup::{Warm, refuse_own_library};
@@ -97,7 +96,7 @@ pub fn run_in_turn(
 fn run_until(exit: Exit, control: OwnedFd, options: WorkerOptions, warm: Option<Warm>) -> u8 {
     match prepare(&control, &options, warm) {
         Ok(None) => 0,
-        Ok(Some((mut warm, link, Served { hello, allowance, share, usage, turns }))) => {
+        Ok(Some(((mut warm, standby), link, Served { hello, allowance, share, usage, turns }))) => {
             if let Some(selectors) = &allowance.devices {
                 warm.restrict(selectors);
             }
@@ -118,7 +117,8 @@ fn run_until(exit: Exit, control: OwnedFd, options: WorkerOptions, warm: Option<
                 Ok(fd) => Log::new(fd),
                 Err(_) => return 1,
             };
-            serve(warm, (link, control), (&hello, &allowance, share), (usage, turns), (options, &log, &exit))
+            let ready = (warm, standby);
+            serve(ready, (link, control), (&hello, &allowance, share), (usage, turns), (options, &log, &exit))
         }
         Err(why) => {
             let _ = writeln!(std::io::stderr(), "ropeway worker[{}]: {why}", std::process::id());
@@ -127,17 +127,17 @@ fn run_until(exit: Exit, control: OwnedFd, options: WorkerOptions, warm: Option<
     }
 }
 
-/// Warms up, unless that is done, and waits for the client.
+/// Warms up, unless that is done, starts the session's threads, and waits for the client.
 fn prepare(
     control: &OwnedFd,
     options: &WorkerOptions,
     warm: Option<Warm>,
-) -> Result<Option<(Warm, Link, Served)>, String> {
+) -> Result<Option<((Warm, Standby), Link, Served)>, String> {
     // If the daemon is gone, a later message fails and ends this process.
     let step = |what: &str| {
         let _ = handoff::say(control.as_fd(), &ToDaemon::Step(what.to_owned()), None, true);
     };
-    let warm = warm.map_or_else(|| Warm::up(options, &step), Ok)?;
+    let mut warm = warm.map_or_else(|| Warm::up(options, &step), Ok)?;
     if options.describe {
         for (number, properties) in (0..).zip(warm.device_properties()) {
             let device = ToDaemon::Device(number, properties);
@@ -149,14 +149,17 @@ fn prepare(
         handoff::say(control.as_fd(), &ToDaemon::Source(number, stream), None, true)
             .map_err(|error| format!("cannot say which streams there are: {error}"))?;
     }
+    let letterbox = warm.letterbox.take().ok_or("its notifications are read already")?;
+    let standby = Standby::start(warm.post().clone(), letterbox);
+    let standby = standby.map_err(|error| format!("cannot start the threads of a session: {error}"))?;
     let ready = ToDaemon::Ready(warm.session);
     handoff::say(control.as_fd(), &ready, None, true).map_err(|error| format!("the daemon is gone: {error}"))?;
     let handed = handoff::receive(control.as_fd()).map_err(|error| format!("no connection: {error}"))?;
-    Ok(handed.map(|(link, served)| (warm, link, served)))
+    Ok(handed.map(|(link, served)| ((warm, standby), link, served)))
 }
 
 fn serve(
-    mut warm: Warm,
+    (mut warm, standby): (Warm, Standby),
     (link, control): (Link, OwnedFd),
     (hello, allowance, share): (&Hello, &Allowance, Option<Share>),
     (usage, turns): (Arc<Usage>, Option<OwnedFd>),
@@ -175,12 +178,14 @@ fn serve(
     drop(welcome);
     let name =
         format!("session {:016x} of {} (process {} at {})", warm.session.0, hello.program, hello.pid, link.peer());
-    let printed =
-        Printed::capture().unwrap_or_else(|error| give_up(format!("cannot capture what kernels print: {error}")));
-    let (post, letterbox) = std::mem::replace(&mut warm.notification, crate::notify::notification::post());
+    let Standby { notifier, printed, outputs, alarm, idle, place } = standby;
+    if let Err(error) = outputs.put_in_place() {
+        give_up(format!("cannot capture what kernels print: {error}"));
+    }
     let client = Client::new(Outgoing::new(link.clone()), printed);
     let staged = Arc::new(Budget::new(options.staged_bytes));
-    let (reporter, notifier) = (Reporter::new(client.clone(), staged.clone()), Notifier::new(post));
+    let reporter = Reporter::new(client.clone(), staged.clone());
+    usage.is_awaited_by(idle);
     let services = Services::new(warm.session, reporter.clone(), notifier.clone(), log.clone());
     let turns = turns.map(|socket| {
         let notifier = notifier.clone();
@@ -196,7 +201,7 @@ fn serve(
     let common = Arc::new(Common {
         client: client.clone(),
         reporter,
-        notifier: notifier.clone(),
+        notifier,
         peers: Peers::new(services, control, hello.features & features::SHARES_WITH_PEERS != 0),
         arenas: Arenas::new(staged.clone()),
         shared: client.outgoing.arena().cloned().map(SharedStorage::new),
@@ -237,19 +242,6 @@ fn serve(
     let over = Arc::new(over);
     end_on_panic(log.clone(), exit.clone());
 
-    let on_end = over.clone();
-    spawn("news", (log, exit), move || {
-        if let Err(end) = notifier.pass_on_forever(&letterbox) {
-            on_end(end);
-        }
-    });
-    let on_end = over.clone();
-    spawn("output", (log, exit), move || {
-        if let Err(error) = client.printed.forward_forever(&client.outgoing) {
-            on_end(error.into());
-        }
-    });
-
     if common.clock.has_limits() {
         let (clock, on_end, for_looks) = (common.clock.clone(), over.clone(), (log.clone(), exit.clone()));
         spawn("clock", (log, exit), move || {
@@ -262,21 +254,12 @@ fn serve(
         spawn("turns", (log, exit), move || turns.follow_forever(|device| common.idle.markers(device)));
     }
 
-    let looking = common.clone();
-    spawn("idle", (log, exit), move || looking.idle.look(&looking.usage, &looking.is_over));
-
-    let listening = common.peers.clone();
-    let on_end = over.clone();
-    spawn("control", (log, exit), move || {
-        if let Some(end) = peers::listen(&listening) {
-            on_end(end);
-        }
-    });
-
     let session = Session::new(common, warm);
     let reader = Reader { input: Input::new(link), session };
-    let team = Team::new(reader, move |end| over(end));
-    team.unwrap_or_else(|error| give_up(format!("cannot make a timer: {error}"))).serve();
+    let team = Team::new(reader, alarm, move |end| over(end));
+    // The place is this session's own, and empty.
+    let _ = place.set(team.clone());
+    team.serve();
     // `over` ends the process.
     exit.exit(0)
 }

@@ -147,6 +147,13 @@ impl<C: Clock> Usage<C> {
         }
     }
 
+    /// Says which thread is to be unparked when a device becomes busy, before it calls [`Self::sleep`] for the first time.
+    pub fn is_awaited_by(&self, adder: Thread) {
+        if self.adder.set(adder).is_ok() {
+            self.is_asleep.store(true, Ordering::SeqCst);
+        }
+    }
+
     /// Blocks the calling thread, always the same, while no device is busy.
     pub fn sleep(&self) {
         self.adder.get_or_init(std::thread::current);

@@ -92,8 +92,10 @@ pub struct Warm {
     pub encoded_welcome: Vec<u8>,
     /// The session's name.
     pub session: SessionId,
-    /// The channel for notifications from native code.
-    pub notification: (Post, Letterbox),
+    /// Where native code's notifications go, ...
+    post: Post,
+    /// ... and where they come out, until somebody takes that.
+    pub letterbox: Option<Letterbox>,
     contexts: HashMap<(u32, u32), (objects::Context, Arc<ContextErrors>)>,
     /// The machine's devices, in the order in which access rules number them, and parts of them with the same number.
     numbers: Vec<(Device, usize)>,
@@ -112,7 +114,7 @@ impl Warm {
         refuse_own_library();
         // The first hash detects the processor's features, which takes long on a virtual one.
         let _ = ContentHash::of(&[]);
-        let notification = post();
+        let (post, letterbox) = post();
         native::custom::offer(options.custom.clone().kinds()?);
         step("clGetPlatformIDs");
         let native = native::platforms()?.into_iter().filter(|platform| !is_own(*platform));
@@ -140,7 +142,8 @@ impl Warm {
             welcome,
             encoded_welcome,
             session,
-            notification,
+            post,
+            letterbox: Some(letterbox),
             contexts: HashMap::new(),
             numbers: Vec::new(),
             in_place: Vec::new(),
@@ -173,6 +176,11 @@ impl Warm {
         }
         warm.in_place = in_place;
         Ok(warm)
+    }
+
+    /// Where native code's notifications go.
+    pub fn post(&self) -> &Post {
+        &self.post
     }
 
     /// The names of the devices that the session sees.
@@ -244,7 +252,7 @@ impl Warm {
 
     /// A new context.
     fn make(&self, platform: &WarmPlatform, devices: Vec<(u32, Device)>) -> (objects::Context, Arc<ContextErrors>) {
-        let errors = Arc::new(ContextErrors { told: OnceLock::new(), post: self.notification.0.clone() });
+        let errors = Arc::new(ContextErrors { told: OnceLock::new(), post: self.post.clone() });
         let native: Vec<_> = devices.iter().map(|(_, device)| *device).collect();
         let native = native::Context::new(platform.native, &native, errors.clone());
         let mut context = objects::Context::new(native, devices, self.force_pinned);

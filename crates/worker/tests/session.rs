@@ -44,6 +44,19 @@ fn the_welcome_tells_of_devices() {
     assert!(!name(&welcome.platforms[0].devices[0].properties, 0x102B).is_empty());
 }
 
+/// A thread costs some 50 us of processor where system calls are filtered, and the client waits for it.
+#[test]
+fn a_session_begins_with_the_threads_that_are_there() {
+    let worker = Worker::start("");
+    let warm = worker.threads();
+    let mut client = worker.connect();
+    client.begin(0).buffer(1, 4);
+    client.post_tail(&WriteBuffer { command: on(1), buffer: MemoryId(1), offset: 0 }, &words([7]));
+    assert_eq!(client.read(1, 1, 0, 4, 1), words([7]));
+    // The native implementation has started its own for the first command, which came before the client.
+    assert_eq!(worker.threads(), warm);
+}
+
 #[test]
 fn a_kernel_adds() {
     let worker = Worker::start("");

@@ -18,7 +18,7 @@ pub struct Client {
     /// The connection.
     pub outgoing: Outgoing,
     /// Output of native code.
-    pub printed: Printed,
+    pub printed: Arc<Printed>,
     /// Whether a kernel of the session may print. If not, a wait is answered without looking for what was printed.
     may_print: AtomicBool,
     /// Error reports of contexts that have not been sent.
@@ -29,7 +29,7 @@ pub struct Client {
 
 impl Client {
     /// Makes a client to which nothing has been sent yet.
-    pub fn new(outgoing: Outgoing, printed: Printed) -> Arc<Self> {
+    pub fn new(outgoing: Outgoing, printed: Arc<Printed>) -> Arc<Self> {
         let (may_print, has_errors) = (AtomicBool::new(false), AtomicBool::new(false));
         Arc::new(Self { outgoing, printed, may_print, errors: Mutex::default(), has_errors })
     }

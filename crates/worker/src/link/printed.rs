@@ -30,19 +30,36 @@ const PIECE: usize = 64 << 10;
 /// How long to let a thread that is printing reach the end of its line.
 const PAUSE: Duration = Duration::from_micros(20);
 
-/// The reading ends of the two pipes.
+/// The reading ends of the two pipes, which may be there before anything is printed into them.
 pub struct Printed {
     pipes: [(OutputStream, OwnedFd); 2],
     /// Locked from reading until sending; otherwise, pieces would overtake each other.
     buffer: Mutex<Vec<u8>>,
 }
 
-impl Printed {
-    /// Puts pipes in the place of the process's standard output and error.
+/// The writing ends.
+pub struct Outputs {
+    out: OwnedFd,
+    error: OwnedFd,
+}
+
+impl Outputs {
+    /// Puts them in the place of the process's standard output and error.
     ///
     /// # Errors
-    /// The operating system's error from creating the pipes.
-    pub fn capture() -> io::Result<Self> {
+    /// The operating system's error.
+    pub fn put_in_place(self) -> io::Result<()> {
+        process::buffer_stdout_by_line();
+        process::replace_outputs(&self.out, &self.error)
+    }
+}
+
+impl Printed {
+    /// Makes the pipes.
+    ///
+    /// # Errors
+    /// The operating system's error.
+    pub fn prepare() -> io::Result<(Self, Outputs)> {
         let pipe = || -> io::Result<(OwnedFd, OwnedFd)> {
             let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
             // Only the reading end must be non-blocking. A smaller pipe than requested will do.
@@ -52,12 +69,11 @@ impl Printed {
         };
         let (out, out_writer) = pipe()?;
         let (error, error_writer) = pipe()?;
-        process::buffer_stdout_by_line();
-        process::replace_outputs(&out_writer, &error_writer)?;
-        Ok(Self {
+        let printed = Self {
             pipes: [(OutputStream::Stdout, out), (OutputStream::Stderr, error)],
             buffer: Mutex::new(vec![0; PIECE]),
-        })
+        };
+        Ok((printed, Outputs { out: out_writer, error: error_writer }))
     }
 
     /// Adds what was printed so far to what is about to be sent.
@@ -93,11 +109,11 @@ impl Printed {
         Ok(())
     }
 
-    /// Forwards as long as the session lasts and anything can be printed.
+    /// Forwards as long as the session lasts and anything can be printed; asks where to only once something was.
     ///
     /// # Errors
     /// The error of the socket or of the pipes.
-    pub fn forward_forever(&self, outgoing: &Outgoing) -> io::Result<()> {
+    pub fn forward_forever<'a>(&self, outgoing: impl Fn() -> &'a Outgoing) -> io::Result<()> {
         // Where native code has closed one, nothing more comes.
         let mut open = self.pipes.each_ref().map(|(_, pipe)| Some(pipe));
         loop {
@@ -114,7 +130,7 @@ impl Printed {
             for (pipe, polled) in open.iter_mut().filter(|pipe| pipe.is_some()).zip(&polled) {
                 pipe.take_if(|_| polled.revents() == PollFlags::HUP);
             }
-            let mut sending = outgoing.lock();
+            let mut sending = outgoing().lock();
             self.forward(&mut sending)?;
             sending.send()?;
         }
@@ -148,6 +164,12 @@ mod tests {
     const LINES: usize = 40_000;
     const LINE: &[u8] = &[b'#'; 100];
 
+    fn capture() -> Printed {
+        let (printed, outputs) = Printed::prepare().unwrap();
+        outputs.put_in_place().unwrap();
+        printed
+    }
+
     /// Capturing a process's outputs cannot be undone, so this test does its work in a process of its own.
     #[test]
     fn more_than_the_pipe_holds_is_printed_while_the_client_does_not_read() {
@@ -167,7 +189,7 @@ mod tests {
         });
         let (mut client, server) = UnixStream::pair().unwrap();
         let outgoing = Arc::new(Outgoing::new(Arc::new(Link::from_fd(server.into()).unwrap())));
-        let printed = Arc::new(Printed::capture().unwrap());
+        let printed = Arc::new(capture());
         let over = Arc::new(AtomicBool::new(false));
         let reading = thread::spawn(move || {
             thread::sleep(Duration::from_millis(300));
@@ -181,7 +203,7 @@ mod tests {
             }
         });
         let (forwarding, to) = (printed.clone(), outgoing.clone());
-        thread::spawn(move || forwarding.forward_forever(&to));
+        thread::spawn(move || forwarding.forward_forever(|| &to));
         let printing_over = over.clone();
         thread::spawn(move || {
             (0..LINES).for_each(|_| process::print(LINE));
@@ -217,12 +239,12 @@ mod tests {
         });
         let (mut client, server) = UnixStream::pair().unwrap();
         let outgoing = Outgoing::new(Arc::new(Link::from_fd(server.into()).unwrap()));
-        let printed = Printed::capture().unwrap();
+        let printed = capture();
         process::print(b"the last words\n");
         process::flush_stdout();
         let nothing = std::fs::File::open("/dev/null").unwrap().into();
         process::replace_outputs(&nothing, &nothing).unwrap();
-        printed.forward_forever(&outgoing).unwrap();
+        printed.forward_forever(|| &outgoing).unwrap();
         drop((printed, outgoing));
         let mut sent = Vec::new();
         client.read_to_end(&mut sent).unwrap();

@@ -34,6 +34,17 @@ impl Alarm {
         Ok(Self { timer, is_set: AtomicBool::new(false), turn: AtomicU64::new(0) })
     }
 
+    /// Has it ring after this time, or sooner if it is set meanwhile.
+    pub fn remind(&self, time: Duration) {
+        self.ring_after(time, 0);
+    }
+
+    /// Waits until it has rung, however long that takes. It can be looked at then as one that has rung.
+    pub fn wait_to_be_rung(&self) {
+        // An interrupted wait goes on.
+        while !poll(&mut [PollFd::new(&self.timer, PollFlags::IN)], None).is_ok_and(|ready| ready > 0) {}
+    }
+
     /// Has it ring soon, if it is not to ring anyway.
     pub fn set(&self, turn: u64) {
         if !self.is_set.swap(true, Ordering::SeqCst) {
@@ -49,7 +60,7 @@ impl Alarm {
 
     fn ring_after(&self, time: Duration, turn: u64) {
         self.turn.store(turn, Ordering::SeqCst);
-        let value = Timespec { tv_sec: 0, tv_nsec: i64::from(time.subsec_nanos()) };
+        let value = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
         let once = Itimerspec { it_interval: Timespec::default(), it_value: value };
         // This fails only for an invalid timer or time.
         let _ = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &once);
@@ -106,5 +117,10 @@ mod tests {
         alarm.ring(10);
         alarm.wait(None, Duration::from_secs(10));
         assert_eq!((alarm.has_rung(), alarm.has_rung()), (Some(10), None));
+        // A reminder is not waited for where it is set to ring soon.
+        alarm.remind(Duration::from_secs(600));
+        alarm.set(11);
+        alarm.wait_to_be_rung();
+        assert_eq!(alarm.has_rung(), Some(11));
     }
 }

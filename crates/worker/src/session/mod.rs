@@ -1,6 +1,6 @@
 //! The state of a session, as the one thread that reads commands sees it.
 
-mod alarm;
+pub mod alarm;
 pub mod common;
 pub mod job;
 pub mod team;

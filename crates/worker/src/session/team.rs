@@ -7,7 +7,6 @@
 //! leader stays away, an [`Alarm`] wakes the *follower*, which watches the link too. As soon as there is something to
 //! read, the follower takes the lock over and leads; the old leader, once back, finds the lock taken and follows.
 
-use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
@@ -80,7 +79,7 @@ pub struct Team {
     /// Held by the one follower that looks; others queue up behind it.
     lookout: Mutex<()>,
     /// Wakes the follower that looks.
-    alarm: Alarm,
+    alarm: Arc<Alarm>,
     /// Where commands come from.
     link: Arc<Link>,
     /// The follower is to take over at once.
@@ -95,35 +94,52 @@ pub struct Team {
 }
 
 impl Team {
-    /// Makes a team for this session. The thread that finds out that the session is over calls `over` with the reason.
-    ///
-    /// # Errors
-    /// The operating system's error.
-    pub fn new(reader: Reader, over: impl Fn(End) + Send + Sync + 'static) -> io::Result<Arc<Self>> {
+    /// Makes a team for this session. A first follower, which calls [`Self::join`], waits for `alarm`, which is not set
+    /// yet. The thread that finds out that the session is over calls `over` with the reason.
+    pub fn new(reader: Reader, alarm: Arc<Alarm>, over: impl Fn(End) + Send + Sync + 'static) -> Arc<Self> {
         let common = reader.session.common.clone();
-        Ok(Arc::new(Self {
-            alarm: Alarm::new()?,
+        Arc::new(Self {
+            alarm,
             link: reader.input.link().clone(),
             reader: Mutex::new(reader),
             turns: AtomicU64::new(0),
             lookout: Mutex::new(()),
             urgent: AtomicBool::new(false),
             unsettled: AtomicBool::new(false),
-            followers: AtomicUsize::new(0),
+            // The thread that leads first, and the one that joins.
+            followers: AtomicUsize::new(1),
+            threads: AtomicUsize::new(2),
             in_jobs: AtomicUsize::new(0),
-            threads: AtomicUsize::new(1),
             over: Box::new(over),
             common,
-        }))
+        })
     }
 
-    /// Lets the calling thread lead first, with a follower ready.
+    /// The state that all threads of the session share.
+    pub fn common(&self) -> &Arc<Common> {
+        &self.common
+    }
+
+    /// Ends the session.
+    pub fn end(&self, end: End) {
+        (self.over)(end);
+    }
+
+    /// Lets the calling thread lead first.
     pub fn serve(self: &Arc<Self>) {
         let first = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
-        self.add_follower();
+        // The follower is to see in time whether the leader stays in a native call.
+        self.alarm.remind(HEARTBEAT);
         let outcome = self.lead(first).and_then(|()| self.take_turns());
         if let Err(end) = outcome {
-            (self.over)(end);
+            self.end(end);
+        }
+    }
+
+    /// Lets the calling thread, which the team knows of already, follow first.
+    pub fn join(self: &Arc<Self>) {
+        if let Err(end) = self.take_turns() {
+            self.end(end);
         }
     }
 
@@ -135,11 +151,7 @@ impl Team {
         }
         self.followers.fetch_add(1, Ordering::Relaxed);
         let team = self.clone();
-        let spawned = thread::Builder::new().name("session".into()).spawn(move || {
-            if let Err(end) = team.take_turns() {
-                (team.over)(end);
-            }
-        });
+        let spawned = thread::Builder::new().name("session".into()).spawn(move || team.join());
         if spawned.is_err() {
             self.followers.fetch_sub(1, Ordering::Relaxed);
             self.threads.fetch_sub(1, Ordering::Relaxed);

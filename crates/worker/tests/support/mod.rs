@@ -70,6 +70,15 @@ impl Worker {
         Self { process, control }
     }
 
+    /// The numbers of its threads.
+    pub fn threads(&self) -> Vec<u32> {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.process.id())).unwrap();
+        let mut threads: Vec<_> =
+            tasks.map(|task| task.unwrap().file_name().into_string().unwrap().parse().unwrap()).collect();
+        threads.sort_unstable();
+        threads
+    }
+
     /// Gives it a client over a local socket.
     pub fn connect(&self) -> Client {
         let (ours, theirs) = UnixStream::pair().unwrap();
