@@ -22,6 +22,7 @@ pub fn run(args: &[String]) -> Result<(), Error> {
         "handed" => handed::run(filter, extra),
         "floor" => floor::far_end(&endpoint(filter)?).map_err(|e| Error::wrong(format!("the floor's far end: {e}"))),
         "raw" => floor::by_itself(&endpoint(filter)?).map_err(|e| Error::wrong(format!("the raw link: {e}"))),
+        "cold" => cold(filter),
         "start" => start(filter, extra),
         "load" => load(),
         "add" => work::vector_addition(filter, extra),
@@ -58,6 +59,15 @@ fn start(filter: &str, started: &str) -> Result<(), Error> {
         return Err(Error::wrong("the first queue gave wrong data"));
     }
     answer(&format!("{}", (now - started) as f64 / 1e6));
+    Ok(())
+}
+
+/// Carries out the orders of `work` for bulk transfers, as a plain stream to the far end of a floor.
+fn cold(far: &str) -> Result<(), Error> {
+    let raw = |error: std::io::Error| Error::wrong(format!("the raw stream: {error}"));
+    let mut stream = floor::Cold::at(&endpoint(far)?).map_err(raw)?;
+    answer("ready");
+    follow(|name, count, size| stream.measure(name, count, size).map_err(raw));
     Ok(())
 }
 

@@ -9,6 +9,8 @@ use std::time::Instant;
 use ropeway_transport::{Endpoint, VsockAddress};
 use socket2::{Domain, SockAddr, Socket, Type};
 
+use crate::orders::{ANSWER, answer};
+
 /// Bytes of one send or receive of a stream.
 const PIECE: usize = 1 << 20;
 
@@ -16,6 +18,9 @@ const PIECE: usize = 1 << 20;
 const ECHO: u8 = 0;
 const SWALLOW: u8 = 1;
 const SEND: u8 = 2;
+/// Into, and out of, memory of which each byte is used once.
+const SWALLOW_COLD: u8 = 3;
+const SEND_COLD: u8 = 4;
 
 /// A connection to the far end.
 pub struct Floor {
@@ -55,12 +60,13 @@ pub fn far_end(endpoint: &Endpoint) -> io::Result<()> {
     listener.listen(1)?;
     let address = listener.local_addr()?;
     let port = address.as_socket().map(|address| address.port().into());
-    println!("{}", port.or(address.as_vsock_address().map(|(_, port)| port)).unwrap_or(0));
+    answer(&port.or(address.as_vsock_address().map(|(_, port)| port)).unwrap_or(0).to_string());
     let (mut link, _) = listener.accept()?;
     if matches!(endpoint, Endpoint::Tcp { .. }) {
         link.set_tcp_nodelay(true)?;
     }
     let mut piece = piece();
+    let mut cold = Vec::new();
     let mut order = [0; 9];
     while link.read_exact(&mut order).is_ok() {
         let [op, count @ ..] = order;
@@ -77,6 +83,15 @@ pub fn far_end(endpoint: &Endpoint) -> io::Result<()> {
                 swallow(&mut link, left, &mut piece)?;
                 link.write_all(&[0; 4])?;
             }
+            SWALLOW_COLD => {
+                cold.resize(left, 1);
+                swallow_cold(&mut link, &mut cold)?;
+                link.write_all(&[0; 4])?;
+            }
+            SEND_COLD => {
+                cold.resize(left, 1);
+                link.write_all(&cold)?;
+            }
             _ => {
                 while left > 0 {
                     let len = left.min(PIECE);
@@ -85,6 +100,14 @@ pub fn far_end(endpoint: &Endpoint) -> io::Result<()> {
                 }
             }
         }
+    }
+    Ok(())
+}
+
+/// Receives as many bytes as there are places.
+fn swallow_cold(link: &mut Socket, places: &mut [u8]) -> io::Result<()> {
+    for piece in places.chunks_mut(PIECE) {
+        link.read_exact(piece)?;
     }
     Ok(())
 }
@@ -122,7 +145,7 @@ impl Floor {
         if let Some(out) = far.stdout.take() {
             BufReader::new(out).read_line(&mut port)?;
         }
-        let connect = format!("{connect}{}", port.trim()).parse();
+        let connect = format!("{connect}{}", port.trim().trim_start_matches(ANSWER)).parse();
         let connect = connect.map_err(|_| io::Error::other("the floor's far end did not start"))?;
         let mut floor = Self::at(&connect)?;
         floor.far = Some(far);
@@ -191,6 +214,61 @@ impl Floor {
         self.order(SEND, size)?;
         swallow(&mut self.link, size, &mut self.piece)?;
         Ok(size as f64 / start.elapsed().as_secs_f64() / 1e6)
+    }
+}
+
+/// The ends of a stream that reads and writes memory as a program's transfers do: all of it, each byte once.
+pub struct Cold {
+    floor: Floor,
+    source: Vec<u8>,
+    back: Vec<u8>,
+}
+
+impl Cold {
+    /// Connects to a far end.
+    ///
+    /// # Errors
+    /// The operating system's error.
+    pub fn at(far: &Endpoint) -> io::Result<Self> {
+        Ok(Self { floor: Floor::at(far)?, source: Vec::new(), back: Vec::new() })
+    }
+
+    /// Carries out an order as [`crate::work::Work::measure`] does, without OpenCL: `write` or `read`, in MB/s.
+    ///
+    /// # Errors
+    /// The socket's error.
+    pub fn measure(&mut self, name: &str, count: usize, size: usize) -> io::Result<f64> {
+        if self.source.len() != size {
+            (self.source, self.back) = (vec![1; size], vec![1; size]);
+            // The first use gets the far end its memory.
+            self.up(1)?;
+        }
+        if name == "write" { self.up(count) } else { self.down(count) }
+    }
+
+    fn up(&mut self, count: usize) -> io::Result<f64> {
+        let start = Instant::now();
+        for _ in 0..count {
+            self.floor.order(SWALLOW_COLD, self.source.len())?;
+            self.floor.link.write_all(&self.source)?;
+        }
+        self.floor.link.read_exact(&mut vec![0; 4 * count])?;
+        Ok((count * self.source.len()) as f64 / start.elapsed().as_secs_f64() / 1e6)
+    }
+
+    fn down(&mut self, count: usize) -> io::Result<f64> {
+        let mut rates = Vec::new();
+        for _ in 0..count {
+            let start = Instant::now();
+            self.floor.order(SEND_COLD, self.back.len())?;
+            swallow_cold(&mut self.floor.link, &mut self.back)?;
+            rates.push(self.back.len() as f64 / start.elapsed().as_secs_f64() / 1e6);
+            // The caches are then as after a transfer whose bytes are checked.
+            if self.back != self.source {
+                return Err(io::ErrorKind::InvalidData.into());
+            }
+        }
+        Ok(crate::median::median(&mut rates))
     }
 }
 

@@ -24,6 +24,7 @@ mod spread;
 mod ssh;
 mod table;
 mod timed;
+mod wide;
 mod work;
 
 use std::ffi::OsString;

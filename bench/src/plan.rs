@@ -12,6 +12,7 @@ use crate::servers;
 use crate::setup::Bench;
 use crate::ssh;
 use crate::table::{Reach, Row};
+use crate::wide;
 
 const MIB: usize = 1 << 20;
 const MB: f64 = 1e6;
@@ -66,6 +67,7 @@ impl Bench {
             say(name);
             rows.extend(rows_of(self).into_iter().filter(|row| row.figure.contains(&self.only)));
         }
+        rows.extend(wide::rows(self, say));
         rows.extend(self.many_and_each(say)?);
         rows.extend(encrypted::rows(self, say));
         rows.extend(ssh::rows(self, say));
