@@ -3,6 +3,7 @@
  * many_servers all             everything once, on every device; prints what is right
  * many_servers exchange SIZE N a buffer of SIZE bytes goes N times from device to device; measured
  * many_servers signals N       N kernels, each on another device than the one before and waiting for it, without data
+ * many_servers flushed N       N times a kernel on each device, flushed one right after the other, and a wait for all of them
  * many_servers pipeline SIZE N N pictures made on the first device, filtered on the second, the small results read
  * many_servers lost            uses three devices while the second goes away */
 #include "stages.h"
@@ -379,6 +380,29 @@ static void signals(cl_uint rounds)
     printf("the last one has ended\n");
 }
 
+static void flushed(cl_uint rounds)
+{
+    cl_mem numbers[MOST];
+    cl_event ends[MOST];
+    for (cl_uint i = 0; i < count; i++)
+        numbers[i] = buffer_of(CL_MEM_READ_WRITE, sizeof(cl_uint) * 4, NULL);
+    for (cl_uint round = 0; round < rounds; round++) {
+        for (cl_uint i = 0; i < count; i++) {
+            ends[i] = run_put(i, numbers[i], 4, round + i);
+            CHECK(clFlush(queues[i]));
+        }
+        CHECK(clWaitForEvents(count, ends));
+        for (cl_uint i = 0; i < count; i++)
+            CHECK(clReleaseEvent(ends[i]));
+    }
+    for (cl_uint i = 0; i < count; i++) {
+        cl_uint have[4];
+        CHECK(clEnqueueReadBuffer(queues[i], numbers[i], CL_TRUE, 0, sizeof have, have, 0, NULL, NULL));
+        REQUIRE(rounds == 0 || have[3] == 3 * (rounds - 1 + i));
+        CHECK(clReleaseMemObject(numbers[i]));
+    }
+}
+
 static void pipeline(size_t size, cl_uint frames)
 {
     size_t items = size / 4, results = items / 256;
@@ -533,6 +557,8 @@ int main(int argc, char **argv)
         exchange(size, rounds);
     } else if (strcmp(argv[1], "signals") == 0) {
         signals((cl_uint)size);
+    } else if (strcmp(argv[1], "flushed") == 0) {
+        flushed((cl_uint)size);
     } else if (strcmp(argv[1], "pipeline") == 0) {
         pipeline(size, rounds);
     } else {

@@ -7,6 +7,7 @@ use ropeway_tests::cluster::{Cluster, MIB, expect};
 use ropeway_tests::net::Traffic;
 use ropeway_tests::places::c_program;
 use ropeway_tests::program::Program;
+use ropeway_tests::server::Server;
 use ropeway_tests::stats::Stats;
 
 const PROGRAM: &str = "many_servers";
@@ -83,6 +84,28 @@ fn servers_that_cannot_reach_each_other_are_served_by_the_client() {
     cluster.host(1).part_from(cluster.host(2));
     let outcome = cluster.program(PROGRAM, &["all"]).limit(Duration::from_secs(240)).run().success();
     assert!(outcome.stdout.ends_with("failures are right\n"), "{}", outcome.stdout);
+}
+
+/// So many that flushes one right after the other are left to another thread.
+#[test]
+fn eight_servers_are_flushed_with_two_sends_each_at_most() {
+    let servers: Vec<_> =
+        (0..8).map(|_| Server::start_with(&["--listen", "tcp://127.0.0.1:0", "--warm", "1"], &[])).collect();
+    let urls = servers.iter().map(Server::url).collect::<Vec<_>>().join(",");
+    let stats = |rounds: &str| {
+        let program = Program::remote(c_program(PROGRAM), &urls).args(["flushed", rounds]).env("ROPEWAY_STATS", "1");
+        Stats::of(&program.run().success().stderr)
+    };
+    stats("1");
+    let (few, many) = (stats("10"), stats("110"));
+    eprintln!("{few:?}\n{many:?}");
+    // The two arguments, the launch, the flush, the wait, the release of the event, for each server.
+    let messages = many.messages_sent - few.messages_sent;
+    assert!((4_700..=4_900).contains(&messages), "{messages} messages");
+    assert_eq!(many.messages_received - few.messages_received, 800);
+    // The flush, and the wait where the flush was faster. A round's first messages may find the last round's releases.
+    let batches = many.batches - few.batches;
+    assert!(batches <= 1_650, "{batches} batches for 100 rounds of 8 servers");
 }
 
 /// One of three servers is lost in the middle; what the program then says, and how long it took to notice.

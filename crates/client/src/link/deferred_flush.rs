@@ -4,12 +4,13 @@
 //! it. With many servers in one context that would cost a thread and a system call for each server, for a few messages
 //! that somebody is about to flush anyway. On such links, therefore, posts are batched from the first on, and one
 //! thread for all links ensures that none stays unsent for long. Where many links are to be flushed at once, that
-//! thread takes its share.
+//! thread takes its share; where a program flushes them one right after the other, it takes all but the first, and what
+//! the program posts meanwhile goes with that.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::thread::{self, Thread};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ropeway_protocol::ids::SessionId;
 
@@ -18,6 +19,39 @@ use crate::base::threads;
 
 /// Nothing stays unsent longer than this.
 const TICK: Duration = Duration::from_millis(1);
+
+/// The number of links from which on two threads send.
+pub(crate) const MANY: usize = 8;
+
+/// Flushes that follow each other this closely are a burst: sending takes about as long.
+const CLOSELY: Duration = Duration::from_micros(50);
+
+/// When a program last flushed one of many links.
+#[derive(Debug)]
+pub(crate) struct Bursts {
+    begun: Instant,
+    /// In nanoseconds since then.
+    last: AtomicU64,
+}
+
+impl Default for Bursts {
+    fn default() -> Self {
+        Self { begun: Instant::now(), last: AtomicU64::new(0) }
+    }
+}
+
+impl Bursts {
+    /// Records a flush, and tells whether another one came just before it.
+    pub(crate) fn go_on(&self) -> bool {
+        self.go_on_at(self.begun.elapsed())
+    }
+
+    fn go_on_at(&self, now: Duration) -> bool {
+        let now = now.as_nanos() as u64;
+        let last = self.last.swap(now.max(1), Ordering::Relaxed);
+        last > 0 && u128::from(now.saturating_sub(last)) < CLOSELY.as_nanos()
+    }
+}
 
 /// A link's part in the deferred flush.
 #[derive(Default, Debug)]
@@ -99,7 +133,7 @@ impl Deferred {
 }
 
 /// Starts a round at once: the caller sends, too, but begins at the other end of the list of links.
-pub(super) fn hurry() {
+pub(crate) fn hurry() {
     if let Some(Some(thread)) = THREAD.get() {
         HURRY.store(true, Ordering::SeqCst);
         DUE.store(true, Ordering::SeqCst);
@@ -138,5 +172,17 @@ fn make_rounds() {
         DUE.store(false, Ordering::SeqCst);
         let links: Vec<_> = lock(&LINKS).iter().rev().filter_map(Weak::upgrade).collect();
         links.iter().for_each(|link| link.be_visited());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_burst_is_what_comes_right_after_another() {
+        let bursts = Bursts::default();
+        let at = [0, 10, 59, 109, 158, 1000, 1001].map(Duration::from_micros);
+        assert_eq!(at.map(|at| bursts.go_on_at(at)), [false, true, true, false, true, false, true]);
     }
 }

@@ -20,7 +20,7 @@ mod channel;
 pub(crate) mod completion;
 mod completions;
 pub(crate) mod connection;
-mod deferred_flush;
+pub(crate) mod deferred_flush;
 pub(crate) mod error;
 pub(crate) mod greet;
 pub(crate) mod in_flight;

@@ -22,9 +22,6 @@ const LOOK: Duration = Duration::from_millis(1);
 /// The longest time between two looks.
 const LOOK_AT_LEAST: Duration = Duration::from_millis(32);
 
-/// From this many calls on, two threads send them.
-const MANY: usize = 8;
-
 /// A call that was made, or waits to be sent.
 pub(crate) struct PendingReply<'a, R> {
     connection: &'a Connection,
@@ -154,7 +151,7 @@ impl<'a, T: Copy, R: DeserializeOwned> PendingReplies<'a, T, R> {
             }
             if std::mem::take(&mut self.unsent) {
                 count(&STATS.round_trips, 1);
-                if self.open.len() >= MANY {
+                if self.open.len() >= deferred_flush::MANY {
                     deferred_flush::hurry();
                 }
                 for one in &self.open {

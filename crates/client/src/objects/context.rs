@@ -14,6 +14,7 @@ use crate::base::ids::new_id;
 use crate::base::status::{Result, SERVER_LOST};
 use crate::base::sync::lock;
 use crate::link::connection::Connection;
+use crate::link::deferred_flush::{self, Bursts, MANY};
 use crate::objects::at_client::AtClient;
 use crate::objects::device::Device;
 use crate::objects::home::Home;
@@ -35,6 +36,7 @@ pub struct Context {
     at_client: AtClient,
     /// The application's hold on it and on each of its queues: without any, nobody can enqueue commands.
     holds: AtomicUsize,
+    bursts: Bursts,
 }
 
 /// The image formats that were asked for, by flags and type of image.
@@ -67,6 +69,7 @@ impl Context {
             user_events: AtomicBool::new(false),
             at_client: AtClient::default(),
             holds: AtomicUsize::new(1),
+            bursts: Bursts::default(),
         };
         let mut made = Ok(());
         for home in &context.homes {
@@ -198,6 +201,20 @@ impl Context {
             // A lost server has ended its events already.
             let _ = other.connection().flush();
         }
+    }
+
+    /// Sends all that is pending, for a caller that has just posted to this home and waits for nothing.
+    ///
+    /// # Errors
+    /// [`SERVER_LOST`].
+    pub(crate) fn flush_from(&self, home: &Home) -> Result<()> {
+        let is_burst = self.homes.len() >= MANY && self.bursts.go_on();
+        if is_burst && self.homes.iter().all(|home| home.connection().leave_to_round()) {
+            deferred_flush::hurry();
+            return if home.is_lost() { Err(SERVER_LOST) } else { Ok(()) };
+        }
+        self.flush_others(home);
+        home.connection().flush()
     }
 
     /// Locks planning, so that one command at a time is planned and sent, where there are several homes. The holder of

@@ -145,11 +145,10 @@ impl Queue {
     /// # Errors
     /// [`crate::SERVER_LOST`].
     pub fn flush(&self) -> Result<()> {
+        self.connection().post(&Flush { queue: self.id })?;
         // Commands for other servers, which this queue's commands need, were enqueued without the application's
         // knowledge.
-        self.context.flush_others(self.home());
-        self.connection().post(&Flush { queue: self.id })?;
-        self.connection().flush()
+        self.context.flush_from(self.home())
     }
 
     /// Waits until all that was enqueued has ended (clFinish). Asks the server only if it has not told of that already.
