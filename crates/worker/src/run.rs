@@ -127,12 +127,15 @@ fn run_until(exit: Exit, control: OwnedFd, options: WorkerOptions, warm: Option<
     }
 }
 
+/// What is there when a client comes.
+type Ready = (Warm, Standby);
+
 /// Warms up, unless that is done, starts the session's threads, and waits for the client.
 fn prepare(
     control: &OwnedFd,
     options: &WorkerOptions,
     warm: Option<Warm>,
-) -> Result<Option<((Warm, Standby), Link, Served)>, String> {
+) -> Result<Option<(Ready, Link, Served)>, String> {
     // If the daemon is gone, a later message fails and ends this process.
     let step = |what: &str| {
         let _ = handoff::say(control.as_fd(), &ToDaemon::Step(what.to_owned()), None, true);
@@ -159,7 +162,7 @@ fn prepare(
 }
 
 fn serve(
-    (mut warm, standby): (Warm, Standby),
+    (mut warm, standby): Ready,
     (link, control): (Link, OwnedFd),
     (hello, allowance, share): (&Hello, &Allowance, Option<Share>),
     (usage, turns): (Arc<Usage>, Option<OwnedFd>),
