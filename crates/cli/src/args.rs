@@ -230,6 +230,10 @@ pub struct WorkerArgs {
     #[arg(long, hide = true)]
     pub describe: bool,
 
+    /// Let sessions go over UCX, for which the sandbox lets the worker make connections
+    #[arg(long, hide = true)]
+    pub ucx: bool,
+
     /// Move bulk data as for a GPU also where buffers could be mapped (for tests)
     #[arg(long, hide = true)]
     pub force_pinned: bool,

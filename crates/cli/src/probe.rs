@@ -8,7 +8,7 @@ use std::net::ToSocketAddrs;
 use std::time::{Duration, Instant, SystemTime};
 
 use ropeway_client::config::Config;
-use ropeway_client::link::{OpenError, greet};
+use ropeway_client::link::{OpenError, Through, greet};
 use ropeway_client::reach::{Held, reach};
 use ropeway_client::ssh::TunnelError;
 use ropeway_daemon::access::server_clock;
@@ -57,8 +57,13 @@ impl ProbeError {
                 format!("start the server with `ropeway serve --listen unix:{}`", path.display())
             }
             (Self::Connect(_), Endpoint::Vsock(address)) => vsock_advice(*address),
-            (Self::Connect(error), Endpoint::Tls { port, .. } | Endpoint::Tcp { port, .. })
-                if error.kind() == ErrorKind::ConnectionRefused =>
+            (Self::Connect(error) | Self::Link(error), Endpoint::Ucx { .. }) if error.kind() == ErrorKind::Unsupported => {
+                "install UCX where it is missing; or go without it, by tcp:// and the same address".into()
+            }
+            (
+                Self::Connect(error),
+                Endpoint::Tls { port, .. } | Endpoint::Tcp { port, .. } | Endpoint::Ucx { port, .. },
+            ) if error.kind() == ErrorKind::ConnectionRefused =>
             {
                 format!(
                     "start `ropeway serve` there; if it runs, see where it listens and whether port {port} is the right one"
@@ -73,7 +78,10 @@ impl ProbeError {
             (Self::Connect(error), _) if has_no_way(error) => {
                 "check this machine's network and the address; a firewall between may also answer this".into()
             }
-            (Self::Connect(_), Endpoint::Tls { port, .. } | Endpoint::Tcp { port, .. }) => format!(
+            (
+                Self::Connect(_),
+                Endpoint::Tls { port, .. } | Endpoint::Tcp { port, .. } | Endpoint::Ucx { port, .. },
+            ) => format!(
                 "check that the machine is up; if it is (other services answer), a firewall drops what is sent to its port {port}"
             ),
             (Self::Tls(error), _) => tls_advice(error, endpoint),
@@ -233,7 +241,7 @@ pub struct Probe {
 impl Probe {
     /// Connects, as programs with this configuration do, and shakes hands.
     pub fn open(address: &Endpoint, config: &Config) -> Result<Self, ProbeError> {
-        if let Endpoint::Tls { host, port, .. } | Endpoint::Tcp { host, port } = address {
+        if let Endpoint::Tls { host, port, .. } | Endpoint::Tcp { host, port } | Endpoint::Ucx { host, port } = address {
             (host.as_str(), *port).to_socket_addrs().map_err(ProbeError::Resolve)?;
         }
         let name = address.to_string();
@@ -247,7 +255,7 @@ impl Probe {
             None => ProbeError::Connect(error),
         })?;
         set_socket_timeout(&link, Timeout::Send, Some(ANSWER)).map_err(|e| ProbeError::Link(e.into()))?;
-        let (link, welcome) = match greet(link, config.shared_memory, &name, Instant::now() + ANSWER) {
+        let (link, welcome) = match greet(link, Through::of(address, config.shared_memory), &name, Instant::now() + ANSWER) {
             Ok(greeted) => greeted,
             Err(error) => {
                 return Err(match reached.failed(address, error) {

@@ -27,6 +27,9 @@ pub fn serve(args: ServeArgs) -> Result<(), Failure> {
     if lending.is_some() {
         worker.push("--describe".into());
     }
+    if args.listen.iter().any(|endpoint| matches!(endpoint, Endpoint::Ucx { .. })) {
+        worker.push("--ucx".into());
+    }
     let mut streams = Vec::new();
     if let Some(file) = &args.custom {
         let declared = Declarations::read(file).map_err(Failure::new)?;
@@ -37,7 +40,8 @@ pub fn serve(args: ServeArgs) -> Result<(), Failure> {
     let program = "/proc/self/exe".into();
     // Without clients from other machines there is no need of keys, and several servers share a user's folder.
     let is_reached = |endpoint: &Endpoint| {
-        matches!(endpoint, Endpoint::Tls { .. }) || !endpoint.is_local() && !matches!(endpoint, Endpoint::Vsock(_))
+        matches!(endpoint, Endpoint::Tls { .. })
+            || !endpoint.is_local() && !matches!(endpoint, Endpoint::Vsock(_) | Endpoint::Ucx { .. })
     };
     let certificates = args.certificate.zip(args.key).zip(args.client_ca);
     let certificates = certificates.map(|((certificate, key), authorities)| CertificateFiles {
@@ -130,6 +134,7 @@ pub fn worker(args: WorkerArgs) -> Result<ExitCode, Failure> {
             .map_err(Failure::new)?
             .unwrap_or_default(),
         probe: args.probe,
+        ucx: args.ucx,
         ..WorkerOptions::default()
     };
     let walls: Vec<_> = Wall::ALL.into_iter().filter(|wall| !args.no_sandbox.contains(wall)).collect();

@@ -65,8 +65,12 @@ fn check(endpoint: &Endpoint, options: &ServeOptions) -> Result<(), ServeError> 
         }
         return Ok(());
     }
-    if endpoint.is_local() || !may_be_plain(endpoint, options) && options.state.is_some() {
+    let can_be_encrypted = !matches!(endpoint, Endpoint::Ucx { .. });
+    if endpoint.is_local() || can_be_encrypted && !may_be_plain(endpoint, options) && options.state.is_some() {
         return Ok(());
+    }
+    if !options.plaintext_network && !can_be_encrypted {
+        return Err(ServeError::NotEncrypted(endpoint.clone()));
     }
     if !options.plaintext_network {
         return Err(ServeError::NotLocal(endpoint.clone()));
@@ -114,6 +118,14 @@ mod tests {
         assert!(error.to_string().contains("--plaintext-network"), "{error}");
         let asked = ServeOptions { plaintext_network: true, ..options("tcp://0.0.0.0:0") };
         assert_eq!(open(&asked).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn ucx_is_never_encrypted() {
+        let state = Some("/nowhere".into());
+        let error = open(&ServeOptions { state, ..options("ucx://0.0.0.0:0") }).unwrap_err();
+        assert!(matches!(error, ServeError::NotEncrypted(_)));
+        assert!(error.to_string().contains("--plaintext-network"), "{error}");
     }
 
     #[test]

@@ -98,6 +98,8 @@ impl ServeOptions {
 pub enum ServeError {
     /// An address that other machines can reach, without `--plaintext-network`.
     NotLocal(Endpoint),
+    /// An address that other machines can reach and at which nothing is encrypted, without `--plaintext-network`.
+    NotEncrypted(Endpoint),
     /// A socket could not be made.
     Listen(Endpoint, io::Error),
     /// The state folder is of no use.
@@ -116,6 +118,11 @@ impl fmt::Display for ServeError {
                 "will not listen on {endpoint} without encryption: other machines can reach it, and there is no state folder for \
                  this server's key; name one with --state, or give --plaintext-network if everybody on that network may use \
                  this machine's devices"
+            ),
+            Self::NotEncrypted(endpoint) => write!(
+                f,
+                "will not listen on {endpoint}: other machines can reach it, and nothing over UCX is encrypted; give \
+                 --plaintext-network if everybody on that network may use this machine's devices, and read what goes over it"
             ),
             Self::Listen(endpoint, error) => match error.kind() {
                 io::ErrorKind::AddrInUse => write!(

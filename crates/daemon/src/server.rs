@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use ropeway_discovery::Announcer;
-use ropeway_protocol::handshake::Purpose;
+use ropeway_protocol::handshake::{Purpose, features};
 use ropeway_transport::nearby::Inbox;
 use ropeway_transport::tls::{self, PublicKey};
-use ropeway_transport::{Link, Listener};
+use ropeway_transport::{Endpoint, Link, Listener};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::{debug, info, warn};
@@ -37,6 +37,9 @@ const STOP_LIMIT: Duration = Duration::from_secs(2);
 
 /// What clients without a lease are told by a server whose devices are lent.
 const ONLY_LEASES: &str = "its devices are lent by a broker; get a lease there, as with `ropeway run --broker`";
+
+/// The answer to who wants to go over UCX where nobody asked for that.
+const NO_UCX: &str = "it takes no sessions over UCX there; reach it by another address, or start it with --listen ucx://";
 
 /// How often the server looks whether a client's time is over.
 const LOOK: Duration = Duration::from_millis(500);
@@ -111,6 +114,7 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
         audit,
         local_users: options.local_users.clone(),
         machines: options.machines.clone(),
+        takes_ucx: options.listen.iter().any(|endpoint| matches!(endpoint, Endpoint::Ucx { .. })),
         look_at: now,
         may_be_plain,
         openings,
@@ -173,6 +177,8 @@ struct Server {
     local_users: Option<LocalUsers>,
     /// The virtual machines that vsocks are for.
     machines: Machines,
+    /// Whether sessions may go over UCX.
+    takes_ucx: bool,
     /// When to look next whether a client's time is over.
     look_at: Instant,
     /// Whether connections of each listener may be in plain text.
@@ -389,6 +395,9 @@ impl Server {
                 }
                 if let Some(Err(text)) = link.peer_machine().map(|machine| self.machines.admit(machine)) {
                     return self.refuse(link, &who, &text);
+                }
+                if hello.features & features::UCX != 0 && (!self.takes_ucx || link.is_encrypted()) {
+                    return self.refuse(link, &who, NO_UCX);
                 }
                 let is_client = hello.purpose == Purpose::Commands;
                 if is_client && self.lending.is_some() && proved.is_none() {

@@ -65,7 +65,8 @@ pub fn run(
     set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|error| WorkerError::System("tie its life to the server's", error.into()))?;
     let readable = options.custom.files();
-    let own = Own { readable: &readable, program_cache: options.cache_folder.as_deref(), folder };
+    let program_cache = options.cache_folder.as_deref();
+    let own = Own { readable: &readable, program_cache, folder, connects: options.ucx };
     // A server has one such process.
     sandbox::enter(walls, own, options.probe);
     Ok(ropeway_worker::run(control, options))

@@ -29,7 +29,7 @@ impl Announcer {
             Endpoint::Tls { host, port, .. } | Endpoint::Tcp { host, port } => {
                 Some((host.parse::<IpAddr>().ok()?, *port))
             }
-            Endpoint::Unix(_) | Endpoint::Vsock(_) | Endpoint::Ssh(_) | Endpoint::Local => None,
+            Endpoint::Ucx { .. } | Endpoint::Unix(_) | Endpoint::Vsock(_) | Endpoint::Ssh(_) | Endpoint::Local => None,
         });
         for (number, (address, port)) in addresses.enumerate() {
             let name = if number == 0 { name.to_owned() } else { format!("{name} {port}") };

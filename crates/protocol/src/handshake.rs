@@ -252,6 +252,10 @@ pub mod features {
     pub const TAKES_NEARBY: u64 = 1;
     /// What a session and its peers on the same machine send each other may go through memory that they share.
     pub const SHARES_WITH_PEERS: u64 = 2;
+
+    /// The client goes on over UCX: behind the welcome, both ends say over the socket where their UCX is reached
+    /// (`docs/protocol.md`), and it carries no more messages.
+    pub const UCX: u64 = 4;
 }
 
 /// Where a client, or peer, that has connected from an address of its own machine to one can hand in memory to share, if

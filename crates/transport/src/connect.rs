@@ -9,7 +9,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 use crate::encrypted::Before;
 use crate::inherited::Kept;
 use crate::tls::{self, Identity, LeaseCertificate, TlsError};
-use crate::{Endpoint, Link, Pass, vsock};
+use crate::{Endpoint, Link, Pass, ucx, vsock};
 
 impl Link {
     /// Connects within `timeout`, which bounds all of a host's addresses together.
@@ -44,7 +44,10 @@ impl Link {
                 }
                 _ => Err(TlsError::NoTicket(host.clone()).into()),
             },
-            Endpoint::Tcp { host, port } => {
+            Endpoint::Tcp { host, port } | Endpoint::Ucx { host, port } => {
+                if let Endpoint::Ucx { .. } = endpoint {
+                    ucx::check()?;
+                }
                 let mut last = io::Error::new(ErrorKind::NotFound, "the host name has no address");
                 for address in (host.as_str(), *port).to_socket_addrs()? {
                     let left = deadline.saturating_duration_since(Instant::now());

@@ -15,7 +15,7 @@ use crate::tls::{Credentials, PublicKey, Ticket};
 pub const DEFAULT_PORT: u16 = 7590;
 
 /// Where a server is: `tls://host[:port]`, a ticket `ropeway://host[:port]/#...`, `tcp://host[:port]`, `unix:/path`,
-/// `vsock://CID[:port]`, `ssh://[user@]host[:port]`, `local:`, or a bare `host[:port]`, which is encrypted unless it names this machine's
+/// `vsock://CID[:port]`, `ucx://host[:port]`, `ssh://[user@]host[:port]`, `local:`, or a bare `host[:port]`, which is encrypted unless it names this machine's
 /// loopback.
 #[derive(Clone, Debug)]
 pub enum Endpoint {
@@ -31,6 +31,13 @@ pub enum Endpoint {
     },
     /// A TCP port of a host, in plain text.
     Tcp {
+        /// Host name or address, without the brackets of an IPv6 address.
+        host: String,
+        /// Port; 0 only when listening: any free one.
+        port: u16,
+    },
+    /// A TCP port of a host, where a session opens that goes on over UCX; in plain text.
+    Ucx {
         /// Host name or address, without the brackets of an IPv6 address.
         host: String,
         /// Port; 0 only when listening: any free one.
@@ -83,7 +90,7 @@ impl std::error::Error for ParseEndpointError {}
 /// An endpoint without its ticket.
 #[derive(PartialEq, Eq, Hash)]
 enum Address<'a> {
-    Network(bool, &'a str, u16),
+    Network(&'static str, &'a str, u16),
     Unix(&'a Path),
     Vsock(VsockAddress),
     Ssh(&'a SshHost),
@@ -107,8 +114,9 @@ impl Hash for Endpoint {
 impl Endpoint {
     fn address(&self) -> Address<'_> {
         match self {
-            Self::Tls { host, port, .. } => Address::Network(true, host, *port),
-            Self::Tcp { host, port } => Address::Network(false, host, *port),
+            Self::Tls { host, port, .. } => Address::Network("tls", host, *port),
+            Self::Tcp { host, port } => Address::Network("tcp", host, *port),
+            Self::Ucx { host, port } => Address::Network("ucx", host, *port),
             Self::Unix(path) => Address::Unix(path),
             Self::Vsock(address) => Address::Vsock(*address),
             Self::Ssh(host) => Address::Ssh(host),
@@ -138,7 +146,7 @@ impl Endpoint {
     pub fn pass(&self) -> Option<&Pass> {
         match self {
             Self::Tls { pass, .. } => pass.as_deref(),
-            Self::Tcp { .. } | Self::Unix(_) | Self::Vsock(_) | Self::Ssh(_) | Self::Local => None,
+            Self::Tcp { .. } | Self::Ucx { .. } | Self::Unix(_) | Self::Vsock(_) | Self::Ssh(_) | Self::Local => None,
         }
     }
 
@@ -158,6 +166,7 @@ impl Endpoint {
         match self.clone() {
             Self::Tls { port, pass, .. } => Self::Tls { host, port, pass },
             Self::Tcp { port, .. } => Self::Tcp { host, port },
+            Self::Ucx { port, .. } => Self::Ucx { host, port },
             other => other,
         }
     }
@@ -165,7 +174,7 @@ impl Endpoint {
     /// The TCP port of Ropeway; 0 where there is none.
     pub fn port(&self) -> u16 {
         match self {
-            Self::Tls { port, .. } | Self::Tcp { port, .. } => *port,
+            Self::Tls { port, .. } | Self::Tcp { port, .. } | Self::Ucx { port, .. } => *port,
             Self::Unix(_) | Self::Vsock(_) | Self::Ssh(_) | Self::Local => 0,
         }
     }
@@ -174,7 +183,7 @@ impl Endpoint {
     /// or `guest` for a vsock.
     pub fn host(&self) -> &str {
         match self {
-            Self::Tls { host, .. } | Self::Tcp { host, .. } => host,
+            Self::Tls { host, .. } | Self::Tcp { host, .. } | Self::Ucx { host, .. } => host,
             Self::Ssh(SshHost { host, .. }) => host,
             Self::Unix(_) | Self::Local => "localhost",
             Self::Vsock(address) => address.machine(),
@@ -188,7 +197,7 @@ impl Endpoint {
             Self::Unix(_) | Self::Local => true,
             Self::Vsock(address) => address.cid == VsockAddress::LOCAL,
             Self::Ssh(_) => false,
-            Self::Tls { host, port, .. } | Self::Tcp { host, port } => (host.as_str(), *port)
+            Self::Tls { host, port, .. } | Self::Tcp { host, port } | Self::Ucx { host, port } => (host.as_str(), *port)
                 .to_socket_addrs()
                 .is_ok_and(|mut addresses| addresses.all(|a| a.ip().to_canonical().is_loopback())),
         }
@@ -236,11 +245,11 @@ impl FromStr for Endpoint {
                 pass = Some(Arc::new(Pass::Key(key)));
                 (Some("tls"), address)
             }
-            Some((scheme @ ("tcp" | "tls" | "ssh"), rest)) => (Some(scheme), rest.trim_end_matches('/')),
+            Some((scheme @ ("tcp" | "tls" | "ucx" | "ssh"), rest)) => (Some(scheme), rest.trim_end_matches('/')),
             Some((scheme, _)) => {
                 let scheme = scheme.split('#').next().unwrap_or_default();
                 return Err(wrong(&format!(
-                    "'{scheme}' is not a known kind of link; use tls://host:port, ssh://host, tcp://host:port, unix:/path, vsock://CID:port or local:"
+                    "'{scheme}' is not a known kind of link; use tls://host:port, ssh://host, tcp://host:port, unix:/path, vsock://CID:port, ucx://host:port or local:"
                 )));
             }
             None => (None, text),
@@ -263,6 +272,7 @@ impl FromStr for Endpoint {
         let host = host.to_owned();
         Ok(match scheme {
             Some("tls") => Self::Tls { host, port, pass },
+            Some("ucx") => Self::Ucx { host, port },
             None if !is_loopback(&host) => Self::Tls { host, port, pass },
             _ => Self::Tcp { host, port },
         })
@@ -313,6 +323,7 @@ impl fmt::Display for Endpoint {
         match self {
             Self::Tls { host, port, .. } => write!(f, "tls://{}", Authority(host, *port)),
             Self::Tcp { host, port } => write!(f, "tcp://{}", Authority(host, *port)),
+            Self::Ucx { host, port } => write!(f, "ucx://{}", Authority(host, *port)),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
             Self::Vsock(address) => address.fmt(f),
             Self::Ssh(host) => host.fmt(f),
@@ -361,7 +372,7 @@ mod tests {
             assert!(!error.contains(&ticket.secret_text()[..8]), "{error}");
         }
         // Whatever a person does to what comes before it.
-        for scheme in ["tls", "tcp", "ropewy", "ssh", "vsock"] {
+        for scheme in ["tls", "tcp", "ucx", "ropewy", "ssh", "vsock"] {
             for host in ["gpu.lab:99/", "gpu.lab:x/", "gpu.lab:99", "/", ""] {
                 let line = format!("{scheme}://{host}#{}", ticket.secret_text());
                 let error = line.parse::<Endpoint>().unwrap_err().to_string();
@@ -391,6 +402,8 @@ mod tests {
             ("vsock://3/", vsock(3, DEFAULT_PORT.into())),
             ("vsock://:99999", vsock(VsockAddress::ANY, 99_999)),
             ("vsock://4294967295:0", vsock(VsockAddress::ANY, 0)),
+            ("ucx://gpu.lab", Endpoint::Ucx { host: "gpu.lab".into(), port: DEFAULT_PORT }),
+            ("ucx://[fe80::1]:7", Endpoint::Ucx { host: "fe80::1".into(), port: 7 }),
             ("local:", Endpoint::Local),
             ("local", tls("local", DEFAULT_PORT)),
         ] {
@@ -407,6 +420,7 @@ mod tests {
             ("tls://[::1]:7", "tls://[::1]:7"),
             ("tcp://10.0.0.1:7", "tcp://10.0.0.1:7"),
             ("unix:/run/r.sock", "unix:/run/r.sock"),
+            ("ucx://0.0.0.0:7", "ucx://rack:7"),
             ("vsock://:7", "vsock://:7"),
         ] {
             assert_eq!(listens.parse::<Endpoint>().unwrap().reached_at("rack").to_string(), reached);

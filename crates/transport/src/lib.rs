@@ -1,7 +1,7 @@
 //! Byte links between clients and servers: TCP, Unix sockets, and vsock between a machine and its guests. No messages.
 //!
 //! [`Endpoint`] says where a server is, [`Link`] is one connected stream, [`Listener`] waits for links. [`inherited`]
-//! lists the descriptors that children must not keep open; unsafe code is in `kernel` and `shm::memory` alone.
+//! lists the descriptors that children must not keep open; unsafe code is in `kernel`, `shm::memory` and `ucx` alone.
 #![deny(unsafe_code)]
 
 mod connect;
@@ -13,6 +13,7 @@ mod kernel;
 mod link;
 mod listener;
 mod machine;
+mod medium;
 pub mod nearby;
 mod origin;
 pub mod private_file;
@@ -21,6 +22,8 @@ mod shm;
 mod ssh;
 pub mod threads;
 pub mod tls;
+#[cfg_attr(not(feature = "ucx"), path = "without_ucx.rs")]
+mod ucx;
 mod vsock;
 
 pub use endpoint::{DEFAULT_PORT, Endpoint, ParseEndpointError, Pass};

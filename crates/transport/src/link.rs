@@ -47,7 +47,7 @@ pub struct Link {
     pub(crate) fd: OwnedFd,
     /// How its bytes are encrypted, if they are.
     records: Option<Box<Records>>,
-    /// The memory that its bytes go through, if they do not go through the socket.
+    /// What its bytes go through, if they do not go through the socket.
     pub(crate) sharing: Sharing,
     /// What the socket is.
     pub(crate) kind: Kind,
@@ -262,15 +262,15 @@ impl Link {
     /// # Errors
     /// As [`Link::try_recv`].
     pub fn try_recv_cheaply(&self, into: &mut [u8]) -> io::Result<usize> {
-        match &self.sharing.rings {
-            Some(rings) if !rings.has_more_in_a_moment() => Err(ErrorKind::WouldBlock.into()),
+        match &self.sharing.medium {
+            Some(medium) if !medium.has_more_in_a_moment() => Err(ErrorKind::WouldBlock.into()),
             _ => self.try_recv(into),
         }
     }
 
     fn recv_with(&self, into: &mut [u8], flags: RecvFlags) -> io::Result<usize> {
-        if let Some(rings) = &self.sharing.rings {
-            return self.recv_shared(rings, into, flags);
+        if let Some(medium) = &self.sharing.medium {
+            return self.recv_shared(&**medium, into, flags);
         }
         match &self.records {
             None => self.receive(into, flags),
@@ -288,8 +288,8 @@ impl Link {
     /// Whether bytes can be read although the socket has none: they were decrypted with others before, or do not go
     /// through it.
     pub fn has_more(&self) -> bool {
-        match &self.sharing.rings {
-            Some(rings) => rings.has_more(),
+        match &self.sharing.medium {
+            Some(medium) => medium.has_more(),
             None => self.records.as_ref().is_some_and(|records| records.has_more()),
         }
     }
@@ -297,8 +297,8 @@ impl Link {
     /// To be called before each time that the link's descriptor is polled for something to read: from now on it becomes
     /// readable when bytes come. Returns whether there are some already.
     pub fn is_readable_or_will_tell(&self) -> bool {
-        match &self.sharing.rings {
-            Some(rings) => rings.ask_to_be_woken(),
+        match &self.sharing.medium {
+            Some(medium) => medium.ask_to_be_woken(),
             None => self.has_more(),
         }
     }
@@ -362,8 +362,8 @@ impl Link {
         mut goes_on: impl FnMut() -> io::Result<()>,
     ) -> io::Result<()> {
         let mut send = |parts: &[IoSlice<'_>], flags| loop {
-            let sent = match &self.sharing.rings {
-                Some(rings) => self.send_shared(rings, parts, true),
+            let sent = match &self.sharing.medium {
+                Some(medium) => self.send_shared(&**medium, parts, true),
                 None => self.send(parts, flags),
             };
             match sent {
@@ -405,8 +405,8 @@ impl Link {
     /// The socket's error; the link cannot be used any more.
     pub fn try_send(&self, bytes: &[u8]) -> io::Result<usize> {
         let send = |bytes: &[u8]| self.send(&[IoSlice::new(bytes)], SendFlags::DONTWAIT);
-        let sent = match (&self.sharing.rings, &self.records) {
-            (Some(rings), _) => self.send_shared(rings, &[IoSlice::new(bytes)], false),
+        let sent = match (&self.sharing.medium, &self.records) {
+            (Some(medium), _) => self.send_shared(&**medium, &[IoSlice::new(bytes)], false),
             (None, None) => send(bytes),
             (None, Some(records)) => records.sealer().try_send(bytes, send),
         };
@@ -432,8 +432,8 @@ impl Link {
             }
             let left = deadline.map(|d| d.saturating_duration_since(Instant::now()));
             let left = left.map(|t| Timespec { tv_sec: t.as_secs() as i64, tv_nsec: i64::from(t.subsec_nanos()) });
-            match poll(&mut [PollFd::new(&self.fd, PollFlags::IN)], left.as_ref()) {
-                Ok(n) if n > 0 && self.sharing.rings.is_some() && self.was_woken_for_nothing()? => {}
+            match poll(&mut [PollFd::new(self, PollFlags::IN)], left.as_ref()) {
+                Ok(n) if n > 0 && self.sharing.medium.is_some() && self.was_woken_for_nothing()? => {}
                 Ok(n) => return Ok(n > 0),
                 Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
@@ -452,9 +452,18 @@ impl Link {
     pub fn shutdown(&self) {
         // The peer may have closed it already, which is just as good.
         let _ = shutdown(&self.fd, Shutdown::Both);
-        if let Some(rings) = &self.sharing.rings {
-            rings.end();
+        if let Some(medium) = &self.sharing.medium {
+            medium.end();
         }
+    }
+
+    /// Ends this direction: the other end reads what was sent, and then the end.
+    pub fn end_sending(&self) {
+        if let Some(medium) = &self.sharing.medium {
+            // What cannot go is lost with the link.
+            let _ = medium.push();
+        }
+        let _ = shutdown(&self.fd, Shutdown::Write);
     }
 
     /// The socket itself, to hand it to another process.
@@ -474,8 +483,8 @@ impl Link {
     /// The socket's error.
     pub fn taken(&self) -> io::Result<u64> {
         let sent = self.sent.load(Ordering::Relaxed);
-        if let Some(rings) = &self.sharing.rings {
-            return Ok(self.sharing.sent_before + rings.taken());
+        if let Some(medium) = &self.sharing.medium {
+            return Ok(self.sharing.sent_before + medium.taken());
         }
         match kernel::untaken(self.fd.as_fd()) {
             Err(_) if self.kind == Kind::Vsock => Ok(sent),
@@ -545,7 +554,8 @@ impl Sender for Link {
 }
 
 impl AsFd for Link {
+    /// To be polled after [`Link::is_readable_or_will_tell`]; until a medium is agreed on, the socket.
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+        self.sharing.medium.as_ref().and_then(|medium| medium.descriptor()).unwrap_or(self.fd.as_fd())
     }
 }

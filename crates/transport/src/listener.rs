@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use crate::{Endpoint, Link, VsockAddress, vsock};
+use crate::{Endpoint, Link, VsockAddress, ucx, vsock};
 
 /// Connections that may wait to be accepted, for bursts of clients; the system's own limit (net.core.somaxconn) may be
 /// lower.
@@ -52,7 +52,10 @@ impl Listener {
                 Self::from_fd(socket.into())
             }
             Endpoint::Local | Endpoint::Ssh(_) => Err(crate::connect::not_an_address(endpoint)),
-            Endpoint::Tls { host, port, .. } | Endpoint::Tcp { host, port } => {
+            Endpoint::Tls { host, port, .. } | Endpoint::Tcp { host, port } | Endpoint::Ucx { host, port } => {
+                if let Endpoint::Ucx { .. } = endpoint {
+                    ucx::check()?;
+                }
                 let address = (host.as_str(), *port)
                     .to_socket_addrs()?
                     .next()
@@ -62,8 +65,13 @@ impl Listener {
                 socket.bind(&address.into())?;
                 socket.listen(BACKLOG)?;
                 let mut listener = Self::from_fd(socket.into())?;
-                if let (Endpoint::Tls { .. }, Endpoint::Tcp { host, port }) = (endpoint, &listener.endpoint) {
-                    listener.endpoint = Endpoint::Tls { host: host.clone(), port: *port, pass: None };
+                if let Endpoint::Tcp { host, port } = &listener.endpoint {
+                    let (host, port) = (host.clone(), *port);
+                    listener.endpoint = match endpoint {
+                        Endpoint::Tls { .. } => Endpoint::Tls { host, port, pass: None },
+                        Endpoint::Ucx { .. } => Endpoint::Ucx { host, port },
+                        _ => Endpoint::Tcp { host, port },
+                    };
                 }
                 Ok(listener)
             }

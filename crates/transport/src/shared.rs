@@ -1,4 +1,4 @@
-//! What a link does where its bytes go through shared memory.
+//! What a link does where its bytes do not go through its socket, but through shared memory or another medium.
 
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recv,
@@ -16,7 +17,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::Sender as _;
 use crate::link::{GLANCE, Link};
-use crate::shm::{Arena, Extent, Rings};
+use crate::medium::Medium;
+use crate::shm::{Arena, Extent, Rings, SHARED_MEMORY};
 use crate::vsock::Kind;
 
 /// How long a writer sleeps before it looks whether the other process is there: a process that ends wakes nobody.
@@ -62,7 +64,7 @@ pub(crate) struct Sharing {
     /// What came with a client's hello.
     passed: Option<OwnedFd>,
     /// What its bytes go through.
-    pub(crate) rings: Option<Box<Rings>>,
+    pub(crate) medium: Option<Box<dyn Medium>>,
     /// Bytes that were sent through the socket before.
     pub(crate) sent_before: u64,
 }
@@ -88,7 +90,7 @@ impl Link {
     /// hello.
     pub fn take_up_memory(mut self) -> Self {
         if let Some((rings, _)) = self.sharing.offered.take().filter(|(rings, _)| rings.is_used()) {
-            self.use_rings(rings);
+            self.use_medium(rings);
         }
         self
     }
@@ -156,29 +158,29 @@ impl Link {
         let rings = self.sharing.passed.take().map(|file| Rings::open(&file, extent)).transpose()?;
         self.send_all(&mut [IoSlice::new(answer)])?;
         if let Some(rings) = rings {
-            self.use_rings(Box::new(rings));
+            self.use_medium(Box::new(rings));
         }
         Ok(self)
     }
 
     /// Whether its bytes go through memory that both processes see.
     pub fn shares_memory(&self) -> bool {
-        self.sharing.rings.is_some()
+        self.sharing.medium.as_ref().is_some_and(|medium| medium.name() == SHARED_MEMORY)
     }
 
     /// Memory for bulk data that both processes see, where there is any.
     pub fn arena(&self) -> Option<&Arc<Arena>> {
-        self.sharing.rings.as_ref()?.arena()
+        self.sharing.medium.as_ref()?.arena()
     }
 
     /// What its bytes go through, for a person.
     pub fn medium(&self) -> &'static str {
-        match (self.shares_memory(), self.is_encrypted(), self.kind) {
-            (true, ..) => "shared memory",
-            (false, true, _) => "TLS",
-            (false, false, Kind::Tcp) => "TCP",
-            (false, false, Kind::Unix) => "Unix socket",
-            (false, false, Kind::Vsock) => "vsock",
+        match (&self.sharing.medium, self.is_encrypted(), self.kind) {
+            (Some(medium), ..) => medium.name(),
+            (None, true, _) => "TLS",
+            (None, false, Kind::Tcp) => "TCP",
+            (None, false, Kind::Unix) => "Unix socket",
+            (None, false, Kind::Vsock) => "vsock",
         }
     }
 
@@ -187,43 +189,63 @@ impl Link {
         self.kind == Kind::Unix && !self.is_encrypted()
     }
 
-    fn use_rings(&mut self, rings: Box<Rings>) {
+    pub(crate) fn use_medium(&mut self, medium: Box<dyn Medium>) {
         self.sharing.sent_before = self.sent.load(Ordering::Relaxed);
-        self.sharing.rings = Some(rings);
+        self.sharing.medium = Some(medium);
     }
 
     /// As [`Link::recv_with`].
-    pub(crate) fn recv_shared(&self, rings: &Rings, into: &mut [u8], flags: RecvFlags) -> io::Result<usize> {
+    pub(crate) fn recv_shared(&self, medium: &dyn Medium, into: &mut [u8], flags: RecvFlags) -> io::Result<usize> {
         let deadline = Instant::now() + GLANCE;
         let mut got = 0;
         loop {
-            if rings.is_over() {
+            if medium.is_over() {
                 return Ok(got);
             }
-            let n = rings.read(&mut into[got..])?;
+            let n = medium.read(&mut into[got..])?;
             self.received.fetch_add(n as u64, Ordering::Relaxed);
             got += n;
             if got == into.len() || got > 0 && !flags.contains(RecvFlags::WAITALL) {
                 return Ok(got);
             }
             let waits = !flags.contains(RecvFlags::DONTWAIT);
-            if got > 0 && self.spins && rings.comes_soon() {
+            if got > 0 && self.spins && medium.comes_soon() {
                 continue;
             }
-            if waits && (rings.ask_to_be_woken() || Instant::now() >= deadline) {
-                if rings.has_more() {
+            if waits && (medium.ask_to_be_woken() || Instant::now() >= deadline) {
+                if medium.has_more() {
                     continue;
                 }
                 return if got > 0 { Ok(got) } else { Err(ErrorKind::WouldBlock.into()) };
             }
-            match self.take_waking(waits) {
+            match self.await_waking(medium, waits.then_some(deadline)) {
                 // What the other side had written before it went is still read.
-                Ok(0) if rings.has_more() => {}
+                Ok(0) if medium.has_more_at_the_end() => {}
                 Ok(0) => return Ok(got),
                 Ok(_) => {}
                 Err(Errno::AGAIN) if got > 0 => return Ok(got),
-                Err(Errno::AGAIN) if rings.has_more() => {}
+                Err(Errno::AGAIN) if medium.has_more() => {}
                 Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Waits until this side is woken, or `until`; returns how often it was, or 0: the other side has closed.
+    fn await_waking(&self, medium: &dyn Medium, until: Option<Instant>) -> Result<usize, Errno> {
+        let (Some(descriptor), Some(until)) = (medium.descriptor(), until) else {
+            return self.take_waking(until.is_some());
+        };
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let left_for_poll = Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
+            match poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&left_for_poll)) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error),
+            }
+            match self.take_waking(false) {
+                // It was woken by what is no byte, or for nothing.
+                Err(Errno::AGAIN) if !left.is_zero() && !medium.ask_to_be_woken() => {}
+                taken => return taken,
             }
         }
     }
@@ -233,7 +255,7 @@ impl Link {
         let mut bytes = [0; WAKING];
         let flags = if waits { RecvFlags::empty() } else { RecvFlags::DONTWAIT };
         loop {
-            match recv(self.as_fd(), &mut bytes, flags) {
+            match recv(&self.fd, &mut bytes, flags) {
                 Err(Errno::INTR) => {}
                 got => return got.map(|(n, _)| n),
             }
@@ -250,13 +272,16 @@ impl Link {
     }
 
     /// Gives the memory some bytes; [`ErrorKind::WouldBlock`] if it takes none, for a [`GLANCE`] if this side `waits`.
-    pub(crate) fn send_shared(&self, rings: &Rings, parts: &[IoSlice<'_>], waits: bool) -> io::Result<usize> {
+    pub(crate) fn send_shared(&self, medium: &dyn Medium, parts: &[IoSlice<'_>], waits: bool) -> io::Result<usize> {
         let deadline = Instant::now() + GLANCE;
         loop {
-            if rings.is_over() {
+            if medium.is_over() {
                 return Err(ErrorKind::BrokenPipe.into());
             }
-            let sent = self.write_parts(rings, parts)?;
+            let sent = self.write_parts(medium, parts)?;
+            if sent > 0 {
+                medium.push()?;
+            }
             if sent > 0 || parts.iter().all(|part| part.is_empty()) {
                 self.sent.fetch_add(sent as u64, Ordering::Relaxed);
                 return Ok(sent);
@@ -264,19 +289,19 @@ impl Link {
             if !waits || Instant::now() >= deadline {
                 return Err(ErrorKind::WouldBlock.into());
             }
-            if !rings.wait_for_room(LOOK)? && self.has_ended() {
+            if !medium.wait_for_room(LOOK)? && self.has_ended() {
                 return Err(ErrorKind::BrokenPipe.into());
             }
         }
     }
 
     /// Writes what there is room for.
-    fn write_parts(&self, rings: &Rings, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+    fn write_parts(&self, medium: &dyn Medium, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         let mut sent = 0;
         for part in parts {
             let mut left = &**part;
             while !left.is_empty() {
-                let (n, sleeps) = rings.write(left)?;
+                let (n, sleeps) = medium.write(left)?;
                 if sleeps {
                     self.wake_reader()?;
                 }
@@ -291,7 +316,7 @@ impl Link {
 
     fn wake_reader(&self) -> io::Result<()> {
         loop {
-            match send(self.as_fd(), &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+            match send(&self.fd, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
                 // A full socket wakes it as well.
                 Ok(_) | Err(Errno::AGAIN) => return Ok(()),
                 Err(Errno::INTR) => {}
@@ -303,12 +328,12 @@ impl Link {
     /// The memory, for tests that write into it as they like.
     #[cfg(test)]
     pub(crate) fn shared_rings(&self) -> &crate::shm::Memory {
-        self.sharing.rings.as_ref().expect("it shares memory").memory()
+        self.sharing.medium.as_ref().and_then(|medium| medium.rings()).expect("it shares memory").memory()
     }
 
     /// Bytes that wait to be read.
     #[cfg(test)]
     pub(crate) fn sharing_unread(&self) -> usize {
-        self.sharing.rings.as_ref().expect("it shares memory").unread()
+        self.sharing.medium.as_ref().and_then(|medium| medium.rings()).expect("it shares memory").unread()
     }
 }

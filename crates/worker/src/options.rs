@@ -32,6 +32,8 @@ pub struct WorkerOptions {
     pub custom: Declarations,
     /// Serves no client, but tries the machine's drivers for the daemon.
     pub probe: bool,
+    /// Whether sessions may go over UCX.
+    pub ucx: bool,
 }
 
 impl Default for WorkerOptions {
@@ -48,6 +50,7 @@ impl Default for WorkerOptions {
             describe: false,
             custom: Declarations::default(),
             probe: false,
+            ucx: false,
         }
     }
 }

@@ -5,9 +5,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use ropeway_protocol::content::ContentHash;
 use ropeway_protocol::handshake::{Hello, features};
+use ropeway_protocol::limits::HANDSHAKE_SECONDS;
 use ropeway_protocol::messages::Closing;
 use ropeway_transport::{Extent, Link};
 
@@ -40,7 +42,7 @@ use crate::usage::Usage;
 use crate::warmup::{Warm, refuse_own_library};
 
 /// How long the client has to read why the session ended.
-const FAREWELL: std::time::Duration = std::time::Duration::from_millis(500);
+const FAREWELL: Duration = Duration::from_millis(500);
 
 /// Loads the machine's OpenCL ahead of [`run`], for a process that forks its workers: of Ropeway, no thread is started.
 ///
@@ -175,9 +177,14 @@ fn serve(
     // The client waits for this; everything else can be made while it reads.
     let welcome = std::mem::take(&mut warm.encoded_welcome);
     let link = match link.answer_hello(&welcome, Extent::WithArena) {
-        Ok(link) => Arc::new(link),
+        Ok(link) => link,
         Err(error) => give_up(format!("the client cannot be welcomed: {error}")),
     };
+    let link = match options.ucx && hello.features & features::UCX != 0 {
+        true => link.go_over_to_ucx(Instant::now() + Duration::from_secs(HANDSHAKE_SECONDS)),
+        false => Ok(link),
+    };
+    let link = Arc::new(link.unwrap_or_else(|error| give_up(format!("there is no way over UCX to the client: {error}"))));
     drop(welcome);
     let name =
         format!("session {:016x} of {} (process {} at {})", warm.session.0, hello.program, hello.pid, link.peer());

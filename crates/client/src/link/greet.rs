@@ -9,7 +9,7 @@ use ropeway_protocol::handshake::{
     encode_opening, features,
 };
 use ropeway_protocol::limits;
-use ropeway_transport::{Extent, Link, Sender};
+use ropeway_transport::{Endpoint, Extent, Link, Sender};
 
 use super::error::OpenError;
 use super::peers::group_key;
@@ -22,7 +22,29 @@ const FIRST_NOTICE: Duration = Duration::from_secs(3);
 /// And then this often.
 const NOTICES: Duration = Duration::from_secs(30);
 
-/// Says hello on `link`, offers to share memory if wanted, and waits for the welcome: until `deadline` where the server says nothing; where it says that
+/// What a link's bytes go through once both ends have greeted each other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Through {
+    /// Its socket.
+    Socket,
+    /// Memory of both processes, where they are on one machine; else the socket.
+    Memory,
+    /// UCX.
+    Ucx,
+}
+
+impl Through {
+    /// For the server at `endpoint`, with which memory is shared only if that is wanted.
+    pub fn of(endpoint: &Endpoint, shares_memory: bool) -> Self {
+        match endpoint {
+            Endpoint::Ucx { .. } => Self::Ucx,
+            _ if shares_memory => Self::Memory,
+            _ => Self::Socket,
+        }
+    }
+}
+
+/// Says hello on `link`, agrees on what it goes on `through`, and waits for the welcome: until `deadline` where the server says nothing; where it says that
 /// the client has to wait, as long as it says so every few seconds, [`limits::MAX_WAITING_SECONDS`] at most. `server`
 /// is the server's name for notices on standard error.
 ///
@@ -30,13 +52,17 @@ const NOTICES: Duration = Duration::from_secs(30);
 /// [`OpenError`].
 pub fn greet(
     mut link: Link,
-    shares_memory: bool,
+    through: Through,
     server: &str,
     deadline: Instant,
 ) -> Result<(Link, Welcome), OpenError> {
     let nearby = if link.may_be_nearby() { features::TAKES_NEARBY } else { 0 };
     let hello = Hello {
-        features: if shares_memory { features::SHARES_WITH_PEERS | nearby } else { 0 },
+        features: match through {
+            Through::Ucx => features::UCX,
+            Through::Memory => features::SHARES_WITH_PEERS | nearby,
+            Through::Socket => 0,
+        },
         purpose: Purpose::Commands,
         release: env!("CARGO_PKG_VERSION").to_owned(),
         program: program_name(),
@@ -48,9 +74,9 @@ pub fn greet(
         },
     };
     let bytes = encode_opening(Opening::Hello, &hello);
-    match shares_memory {
-        true => link.offer_memory(&bytes, Extent::WithArena)?,
-        false => link.send_all(&mut [IoSlice::new(&bytes)])?,
+    match through {
+        Through::Memory => link.offer_memory(&bytes, Extent::WithArena)?,
+        Through::Socket | Through::Ucx => link.send_all(&mut [IoSlice::new(&bytes)])?,
     }
     count(&STATS.messages_sent, 1);
     count(&STATS.batches, 1);
@@ -60,6 +86,10 @@ pub fn greet(
     let mut patience = Patience::new(Instant::now());
     loop {
         match receive(&link, deadline)? {
+            Answer::Welcome(welcome) if through == Through::Ucx => {
+                count(&STATS.round_trips, 1);
+                return Ok((link.go_over_to_ucx(deadline)?, *welcome));
+            }
             Answer::Welcome(welcome) => return Ok((link.take_up_memory(), *welcome)),
             Answer::Nearby(nearby) => {
                 link.hand_in_memory(&nearby.name, &nearby.token, Extent::WithArena)?;

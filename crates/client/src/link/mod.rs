@@ -43,4 +43,4 @@ mod waiting;
 
 pub use connection::Connection;
 pub use error::OpenError;
-pub use greet::greet;
+pub use greet::{Through, greet};

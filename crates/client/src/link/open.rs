@@ -8,7 +8,7 @@ use ropeway_transport::{Endpoint, Link};
 use super::channel::Channel;
 use super::connection::Connection;
 use super::error::OpenError;
-use super::greet::greet;
+use super::greet::{Through, greet};
 use super::{background, deferred_flush};
 use crate::base::stats::{STATS, count};
 
@@ -39,7 +39,7 @@ impl Connection {
         let Manner { timeout, shares_memory } = manner;
         let deadline = Instant::now() + timeout;
         let link = Link::connect(endpoint, timeout)?;
-        let (link, welcome) = greet(link, shares_memory, &name.unwrap_or(endpoint).to_string(), deadline)?;
+        let (link, welcome) = greet(link, Through::of(endpoint, shares_memory), &name.unwrap_or(endpoint).to_string(), deadline)?;
         // One round trip for the connection itself, one for hello and welcome.
         count(&STATS.round_trips, 2);
         let connection = Arc::new(Self::new(Channel::new(link), endpoint.clone(), name.cloned(), welcome)?);

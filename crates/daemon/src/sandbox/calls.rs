@@ -75,6 +75,20 @@ const ALLOWED: &[&[c_long]] = &[
       libc::SYS_getpgrp, libc::SYS_getrlimit, libc::SYS_renameat],
 ];
 
+/// What UCX needs beside that: connections of its own, and memory shared by System V's means, which is its own user's.
+#[rustfmt::skip]
+const CONNECTIONS: &[c_long] = &[
+    libc::SYS_socket, libc::SYS_connect, libc::SYS_bind, libc::SYS_listen, libc::SYS_accept, libc::SYS_accept4,
+    libc::SYS_shmget, libc::SYS_shmat, libc::SYS_shmdt, libc::SYS_shmctl,
+];
+
+/// Of the sockets, only these: the internet's, and datagrams between processes, by which UCX wakes. No stream to a
+/// service of this machine that trusts whoever connects.
+const DOMAINS: [libc::c_int; 3] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6];
+
+/// The bits of a socket's type that say what it is.
+const TYPE: u64 = 0xF;
+
 /// What is refused by name, whatever its arguments.
 #[rustfmt::skip]
 const REFUSED: &[&[c_long]] = &[
@@ -158,8 +172,8 @@ const SELF: [libc::c_int; 7] = [
 ///
 /// # Errors
 /// The kernel has no seccomp filters, or this process may not have any; one sentence.
-pub(super) fn restrict() -> Result<(), String> {
-    let [first, second] = filters(std::process::id()).map_err(|error| error.to_string())?;
+pub(super) fn restrict(connects: bool) -> Result<(), String> {
+    let [first, second] = filters(std::process::id(), connects).map_err(|error| error.to_string())?;
     // In this order: of two filters that refuse a call, the newer one's error counts.
     for filter in [first, second] {
         seccompiler::apply_filter_all_threads(&filter).map_err(|error| error.to_string())?;
@@ -167,18 +181,40 @@ pub(super) fn restrict() -> Result<(), String> {
     Ok(())
 }
 
-/// The two filters, for the process with this id.
-fn filters(own: u32) -> Result<[BpfProgram; 2], BackendError> {
+/// The two filters, for the process with this id, which makes connections or not.
+fn filters(own: u32, connects: bool) -> Result<[BpfProgram; 2], BackendError> {
     let architecture = TargetArch::try_from(std::env::consts::ARCH)?;
     let all = |lists: &[&[c_long]]| -> BTreeMap<c_long, Vec<SeccompRule>> {
         lists.iter().copied().flatten().map(|&call| (call, Vec::new())).collect()
     };
     let errno = |error: libc::c_int| SeccompAction::Errno(error.unsigned_abs());
-    let allowed = SeccompFilter::new(all(ALLOWED), errno(libc::ENOSYS), SeccompAction::Allow, architecture)?;
+    let mut allowed = all(ALLOWED);
+    if connects {
+        allowed.extend(all(&[CONNECTIONS]));
+    }
+    let allowed = SeccompFilter::new(allowed, errno(libc::ENOSYS), SeccompAction::Allow, architecture)?;
     let mut refused = all(REFUSED);
+    if connects {
+        refused.retain(|call, _| !CONNECTIONS.contains(call));
+        refused.insert(libc::SYS_socket, sockets()?);
+    }
     refused.extend(conditions(u64::from(own))?);
     let refused = SeccompFilter::new(refused, SeccompAction::Allow, errno(libc::EPERM), architecture)?;
     Ok([allowed.try_into()?, refused.try_into()?])
+}
+
+/// Sockets that are refused where others are not.
+fn sockets() -> Result<Vec<SeccompRule>, BackendError> {
+    let number = |value: libc::c_int| u64::from(value.cast_unsigned());
+    let elsewhere = DOMAINS.iter().map(|&domain| SeccompCondition::new(0, Dword, Ne, number(domain)));
+    let mut rules = vec![SeccompRule::new(elsewhere.collect::<Result<_, _>>()?)?];
+    for kind in [libc::SOCK_STREAM, libc::SOCK_SEQPACKET] {
+        rules.push(SeccompRule::new(vec![
+            SeccompCondition::new(0, Dword, Eq, number(libc::AF_UNIX))?,
+            SeccompCondition::new(1, Dword, MaskedEq(TYPE), number(kind))?,
+        ])?);
+    }
+    Ok(rules)
 }
 
 /// Calls that are refused with certain arguments only.

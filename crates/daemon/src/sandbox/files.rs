@@ -106,21 +106,27 @@ enum Base {
 }
 
 /// Puts this thread, and all that it starts, under the rules.
-pub(super) fn restrict(readable: &[PathBuf], writable: &[PathBuf]) -> Result<RulesetStatus, RulesetError> {
+pub(super) fn restrict(
+    readable: &[PathBuf],
+    writable: &[PathBuf],
+    connects: bool,
+) -> Result<RulesetStatus, RulesetError> {
     let all = AccessFs::from_all(LANDLOCK);
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     let device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate | AccessFs::ReadDir | AccessFs::IoctlDev;
-    let mut ruleset = Ruleset::default()
-        .set_compatibility(CompatLevel::BestEffort)
-        .handle_access(all)?
-        // No rule allows any network access: the worker has its client's socket already and needs no other.
-        .handle_access(AccessNet::from_all(LANDLOCK))?
-        // Nor may it signal processes outside, or connect to what they listen on by a name that is no file's.
-        .scope(Scope::Signal | Scope::AbstractUnixSocket)?
+    let ruleset = Ruleset::default().set_compatibility(CompatLevel::BestEffort).handle_access(all)?;
+    // It may not signal processes outside.
+    let mut ruleset = ruleset.scope(Scope::Signal)?;
+    if !connects {
+        // No rule allows any network access: the worker has its client's socket already and needs no other. Nor may it
+        // connect to what others listen on by a name that is no file's.
+        ruleset = ruleset.handle_access(AccessNet::from_all(LANDLOCK))?.scope(Scope::AbstractUnixSocket)?;
+    }
+    let mut ruleset = ruleset
         .create()?
         .add_rules(path_beneath_rules(readable, read))?
         .add_rules(path_beneath_rules(["/dev"], AccessFs::ReadDir))?
-        .add_rules(path_beneath_rules(devices(), device))?
+        .add_rules(path_beneath_rules(devices(connects), device))?
         .add_rules(path_beneath_rules(programs(), AccessFs::ReadFile | AccessFs::Execute))?
         .add_rules(path_beneath_rules(writable, kept()))?;
     // CUDA names its threads by writing to /proc/self/task/*/comm. The folder's descriptor stays open: the kernel would
@@ -148,9 +154,13 @@ fn kept() -> BitFlags<AccessFs> {
     AccessFs::from_all(LANDLOCK) & !not
 }
 
-/// The devices that exist.
-fn devices() -> Vec<PathBuf> {
-    let is_ours = |name: &str| PLAIN.contains(&name) || ACCELERATORS.iter().any(|start| name.starts_with(start));
+/// The devices that exist: with RDMA adapters for a worker that makes connections.
+fn devices(connects: bool) -> Vec<PathBuf> {
+    let is_ours = |name: &str| {
+        PLAIN.contains(&name)
+            || ACCELERATORS.iter().any(|start| name.starts_with(start))
+            || connects && name == "infiniband"
+    };
     let entries = fs::read_dir("/dev").into_iter().flatten().flatten();
     entries.filter(|entry| entry.file_name().to_str().is_some_and(is_ours)).map(|entry| entry.path()).collect()
 }

@@ -9,6 +9,9 @@
 //! | `files` | Landlock: which files, no network, no signals to processes outside |
 //! | `calls` | seccomp: which system calls |
 //!
+//! Where sessions may go over UCX, a worker [makes connections](Own::connects): UCX's are made in the process that uses
+//! them. So a server is asked for that by an address of its own.
+//!
 //! What a wall here lets through, another may refuse; `tests/tests/inside.rs` tries each alone.
 
 mod calls;
@@ -74,6 +77,8 @@ pub(crate) struct Own<'a> {
     pub(crate) program_cache: Option<&'a Path>,
     /// The process's own folder; with one it uses no temporary files elsewhere.
     pub(crate) folder: Option<&'a Path>,
+    /// Whether it makes connections by itself, and shares System V memory: UCX does.
+    pub(crate) connects: bool,
 }
 
 /// Puts this process, and all it starts, into the sandbox with these walls; with none, nothing changes. Must be called
@@ -92,7 +97,7 @@ pub(crate) fn enter(walls: &[Wall], own: Own<'_>, is_first: bool) {
     }
     if walls.contains(&Wall::Files) {
         let env = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-        match files::restrict(&files::readable(env, own), &files::writable(env, own)) {
+        match files::restrict(&files::readable(env, own), &files::writable(env, own), own.connects) {
             Ok(RulesetStatus::FullyEnforced) => debug!("sandbox: files and network are restricted"),
             Ok(RulesetStatus::PartiallyEnforced) => lacks(
                 "this kernel's Landlock does not know all rules: files are restricted, TCP from Linux 6.7 on, signals \
@@ -110,7 +115,7 @@ pub(crate) fn enter(walls: &[Wall], own: Own<'_>, is_first: bool) {
         restrict_rights();
     }
     if walls.contains(&Wall::Calls) {
-        match calls::restrict() {
+        match calls::restrict(own.connects) {
             Ok(()) => debug!("sandbox: system calls are restricted"),
             Err(error) => {
                 lacks(&format!("seccomp cannot be used: {error}; kernels and drivers can make all system calls"));
@@ -218,7 +223,7 @@ mod tests {
         assert_eq!(getrlimit(Resource::Core).maximum, Some(0));
         let status = fs::read_to_string("/proc/thread-self/status").unwrap();
         assert!(status.contains("NoNewPrivs:\t1"), "{status}");
-        if restrict(&["/".into()], &["/".into()]).is_ok_and(|status| status == RulesetStatus::NotEnforced) {
+        if restrict(&["/".into()], &["/".into()], false).is_ok_and(|status| status == RulesetStatus::NotEnforced) {
             assert!(std::env::var_os("CI").is_none(), "skipped under CI: this kernel has no Landlock");
             eprintln!("skipped: this kernel has no Landlock");
             return;

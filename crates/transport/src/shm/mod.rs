@@ -20,8 +20,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 pub use arena::Arena;
+use crate::medium::Medium;
 pub(crate) use memory::Memory;
 use ring::{CONTROL, RING, Reader, Writer};
+
+/// What it is called before a person.
+pub(crate) const SHARED_MEMORY: &str = "shared memory";
 
 /// About the time that it takes to fall asleep and be woken.
 const SOON: Duration = Duration::from_micros(10);
@@ -126,51 +130,50 @@ impl Rings {
         }
     }
 
-    /// Memory for bulk data.
-    pub(crate) fn arena(&self) -> Option<&Arc<Arena>> {
+    #[cfg(test)]
+    pub(crate) fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    #[cfg(test)]
+    pub(crate) fn unread(&self) -> usize {
+        self.from.unread().expect("both sides are honest")
+    }
+}
+
+impl Medium for Rings {
+    fn name(&self) -> &'static str {
+        SHARED_MEMORY
+    }
+
+    fn arena(&self) -> Option<&Arc<Arena>> {
         self.arena.as_ref()
     }
 
-    /// Writes the beginning of `bytes`; returns how much, and whether the other side is to be woken.
-    ///
-    /// # Errors
-    /// [`io::ErrorKind::InvalidData`] when the other side says what cannot be.
-    pub(crate) fn write(&self, bytes: &[u8]) -> io::Result<(usize, bool)> {
+    fn write(&self, bytes: &[u8]) -> io::Result<(usize, bool)> {
         self.to.write(bytes)
     }
 
-    /// Waits for room at most for `patience`, which is below a second; returns whether there is some.
-    ///
-    /// # Errors
-    /// As [`Self::write`].
-    pub(crate) fn wait_for_room(&self, patience: Duration) -> io::Result<bool> {
+    fn wait_for_room(&self, patience: Duration) -> io::Result<bool> {
         self.to.wait_for_room(patience)
     }
 
-    /// Reads what is there; 0 if nothing is.
-    ///
-    /// # Errors
-    /// As [`Self::write`].
-    pub(crate) fn read(&self, into: &mut [u8]) -> io::Result<usize> {
+    fn read(&self, into: &mut [u8]) -> io::Result<usize> {
         self.from.read(into)
     }
 
-    /// Whether a read would find something.
-    pub(crate) fn has_more(&self) -> bool {
+    fn has_more(&self) -> bool {
         self.from.has_more()
     }
 
-    /// Whether a read would find something, now or within less time than a system call takes.
-    pub(crate) fn has_more_in_a_moment(&self) -> bool {
+    fn has_more_in_a_moment(&self) -> bool {
         (0..32).any(|_| {
             std::hint::spin_loop();
             self.has_more()
         })
     }
 
-    /// Whether bytes come within the time that it takes to fall asleep and be woken. For a reader in the midst of a
-    /// transfer.
-    pub(crate) fn comes_soon(&self) -> bool {
+    fn comes_soon(&self) -> bool {
         let begun = Instant::now();
         loop {
             if self.has_more_in_a_moment() {
@@ -182,34 +185,25 @@ impl Rings {
         }
     }
 
-    /// Asks the other side to wake this one when it has written; returns whether it has already.
-    pub(crate) fn ask_to_be_woken(&self) -> bool {
+    fn ask_to_be_woken(&self) -> bool {
         self.from.ask_to_be_woken()
     }
 
-    /// Bytes that the other side says that it has read.
-    pub(crate) fn taken(&self) -> u64 {
+    fn taken(&self) -> u64 {
         self.to.taken()
     }
 
-    /// Nothing more is to be read or written here.
-    pub(crate) fn end(&self) {
+    fn end(&self) {
         self.over.store(true, Ordering::Release);
         self.to.wake();
     }
 
-    /// Whether this side has ended the link.
-    pub(crate) fn is_over(&self) -> bool {
+    fn is_over(&self) -> bool {
         self.over.load(Ordering::Acquire)
     }
 
     #[cfg(test)]
-    pub(crate) fn memory(&self) -> &Memory {
-        &self.memory
-    }
-
-    #[cfg(test)]
-    pub(crate) fn unread(&self) -> usize {
-        self.from.unread().expect("both sides are honest")
+    fn rings(&self) -> Option<&Self> {
+        Some(self)
     }
 }

@@ -4,7 +4,6 @@
 //! needs. Handlers leave their small notes with [`Outgoing::leave`]; the next thread that sends takes them along.
 
 use std::io::{self, IoSlice};
-use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -80,7 +79,7 @@ impl Outgoing {
     /// Ends the connection so that the client can still read what was sent: closing a socket with unread bytes in it
     /// would reset the connection, and the client lose what it has not read.
     pub fn close_gently(&self) {
-        let _ = rustix::net::shutdown(self.link.as_fd(), rustix::net::Shutdown::Write);
+        self.link.end_sending();
         let mut void = [0; 4096];
         while self.link.recv(&mut void).is_ok_and(|n| n > 0) {}
     }

@@ -1,0 +1,86 @@
+//! What a link's bytes go through where that is not its socket. The socket then says that the other process is there.
+
+use std::fmt::Debug;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::shm::Arena;
+
+/// One side of a stream of bytes to the other process, and one back. One thread writes and one reads at a time; any may
+/// ask.
+pub(crate) trait Medium: Send + Sync + Debug {
+    /// What it is, for a person.
+    fn name(&self) -> &'static str;
+
+    /// Takes the beginning of `bytes`; returns how much, and whether the other side is to be woken by a byte on the
+    /// socket.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidData`] when the other side says what cannot be; that the medium has broken.
+    fn write(&self, bytes: &[u8]) -> io::Result<(usize, bool)>;
+
+    /// What was written goes to the other side, whatever this thread does next.
+    ///
+    /// # Errors
+    /// As [`Self::write`].
+    fn push(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Waits for room at most for `patience`, which is below a second; returns whether there is some.
+    ///
+    /// # Errors
+    /// As [`Self::write`].
+    fn wait_for_room(&self, patience: Duration) -> io::Result<bool>;
+
+    /// Reads what is there; 0 if nothing is.
+    ///
+    /// # Errors
+    /// As [`Self::write`].
+    fn read(&self, into: &mut [u8]) -> io::Result<usize>;
+
+    /// Whether a read would find something, if only a fault.
+    fn has_more(&self) -> bool;
+
+    /// Whether a read would find something, now or within less time than a system call takes.
+    fn has_more_in_a_moment(&self) -> bool;
+
+    /// Whether bytes come within the time that it takes to fall asleep and be woken. For a reader in the midst of a
+    /// transfer.
+    fn comes_soon(&self) -> bool;
+
+    /// Whether there is something to read where the other side has closed the socket, and writes no more.
+    fn has_more_at_the_end(&self) -> bool {
+        self.has_more()
+    }
+
+    /// Makes what is polled readable when bytes come; returns whether there are some already.
+    fn ask_to_be_woken(&self) -> bool;
+
+    /// What is polled for bytes and for the end of the other side; `None`: the socket.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// Memory for bulk data that both processes see, where there is any.
+    fn arena(&self) -> Option<&Arc<Arena>> {
+        None
+    }
+
+    /// Bytes that the other side says that it has read.
+    fn taken(&self) -> u64;
+
+    /// Nothing more is to be read or written here.
+    fn end(&self);
+
+    /// Whether this side has ended the link.
+    fn is_over(&self) -> bool;
+
+    /// The shared memory, for tests.
+    #[cfg(test)]
+    fn rings(&self) -> Option<&crate::shm::Rings> {
+        None
+    }
+}

@@ -1,0 +1,367 @@
+//! Links whose bytes go over UCX: RDMA where both machines have it, else what UCX finds.
+//!
+//! The session opens over a TCP socket, as always. Then both processes tell each other over it where their UCX workers
+//! are reached ([`meeting`]), and go on over these. The socket carries no more data; it says whether the other process
+//! is there.
+//!
+//! The stream of bytes is cut into messages that carry a number which only the two ends know. They are sent from memory
+//! that is registered once, and are received where they belong if they fit in there. As with a socket, the other side
+//! may have so much unread and no more: it says how far it has read.
+//!
+//! UCX does nothing by itself: who waits goes on with it ([`Port::progress`]), and where nobody waits while something is
+//! under way, a thread does, the pump.
+
+mod choice;
+#[allow(unsafe_code)]
+mod library;
+mod meeting;
+#[allow(unsafe_code)]
+mod port;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
+
+use crate::medium::Medium;
+use port::{MESSAGE, Port, lock};
+
+/// About the time that it takes to fall asleep and be woken.
+const SOON: Duration = Duration::from_micros(10);
+
+/// A sender is likely to be back before so long, and then goes on itself with what it has sent.
+const SHORTLY: Duration = Duration::from_micros(100);
+
+/// How long who waits for something other than bytes sleeps at most: another thread may have taken the event.
+const NAP: Duration = Duration::from_millis(1);
+
+/// How long the last bytes may take behind the end of the socket, which may overtake them.
+const LAST: Duration = Duration::from_millis(50);
+
+/// How often a thread that looks for bytes does so in less time than a system call takes.
+const LOOKS: usize = 4;
+
+/// Whether links over UCX can be had on this machine.
+///
+/// # Errors
+/// [`io::ErrorKind::Unsupported`]: a sentence that says what to install.
+pub(crate) fn check() -> io::Result<()> {
+    library::api().map(drop)
+}
+
+/// A stream over UCX.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    shared: Arc<Shared>,
+    /// What has come and was not asked for yet; the reader's.
+    rest: Mutex<Rest>,
+    /// Readable when there is an event, a ring of the bell, or something on the link's socket.
+    watch: OwnedFd,
+    pump: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    port: Mutex<Port>,
+    /// Rung for a reader that sleeps, when another thread has taken the event that it waits for.
+    bell: OwnedFd,
+    /// The reader sleeps, or is about to.
+    asleep: AtomicBool,
+    rung: AtomicBool,
+    over: AtomicBool,
+    /// The pump works, or will.
+    pumps: AtomicBool,
+}
+
+/// The bytes of a message for which a reader had no room.
+#[derive(Debug, Default)]
+struct Rest {
+    bytes: Vec<u8>,
+    from: usize,
+}
+
+impl Rest {
+    fn is_empty(&self) -> bool {
+        self.from == self.bytes.len()
+    }
+
+    fn take(&mut self, into: &mut [u8]) -> usize {
+        let left = &self.bytes[self.from..];
+        let n = left.len().min(into.len());
+        into[..n].copy_from_slice(&left[..n]);
+        self.from += n;
+        n
+    }
+}
+
+impl Shared {
+    /// Goes on with all that is under way. Returns whether anything came of it.
+    fn progress(&self, port: &mut Port) -> io::Result<bool> {
+        let went_on = port.progress();
+        if (went_on.is_err() || port.has_arrived()) && self.asleep.swap(false, Ordering::SeqCst) {
+            self.rung.store(true, Ordering::SeqCst);
+            // It is full only if nobody has looked for ages.
+            let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+        }
+        went_on
+    }
+
+    /// Sleeps until there is an event, at most for `most`, which is below a second.
+    fn nap(&self, most: Duration) -> io::Result<()> {
+        let mut port = lock(&self.port);
+        if !port.arm()? {
+            return Ok(());
+        }
+        let events = port.events()?.try_clone_to_owned()?;
+        drop(port);
+        // An interrupted nap is as good as one that is over.
+        let _ = poll(&mut [PollFd::new(&events, PollFlags::IN)], Some(&timespec(most)));
+        Ok(())
+    }
+
+    /// The pump's thread.
+    fn pump(&self) {
+        while !self.over.load(Ordering::SeqCst) {
+            if !self.pumps.load(Ordering::SeqCst) {
+                thread::park();
+                continue;
+            }
+            thread::sleep(SHORTLY);
+            loop {
+                let mut port = lock(&self.port);
+                let went_on = self.progress(&mut port);
+                if went_on.is_err() || port.is_idle() || self.over.load(Ordering::SeqCst) {
+                    self.pumps.store(false, Ordering::SeqCst);
+                    break;
+                }
+                drop(port);
+                if matches!(went_on, Ok(false)) && self.nap(NAP).is_err() {
+                    thread::sleep(NAP);
+                }
+            }
+        }
+    }
+}
+
+impl Stream {
+    /// Goes on through `port`, which has its endpoint, beside `socket`.
+    ///
+    /// # Errors
+    /// The operating system's error.
+    fn new(port: Port, socket: BorrowedFd<'_>) -> io::Result<Self> {
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let watch = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        for (number, fd) in (0..).zip([port.events()?, bell.as_fd(), socket]) {
+            epoll::add(&watch, fd, epoll::EventData::new_u64(number), epoll::EventFlags::IN | epoll::EventFlags::RDHUP)?;
+        }
+        let shared = Arc::new(Shared {
+            port: Mutex::new(port),
+            bell,
+            asleep: AtomicBool::new(false),
+            rung: AtomicBool::new(false),
+            over: AtomicBool::new(false),
+            pumps: AtomicBool::new(false),
+        });
+        let pumped = Arc::clone(&shared);
+        let pump = crate::threads::start(|| thread::Builder::new().name("ucx".into()).spawn(move || pumped.pump()))?;
+        Ok(Self { shared, rest: Mutex::default(), watch, pump: Some(pump) })
+    }
+
+    fn port(&self) -> MutexGuard<'_, Port> {
+        lock(&self.shared.port)
+    }
+
+    fn rest(&self) -> MutexGuard<'_, Rest> {
+        self.rest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has the pump go on with what is under way.
+    fn rouse_pump(&self) {
+        if !self.shared.pumps.swap(true, Ordering::SeqCst)
+            && let Some(pump) = &self.pump
+        {
+            pump.thread().unpark();
+        }
+    }
+
+    fn silence_bell(&self) {
+        if self.shared.rung.swap(false, Ordering::SeqCst) {
+            let _ = rustix::io::read(&self.shared.bell, &mut [0; 8]);
+        }
+    }
+
+    /// Looks `times` times whether something has come. A fault is something.
+    fn look(&self, times: usize) -> bool {
+        if self.rest.try_lock().is_ok_and(|rest| !rest.is_empty()) {
+            return true;
+        }
+        (0..times).any(|_| {
+            let mut port = self.port();
+            port.has_arrived() || self.shared.progress(&mut port).is_err() || port.has_arrived()
+        })
+    }
+}
+
+impl Medium for Stream {
+    fn name(&self) -> &'static str {
+        "UCX"
+    }
+
+    fn write(&self, bytes: &[u8]) -> io::Result<(usize, bool)> {
+        let mut port = self.port();
+        let mut written = 0;
+        while written < bytes.len() {
+            if !port.has_room() {
+                self.shared.progress(&mut port)?;
+            }
+            match port.send(&bytes[written..])? {
+                0 => break,
+                sent => written += sent,
+            }
+        }
+        Ok((written, false))
+    }
+
+    fn push(&self) -> io::Result<()> {
+        let mut port = self.port();
+        port.flush()?;
+        if !port.is_idle() {
+            self.shared.progress(&mut port)?;
+        }
+        if !port.is_idle() {
+            drop(port);
+            self.rouse_pump();
+        }
+        Ok(())
+    }
+
+    fn wait_for_room(&self, patience: Duration) -> io::Result<bool> {
+        let begun = Instant::now();
+        loop {
+            let went_on = {
+                let mut port = self.port();
+                let went_on = self.shared.progress(&mut port)?;
+                if port.has_room() {
+                    return Ok(true);
+                }
+                went_on
+            };
+            let waited = begun.elapsed();
+            if waited >= patience || self.is_over() {
+                return Ok(false);
+            }
+            if !went_on && waited > SOON {
+                self.shared.nap(NAP)?;
+            }
+        }
+    }
+
+    fn read(&self, into: &mut [u8]) -> io::Result<usize> {
+        let mut rest = self.rest();
+        let mut read = rest.take(into);
+        if read == into.len() {
+            return Ok(read);
+        }
+        self.shared.progress(&mut self.port())?;
+        let port = &self.shared.port;
+        read += port::read(port, &mut into[read..], || self.is_over())?;
+        let next = self.port().next_len();
+        if let Some(len) = next.filter(|_| read < into.len()) {
+            // It is longer than what is left.
+            rest.bytes.resize(len.min(MESSAGE), 0);
+            rest.from = len;
+            let got = port::read(port, &mut rest.bytes, || self.is_over())?;
+            rest.bytes.truncate(got);
+            rest.from = 0;
+            read += rest.take(&mut into[read..]);
+        }
+        if !self.port().is_idle() {
+            self.rouse_pump();
+        }
+        Ok(read)
+    }
+
+    fn has_more(&self) -> bool {
+        self.look(1)
+    }
+
+    fn has_more_in_a_moment(&self) -> bool {
+        self.look(LOOKS)
+    }
+
+    fn comes_soon(&self) -> bool {
+        let begun = Instant::now();
+        while begun.elapsed() <= SOON {
+            if self.look(LOOKS) {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn has_more_at_the_end(&self) -> bool {
+        let begun = Instant::now();
+        while begun.elapsed() <= LAST {
+            if self.look(LOOKS) {
+                return true;
+            }
+            let _ = self.shared.nap(NAP);
+        }
+        false
+    }
+
+    fn ask_to_be_woken(&self) -> bool {
+        self.silence_bell();
+        loop {
+            if self.look(1) {
+                return true;
+            }
+            let mut port = self.port();
+            match port.arm() {
+                Ok(true) => {
+                    self.shared.asleep.store(true, Ordering::SeqCst);
+                    return false;
+                }
+                Ok(false) => {}
+                Err(_) => return true,
+            }
+        }
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.watch.as_fd())
+    }
+
+    fn taken(&self) -> u64 {
+        self.port().acknowledged()
+    }
+
+    fn end(&self) {
+        self.shared.over.store(true, Ordering::SeqCst);
+    }
+
+    fn is_over(&self) -> bool {
+        self.shared.over.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.end();
+        if let Some(pump) = self.pump.take() {
+            pump.thread().unpark();
+            // It has not panicked, or it would not matter.
+            let _ = pump.join();
+        }
+    }
+}
+
+fn timespec(time: Duration) -> Timespec {
+    Timespec { tv_sec: time.as_secs().cast_signed(), tv_nsec: i64::from(time.subsec_nanos()) }
+}
