@@ -7,7 +7,7 @@ OUT := $(or $(CARGO_TARGET_DIR),target)
 # An OpenCL implementation for the CPU, the loader, and clinfo: what the demo runs on.
 DEMO_PACKAGES := gcc libc6-dev ocl-icd-libopencl1 pocl-opencl-icd clinfo python3 python3-venv
 # Headers for the C test programs; programs of others that must run unmodified.
-TEST_PACKAGES := $(DEMO_PACKAGES) iproute2 kmod user-mode-linux openssl openssh-server openssh-client etcd-server etcd-client ocl-icd-opencl-dev opencl-c-headers clpeak hashcat ffmpeg g++ libdraco-dev draco clblast-tests clfft-client openmpi-bin libopenmpi-dev
+TEST_PACKAGES := $(DEMO_PACKAGES) iproute2 kmod user-mode-linux openssl openssh-server openssh-client etcd-server etcd-client ocl-icd-opencl-dev opencl-c-headers clpeak hashcat ffmpeg g++ libdraco-dev draco clblast-tests clfft-client openmpi-bin libopenmpi-dev libucx0
 
 .PHONY: help demo rack test build draco check unit model miri e2e integration natives random histories fuzz bench golden deb packages conformance
 

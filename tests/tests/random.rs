@@ -164,6 +164,17 @@ fn through_shared_memory() {
     run(10, &departures(&Native::pocl(), false), || over(std::slice::from_ref(&server)));
 }
 
+/// Three devices of a server that is reached over UCX, by each of the transports that any machine has.
+#[test]
+fn over_ucx() {
+    for transports in ["tcp,self", "shm,self"] {
+        let env = [("POCL_DEVICES", "pthread pthread pthread"), ("UCX_TLS", transports)];
+        let server = Server::start_with(&["--listen", "ucx://127.0.0.1:0"], &env);
+        let program = || over(std::slice::from_ref(&server)).env("UCX_TLS", transports);
+        run(5, &departures(&Native::pocl(), false), program);
+    }
+}
+
 /// One server with three devices, and then beside another server. What the implementation gets wrong with devices of
 /// its own, it does here.
 #[test]

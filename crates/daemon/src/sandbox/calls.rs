@@ -82,9 +82,9 @@ const CONNECTIONS: &[c_long] = &[
     libc::SYS_shmget, libc::SYS_shmat, libc::SYS_shmdt, libc::SYS_shmctl,
 ];
 
-/// Of the sockets, only these: the internet's, and datagrams between processes, by which UCX wakes. No stream to a
-/// service of this machine that trusts whoever connects.
-const DOMAINS: [libc::c_int; 3] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6];
+/// Of the sockets, only these: the internet's; datagrams between processes, by which UCX wakes, and no stream to a
+/// service of this machine that trusts whoever connects; and the one by which the C library asks for addresses.
+const DOMAINS: [libc::c_int; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
 
 /// The bits of a socket's type that say what it is.
 const TYPE: u64 = 0xF;
@@ -214,6 +214,10 @@ fn sockets() -> Result<Vec<SeccompRule>, BackendError> {
             SeccompCondition::new(1, Dword, MaskedEq(TYPE), number(kind))?,
         ])?);
     }
+    rules.push(SeccompRule::new(vec![
+        SeccompCondition::new(0, Dword, Eq, number(libc::AF_NETLINK))?,
+        SeccompCondition::new(2, Dword, Ne, number(libc::NETLINK_ROUTE))?,
+    ])?);
     Ok(rules)
 }
 

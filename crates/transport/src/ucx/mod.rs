@@ -44,6 +44,12 @@ const NAP: Duration = Duration::from_millis(1);
 /// How long the last bytes may take behind the end of the socket, which may overtake them.
 const LAST: Duration = Duration::from_millis(50);
 
+/// The socket's number among what is watched.
+const SOCKET: u64 = 0;
+
+/// How long the last bytes may take to leave this side.
+const FAREWELL: Duration = Duration::from_millis(200);
+
 /// How often a thread that looks for bytes does so in less time than a system call takes.
 const LOOKS: usize = 4;
 
@@ -157,7 +163,7 @@ impl Stream {
     fn new(port: Port, socket: BorrowedFd<'_>) -> io::Result<Self> {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let watch = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        for (number, fd) in (0..).zip([port.events()?, bell.as_fd(), socket]) {
+        for (number, fd) in [(SOCKET, socket), (SOCKET + 1, bell.as_fd()), (SOCKET + 2, port.events()?)] {
             epoll::add(&watch, fd, epoll::EventData::new_u64(number), epoll::EventFlags::IN | epoll::EventFlags::RDHUP)?;
         }
         let shared = Arc::new(Shared {
@@ -190,20 +196,35 @@ impl Stream {
         }
     }
 
+    /// Whether the other side has closed the socket.
+    fn has_socket_ended(&self) -> bool {
+        let mut events = [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; 3];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let found = epoll::wait(&self.watch, &mut events[..], Some(&at_once)).unwrap_or(0);
+        let ends = epoll::EventFlags::RDHUP | epoll::EventFlags::HUP | epoll::EventFlags::ERR;
+        events[..found].iter().any(|event| {
+            let flags = event.flags;
+            event.data.u64() == SOCKET && flags.intersects(ends)
+        })
+    }
+
     fn silence_bell(&self) {
         if self.shared.rung.swap(false, Ordering::SeqCst) {
             let _ = rustix::io::read(&self.shared.bell, &mut [0; 8]);
         }
     }
 
-    /// Looks `times` times whether something has come. A fault is something.
+    /// Looks `times` times whether something has come. A fault is something, but for that of a side that has ended: the
+    /// socket tells of it.
     fn look(&self, times: usize) -> bool {
         if self.rest.try_lock().is_ok_and(|rest| !rest.is_empty()) {
             return true;
         }
         (0..times).any(|_| {
             let mut port = self.port();
-            port.has_arrived() || self.shared.progress(&mut port).is_err() || port.has_arrived()
+            port.has_arrived()
+                || self.shared.progress(&mut port).is_err() && !self.has_socket_ended()
+                || port.has_arrived()
         })
     }
 }
@@ -268,18 +289,30 @@ impl Medium for Stream {
         if read == into.len() {
             return Ok(read);
         }
-        self.shared.progress(&mut self.port())?;
+        let went_on = self.shared.progress(&mut self.port());
         let port = &self.shared.port;
-        read += port::read(port, &mut into[read..], || self.is_over())?;
+        // What was announced before the other side's end may still come.
+        let is_over = |waited| self.is_over() || waited > FAREWELL && self.has_socket_ended();
+        read += port::read(port, &mut into[read..], is_over)?;
         let next = self.port().next_len();
         if let Some(len) = next.filter(|_| read < into.len()) {
             // It is longer than what is left.
             rest.bytes.resize(len.min(MESSAGE), 0);
             rest.from = len;
-            let got = port::read(port, &mut rest.bytes, || self.is_over())?;
+            let got = port::read(port, &mut rest.bytes, is_over)?;
             rest.bytes.truncate(got);
             rest.from = 0;
             read += rest.take(&mut into[read..]);
+        }
+        if read == 0 {
+            // UCX tells of the other side's end as of a failure. The socket tells which it is.
+            let ends_by = Instant::now() + LAST;
+            while went_on.is_err() && !self.has_socket_ended() {
+                if Instant::now() > ends_by {
+                    return went_on.map(|_| 0);
+                }
+                thread::sleep(NAP);
+            }
         }
         if !self.port().is_idle() {
             self.rouse_pump();
@@ -311,7 +344,9 @@ impl Medium for Stream {
             if self.look(LOOKS) {
                 return true;
             }
-            let _ = self.shared.nap(NAP);
+            if self.shared.nap(NAP).is_err() {
+                thread::sleep(NAP);
+            }
         }
         false
     }
@@ -329,7 +364,7 @@ impl Medium for Stream {
                     return false;
                 }
                 Ok(false) => {}
-                Err(_) => return true,
+                Err(_) => return !self.has_socket_ended(),
             }
         }
     }
@@ -353,6 +388,9 @@ impl Medium for Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
+        if !self.is_over() {
+            self.port().finish(FAREWELL);
+        }
         self.end();
         if let Some(pump) = self.pump.take() {
             pump.thread().unpark();

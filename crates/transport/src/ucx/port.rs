@@ -38,6 +38,9 @@ const STALLED: Duration = Duration::from_secs(20);
 /// How long a message usually takes.
 const BRIEF: Duration = Duration::from_millis(1);
 
+/// So few bytes the system takes at once.
+const SAFE: usize = 64 << 10;
+
 /// All messages of one kind carry the same number, which only the two ends know.
 const WHOLE_TAG: u64 = u64::MAX;
 
@@ -94,6 +97,8 @@ pub(super) struct Port {
     /// Bytes given to the library, and those that the other side has read.
     sent: u64,
     acknowledged: u64,
+    /// Bytes given to the library since it last said that it has nothing left.
+    at_risk: usize,
     /// Bytes received, and those of which the other side knows.
     received: u64,
     told: u64,
@@ -131,6 +136,7 @@ impl Port {
             other: Tags { bytes: 0, read: 0 },
             sent: 0,
             acknowledged: 0,
+            at_risk: 0,
             received: 0,
             told: 0,
         };
@@ -410,6 +416,7 @@ impl Port {
         let begun = unsafe {
             (self.api.ucp_tag_send_nbx)(self.endpoint, from.cast(), bytes.len(), tag, &raw const params)
         };
+        self.at_risk += bytes.len();
         match begun.begun() {
             Begun::Done => self.free.push(place),
             Begun::Request(request) => self.under_way.push(UnderWay { request, uses: Uses::Place(place) }),
@@ -422,6 +429,8 @@ impl Port {
     }
 
     /// What was sent goes on its way, if need be with further [`Self::progress`], until this [is idle](Self::is_idle).
+    /// An operation that has ended may have left bytes with the library, where the system takes no more, and that they
+    /// have gone costs a round trip over some transports: it is asked only when there may be some.
     ///
     /// # Errors
     /// What the library said.
@@ -429,6 +438,10 @@ impl Port {
         if self.endpoint.is_null() {
             return Err(ErrorKind::BrokenPipe.into());
         }
+        if self.at_risk < SAFE {
+            return Ok(());
+        }
+        self.at_risk = 0;
         let params = RequestParams::plain();
         // SAFETY: the endpoint is there until it is closed.
         match unsafe { (self.api.ucp_ep_flush_nbx)(self.endpoint, &raw const params) }.begun() {
@@ -477,6 +490,17 @@ impl Port {
         // SAFETY: the endpoint is used no more.
         if let Begun::Request(request) = unsafe { (self.api.ucp_ep_close_nbx)(endpoint, &raw const params) }.begun() {
             self.under_way.push(UnderWay { request, uses: Uses::Nothing });
+        }
+    }
+
+    /// Lets what was sent arrive, for at most `patience`.
+    pub(super) fn finish(&mut self, patience: Duration) {
+        self.at_risk = SAFE;
+        let deadline = Instant::now() + patience;
+        // What does not go is lost with the link.
+        let _ = self.flush();
+        while !self.is_idle() && self.progress().is_ok() && Instant::now() < deadline {
+            std::thread::yield_now();
         }
     }
 
@@ -538,11 +562,11 @@ pub(super) fn lock(port: &Mutex<Port>) -> MutexGuard<'_, Port> {
 }
 
 /// Receives the messages that have come and that `into` has room for; returns how many bytes that is. Gives others their
-/// turn at the port, and asks `is_over` now and then whether to give up.
+/// turn at the port, and asks `is_over`, which hears how long it has waited, whether to give up.
 ///
 /// # Errors
 /// What the library said; [`ErrorKind::TimedOut`] for a message that was announced and does not come.
-pub(super) fn read(port: &Mutex<Port>, into: &mut [u8], is_over: impl Fn() -> bool) -> io::Result<usize> {
+pub(super) fn read(port: &Mutex<Port>, into: &mut [u8], is_over: impl Fn(Duration) -> bool) -> io::Result<usize> {
     let (mut filled, mut receiving, mut outcome) = (0, Vec::new(), Ok(()));
     {
         let mut port = lock(port);
@@ -579,7 +603,7 @@ pub(super) fn read(port: &Mutex<Port>, into: &mut [u8], is_over: impl Fn() -> bo
             outcome = Err(error);
         } else if begun.elapsed() > STALLED {
             outcome = Err(io::Error::new(ErrorKind::TimedOut, "a message over UCX was announced, and does not come"));
-        } else if begun.elapsed() > BRIEF && is_over() {
+        } else if begun.elapsed() > BRIEF && is_over(begun.elapsed()) {
             outcome = Err(ErrorKind::BrokenPipe.into());
         }
         if outcome.is_err() {
@@ -601,9 +625,5 @@ pub(super) fn read(port: &Mutex<Port>, into: &mut [u8], is_over: impl Fn() -> bo
     let mut port = lock(port);
     port.received += filled as u64;
     port.tell()?;
-    // What tells the sender that it has come.
-    if filled > 0 {
-        port.flush()?;
-    }
     Ok(filled)
 }

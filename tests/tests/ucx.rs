@@ -1,0 +1,217 @@
+//! `ucx://`: sessions that open over a socket and go on over UCX, by the transports that any machine has.
+
+use std::fs;
+use std::io::{IoSlice, Read as _, Write as _};
+use std::net::TcpStream;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ropeway_protocol::handshake::{Hello, Opening, PREAMBLE_LEN, Preamble, Purpose, encode_opening, features};
+use ropeway_tests::places::{c_program, ropeway};
+use ropeway_tests::program::{Outcome, Program, Running};
+use ropeway_tests::server::Server;
+use ropeway_tests::{process, wait_for};
+use ropeway_transport::{Endpoint, Link, Sender as _};
+
+/// Values of `UCX_TLS`.
+const TRANSPORTS: [&str; 2] = ["tcp,self", "shm,self"];
+
+/// How soon everybody has to know that the other is gone.
+const SOON: Duration = Duration::from_secs(5);
+
+fn serve(transports: &str) -> Server {
+    Server::start_with(&["--listen", "ucx://127.0.0.1:0"], &[("UCX_TLS", transports)])
+}
+
+fn remote(name: &str, server: &Server, transports: &str) -> Program {
+    Program::remote(c_program(name), server.url()).env("UCX_TLS", transports)
+}
+
+fn start(mode: &str, server: &Server, transports: &str) -> Running {
+    let mut program = remote("interrupted", server, transports).args([mode]).start();
+    assert_eq!(program.line(), "ready", "{mode}");
+    program
+}
+
+/// A program that has no device, and says why.
+fn refusal(program: Program) -> Outcome {
+    let outcome = program.run();
+    assert_eq!(outcome.stdout, "0 platforms\n", "it has a device");
+    outcome
+}
+
+#[test]
+fn unmodified_programs_run_over_it() {
+    let native = Program::native(c_program("transfers")).run().success();
+    for transports in TRANSPORTS {
+        let server = serve(transports);
+        let added = remote("vector_add", &server, transports).run().success();
+        assert_eq!((added.stdout.as_str(), added.stderr.as_str()), ("1024 sums are right\n", ""), "{transports}");
+        // Of all sizes up to many messages'.
+        assert_eq!(remote("transfers", &server, transports).run().success().stdout, native.stdout, "{transports}");
+        let log = server.log();
+        assert!(!log.contains("UCX"), "{transports}: {log}");
+    }
+}
+
+/// As a server and a program have it that know nothing of transports.
+#[test]
+fn a_person_is_told_of_it() {
+    let server = Server::start_with(&["--listen", "ucx://127.0.0.1:0", "--listen", "tcp://127.0.0.1:0"], &[]);
+    assert!(server.url().starts_with("ucx://127.0.0.1:"), "{}", server.url());
+    let devices = Program::remote(ropeway(), server.url()).args(["devices"]).run().success();
+    assert!(devices.stdout.lines().any(|line| line.contains("ucx://") && line.contains(" UCX ")), "{}", devices.stdout);
+    let doctor = Program::remote(ropeway(), server.url()).args(["doctor"]).run();
+    assert!(doctor.stdout.contains("through UCX"), "{}", doctor.stdout);
+    // Who comes to the same port as to another is served as there.
+    let plain = format!("shm:off,tcp://{}", server.address());
+    Program::remote(c_program("vector_add"), &plain).run().success();
+}
+
+#[test]
+fn who_has_no_library_is_told_what_to_install() {
+    // In place of the library is a file that is none.
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("libucp.so.0"), "").unwrap();
+    let without = |program: Program| program.env("LD_LIBRARY_PATH", folder.path());
+    let server = Server::start_with(&["--listen", "ucx://127.0.0.1:0"], &[]);
+    let told = refusal(without(Program::remote(c_program("listing"), server.url()))).stderr;
+    assert!(told.contains(server.url()) && told.contains("ucx:// needs UCX") && told.contains("libucx0"), "{told}");
+    let doctor = without(Program::remote(ropeway(), server.url()).args(["doctor"])).run();
+    assert!(doctor.stdout.contains("libucx0") && doctor.stdout.contains("tcp://"), "{}", doctor.stdout);
+    let refused = without(Program::here(ropeway()).args(["serve", "--listen", "ucx://127.0.0.1:0"])).run();
+    assert!(!refused.status.success() && refused.stderr.contains("libucx0"), "{}", refused.stderr);
+    // Everything else goes on without it.
+    let server = Server::start_with(
+        &["--listen", "tcp://127.0.0.1:0"],
+        &[("LD_LIBRARY_PATH", folder.path().to_str().expect("a plain name"))],
+    );
+    without(Program::remote(c_program("vector_add"), server.url())).run().success();
+}
+
+#[test]
+fn who_has_no_transport_in_common_is_told_so() {
+    let server = serve("tcp,self");
+    let told = refusal(remote("listing", &server, "shm,self")).stderr;
+    assert!(told.contains("UCX cannot reach the other side"), "{told}");
+    remote("vector_add", &server, "tcp,self").run().success();
+}
+
+#[test]
+fn a_server_takes_only_what_it_was_asked_for() {
+    let server = Server::start();
+    let ucx = server.url().replace("tcp://", "ucx://");
+    let told = refusal(Program::remote(c_program("listing"), &ucx)).stderr;
+    assert!(told.contains("takes no sessions over UCX"), "{told}");
+    let open = Program::here(ropeway()).args(["serve", "--listen", "ucx://0.0.0.0:0"]).run();
+    assert!(!open.status.success() && open.stderr.contains("--plaintext-network"), "{}", open.stderr);
+}
+
+/// Programs that end at any time, in the midst of transfers of 32 MB and of small commands, leave a server as it was.
+#[test]
+fn clients_are_killed_at_any_time() {
+    for transports in TRANSPORTS {
+        let server = serve(transports);
+        for round in 0..16_u64 {
+            let program = start(["read", "write", "map", "finish"][round as usize % 4], &server, transports);
+            let worker = server.worker_of(program.pid());
+            // Not a condition: any moment will do.
+            thread::sleep(Duration::from_micros(round * 1717 % 20_000));
+            program.kill();
+            wait_for("end of the worker", SOON, || (!process::is_alive(worker)).then_some(()));
+        }
+        remote("vector_add", &server, transports).run().success();
+    }
+    assert_eq!(segments(), 0, "memory is left over");
+}
+
+#[test]
+fn workers_are_killed_at_any_time() {
+    for transports in TRANSPORTS {
+        let server = serve(transports);
+        for round in 0..16_u64 {
+            let mode = ["read", "write", "map", "finish"][round as usize % 4];
+            let mut program = start(mode, &server, transports);
+            let worker = server.worker_of(program.pid());
+            thread::sleep(Duration::from_micros(round * 1717 % 20_000));
+            let since = Instant::now();
+            process::kill(worker);
+            let ended = program.line();
+            assert!(ended.starts_with("ended with -"), "{transports} {mode}: {ended}");
+            assert!(since.elapsed() < SOON, "{transports} {mode}: only after {:?}", since.elapsed());
+            program.finish().success();
+        }
+        remote("vector_add", &server, transports).run().success();
+    }
+}
+
+/// Segments of System V memory that nobody has attached.
+fn segments() -> usize {
+    let list = fs::read_to_string("/proc/sysvipc/shm").unwrap_or_default();
+    list.lines().skip(1).filter(|line| line.split_whitespace().nth(6) == Some("0")).count()
+}
+
+/// A connection that has been welcomed and wants to go on over UCX.
+fn welcomed(server: &Server) -> TcpStream {
+    let mut stream = TcpStream::connect(server.address()).unwrap();
+    let hello = Hello {
+        features: features::UCX,
+        purpose: Purpose::Commands,
+        release: "0.1.0".into(),
+        program: "test".into(),
+        pid: std::process::id(),
+        credential: vec![],
+    };
+    stream.write_all(&encode_opening(Opening::Hello, &hello)).unwrap();
+    loop {
+        let mut head = [0; PREAMBLE_LEN];
+        stream.read_exact(&mut head).unwrap();
+        let preamble = Preamble::from_bytes(&head).unwrap();
+        stream.read_exact(&mut vec![0; preamble.len as usize]).unwrap();
+        match preamble.opening {
+            Opening::Welcome => return stream,
+            opening => assert_eq!(opening, Opening::Waiting),
+        }
+    }
+}
+
+/// What a stranger says in place of where its UCX is costs nobody but its own session anything.
+#[test]
+fn strangers_end_alone() {
+    let server = serve("tcp,self");
+    let mut held = remote("held", &server, "tcp,self").start();
+    assert_eq!(held.line(), "ready");
+    let mut honest = welcomed(&server);
+    let mut head = [0; 28];
+    honest.read_exact(&mut head).unwrap();
+    let len = u32::from_le_bytes(*head.last_chunk().unwrap());
+    assert!(head.starts_with(b"ROPE-UCX") && len < 65_536);
+    let mut address = vec![0; len as usize];
+    honest.read_exact(&mut address).unwrap();
+    let say = |head: &[u8], body: &[u8]| {
+        let mut stream = welcomed(&server);
+        // The worker may be done with it at any time.
+        let _ = stream.write_all(&[head, body].concat());
+        let _ = stream.read_to_end(&mut Vec::new());
+    };
+    say(&[0; 28], &[]);
+    let long = [&head[..24], &u32::MAX.to_le_bytes()[..]].concat();
+    say(&long, &address);
+    // An address of another kind at each of its places: UCX trusts what it is told, and may crash.
+    for at in (0..address.len()).step_by(address.len().div_ceil(12)) {
+        let mut changed = address.clone();
+        changed[at] ^= 0xA5;
+        let mut stream = welcomed(&server);
+        let _ = stream.write_all(&[&head[..], &changed].concat());
+        stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+        let _ = stream.read_to_end(&mut Vec::new());
+    }
+    drop(honest);
+    held.say("");
+    assert_eq!(held.line(), "1", "another session goes on");
+    held.kill();
+    let endpoint: Endpoint = format!("tcp://{}", server.address()).parse().unwrap();
+    let silent = Link::connect(&endpoint, SOON).unwrap();
+    silent.send_all(&mut [IoSlice::new(&[])]).unwrap();
+    remote("vector_add", &server, "tcp,self").run().success();
+}
