@@ -17,6 +17,7 @@ mod library;
 mod meeting;
 #[allow(unsafe_code)]
 mod port;
+mod sleeper;
 #[cfg(test)]
 mod tests;
 
@@ -27,7 +28,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 
 use crate::medium::Medium;
 use port::{MESSAGE, Port, lock};
@@ -38,7 +39,7 @@ const SOON: Duration = Duration::from_micros(10);
 /// A sender is likely to be back before so long, and then goes on itself with what it has sent.
 const SHORTLY: Duration = Duration::from_micros(100);
 
-/// How long who waits for something other than bytes sleeps at most: another thread may have taken the event.
+/// How long the pump sleeps at most: another thread may have taken the event.
 const NAP: Duration = Duration::from_millis(1);
 
 /// How long the last bytes may take behind the end of the socket, which may overtake them.
@@ -67,7 +68,7 @@ pub(crate) struct Stream {
     shared: Arc<Shared>,
     /// What has come and was not asked for yet; the reader's.
     rest: Mutex<Rest>,
-    /// Readable when there is an event, a ring of the bell, or something on the link's socket.
+    /// Readable when there is an event, when the reader is woken, or when there is something on the link's socket.
     watch: OwnedFd,
     pump: Option<JoinHandle<()>>,
 }
@@ -75,11 +76,10 @@ pub(crate) struct Stream {
 #[derive(Debug)]
 struct Shared {
     port: Mutex<Port>,
-    /// Rung for a reader that sleeps, when another thread has taken the event that it waits for.
-    bell: OwnedFd,
-    /// The reader sleeps, or is about to.
-    asleep: AtomicBool,
-    rung: AtomicBool,
+    /// Readable when there is an event, after [`Port::arm`].
+    events: OwnedFd,
+    /// Readable when there is room, for a writer that sleeps.
+    room: OwnedFd,
     over: AtomicBool,
     /// The pump works, or will.
     pumps: AtomicBool,
@@ -107,27 +107,12 @@ impl Rest {
 }
 
 impl Shared {
-    /// Goes on with all that is under way. Returns whether anything came of it.
-    fn progress(&self, port: &mut Port) -> io::Result<bool> {
-        let went_on = port.progress();
-        if (went_on.is_err() || port.has_arrived()) && self.asleep.swap(false, Ordering::SeqCst) {
-            self.rung.store(true, Ordering::SeqCst);
-            // It is full only if nobody has looked for ages.
-            let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
-        }
-        went_on
-    }
-
     /// Sleeps until there is an event, at most for `most`, which is below a second.
     fn nap(&self, most: Duration) -> io::Result<()> {
-        let mut port = lock(&self.port);
-        if !port.arm()? {
-            return Ok(());
+        if lock(&self.port).arm()? {
+            // An interrupted nap is as good as one that is over.
+            let _ = poll(&mut [PollFd::new(&self.events, PollFlags::IN)], Some(&timespec(most)));
         }
-        let events = port.events()?.try_clone_to_owned()?;
-        drop(port);
-        // An interrupted nap is as good as one that is over.
-        let _ = poll(&mut [PollFd::new(&events, PollFlags::IN)], Some(&timespec(most)));
         Ok(())
     }
 
@@ -141,7 +126,7 @@ impl Shared {
             thread::sleep(SHORTLY);
             loop {
                 let mut port = lock(&self.port);
-                let went_on = self.progress(&mut port);
+                let went_on = port.progress();
                 if went_on.is_err() || port.is_idle() || self.over.load(Ordering::SeqCst) {
                     self.pumps.store(false, Ordering::SeqCst);
                     break;
@@ -161,16 +146,15 @@ impl Stream {
     /// # Errors
     /// The operating system's error.
     fn new(port: Port, socket: BorrowedFd<'_>) -> io::Result<Self> {
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let [events, room] = [port.events()?, port.writer.as_fd()].map(|fd| fd.try_clone_to_owned());
         let watch = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        for (number, fd) in [(SOCKET, socket), (SOCKET + 1, bell.as_fd()), (SOCKET + 2, port.events()?)] {
+        for (number, fd) in [(SOCKET, socket), (SOCKET + 1, port.reader.as_fd()), (SOCKET + 2, port.events()?)] {
             epoll::add(&watch, fd, epoll::EventData::new_u64(number), epoll::EventFlags::IN | epoll::EventFlags::RDHUP)?;
         }
         let shared = Arc::new(Shared {
             port: Mutex::new(port),
-            bell,
-            asleep: AtomicBool::new(false),
-            rung: AtomicBool::new(false),
+            events: events?,
+            room: room?,
             over: AtomicBool::new(false),
             pumps: AtomicBool::new(false),
         });
@@ -208,12 +192,6 @@ impl Stream {
         })
     }
 
-    fn silence_bell(&self) {
-        if self.shared.rung.swap(false, Ordering::SeqCst) {
-            let _ = rustix::io::read(&self.shared.bell, &mut [0; 8]);
-        }
-    }
-
     /// Looks `times` times whether something has come. A fault is something, but for that of a side that has ended: the
     /// socket tells of it.
     fn look(&self, times: usize) -> bool {
@@ -223,7 +201,7 @@ impl Stream {
         (0..times).any(|_| {
             let mut port = self.port();
             port.has_arrived()
-                || self.shared.progress(&mut port).is_err() && !self.has_socket_ended()
+                || port.progress().is_err() && !self.has_socket_ended()
                 || port.has_arrived()
         })
     }
@@ -239,7 +217,7 @@ impl Medium for Stream {
         let mut written = 0;
         while written < bytes.len() {
             if !port.has_room() {
-                self.shared.progress(&mut port)?;
+                port.progress()?;
             }
             match port.send(&bytes[written..])? {
                 0 => break,
@@ -253,7 +231,7 @@ impl Medium for Stream {
         let mut port = self.port();
         port.flush()?;
         if !port.is_idle() {
-            self.shared.progress(&mut port)?;
+            port.progress()?;
         }
         if !port.is_idle() {
             drop(port);
@@ -265,21 +243,24 @@ impl Medium for Stream {
     fn wait_for_room(&self, patience: Duration) -> io::Result<bool> {
         let begun = Instant::now();
         loop {
-            let went_on = {
-                let mut port = self.port();
-                let went_on = self.shared.progress(&mut port)?;
-                if port.has_room() {
-                    return Ok(true);
-                }
-                went_on
-            };
+            let mut port = self.port();
+            port.writer.wakes_up();
+            let went_on = port.progress()?;
+            if port.has_room() {
+                return Ok(true);
+            }
             let waited = begun.elapsed();
             if waited >= patience || self.is_over() {
                 return Ok(false);
             }
-            if !went_on && waited > SOON {
-                self.shared.nap(NAP)?;
+            if went_on || waited < SOON || !port.arm()? {
+                continue;
             }
+            port.writer.falls_asleep();
+            drop(port);
+            let fds = [&self.shared.events, &self.shared.room].map(|fd| PollFd::new(fd, PollFlags::IN));
+            // An interrupted wait is as good as one that is over.
+            let _ = poll(&mut { fds }, Some(&timespec(patience - waited)));
         }
     }
 
@@ -289,7 +270,7 @@ impl Medium for Stream {
         if read == into.len() {
             return Ok(read);
         }
-        let went_on = self.shared.progress(&mut self.port());
+        let went_on = self.port().progress();
         let port = &self.shared.port;
         // What was announced before the other side's end may still come.
         let is_over = |waited| self.is_over() || waited > FAREWELL && self.has_socket_ended();
@@ -352,7 +333,7 @@ impl Medium for Stream {
     }
 
     fn ask_to_be_woken(&self) -> bool {
-        self.silence_bell();
+        self.port().reader.wakes_up();
         loop {
             if self.look(1) {
                 return true;
@@ -360,7 +341,7 @@ impl Medium for Stream {
             let mut port = self.port();
             match port.arm() {
                 Ok(true) => {
-                    self.shared.asleep.store(true, Ordering::SeqCst);
+                    port.reader.falls_asleep();
                     return false;
                 }
                 Ok(false) => {}

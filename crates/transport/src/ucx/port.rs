@@ -11,6 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::choice::Choice;
+use super::sleeper::Sleeper;
 use super::library::{
     API, Api, BUSY, Begun, CLOSE_BY_FORCE, EndpointParams, FAILURE_OF_NOBODY, FAILURE_OF_PEER, FEATURE_TAG, FEATURE_WAKEUP, IN_PROGRESS,
     MAP_ALLOCATE, MapAttributes, MapParams, OK, OP_FLAGS, OP_MEMORY, Params, RequestParams, Status,
@@ -99,6 +100,9 @@ pub(super) struct Port {
     acknowledged: u64,
     /// Bytes given to the library since it last said that it has nothing left.
     at_risk: usize,
+    /// Who waits for messages, and who for room.
+    pub(super) reader: Sleeper,
+    pub(super) writer: Sleeper,
     /// Bytes received, and those of which the other side knows.
     received: u64,
     told: u64,
@@ -137,6 +141,8 @@ impl Port {
             sent: 0,
             acknowledged: 0,
             at_risk: 0,
+            reader: Sleeper::new()?,
+            writer: Sleeper::new()?,
             received: 0,
             told: 0,
         };
@@ -266,11 +272,22 @@ impl Port {
         Ok(unsafe { BorrowedFd::borrow_raw(fd) })
     }
 
-    /// Goes on with all that is under way; returns whether anything came of it.
+    /// Goes on with all that is under way, and wakes whom that concerns; returns whether anything came of it.
     ///
     /// # Errors
     /// The failure that the library has reported; [`ErrorKind::InvalidData`] when the other side says what cannot be.
     pub(super) fn progress(&mut self) -> io::Result<bool> {
+        let went_on = self.go_on();
+        if went_on.is_err() || self.has_arrived() {
+            self.reader.wake();
+        }
+        if went_on.is_err() || self.has_room() {
+            self.writer.wake();
+        }
+        went_on
+    }
+
+    fn go_on(&mut self) -> io::Result<bool> {
         if self.is_left() {
             return Err(ErrorKind::BrokenPipe.into());
         }
