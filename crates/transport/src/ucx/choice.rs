@@ -11,25 +11,30 @@ const FORBIDDEN: [&str; 4] = ["cma", "knem", "xpmem", "posix"];
 pub(super) struct Choice {
     transports: String,
     devices: Option<&'static str>,
+    /// From how many bytes on a message is announced, and fetched by the receiver, rather than sent.
+    announced_from: Option<&'static str>,
 }
 
 impl Choice {
     /// For a link whose socket is over a loopback address or not, in this process's environment.
     pub(super) fn new(is_loopback: bool) -> Self {
-        Self::of(is_loopback, |name| std::env::var_os(name))
+        let mut adapters = std::fs::read_dir("/sys/class/infiniband").into_iter().flatten();
+        Self::of(is_loopback || adapters.next().is_none(), is_loopback, |name| std::env::var_os(name))
     }
 
     /// As if the environment asked for these transports, over a loopback address.
     #[cfg(test)]
     pub(super) fn among(transports: &str) -> Self {
-        Self::of(true, |name| (name == "UCX_TLS").then(|| transports.into()))
+        Self::of(true, true, |name| (name == "UCX_TLS").then(|| transports.into()))
     }
 
-    fn of(is_loopback: bool, env: impl Fn(&str) -> Option<OsString>) -> Self {
+    fn of(is_without_rdma: bool, is_loopback: bool, env: impl Fn(&str) -> Option<OsString>) -> Self {
         let given = env("UCX_TLS").and_then(|given| given.into_string().ok());
         // Who listens for this machine alone does so with UCX's sockets, too.
         let devices = (is_loopback && env("UCX_NET_DEVICES").is_none()).then_some("lo");
-        Self { transports: transports(given.as_deref().unwrap_or("all")), devices }
+        // Without RDMA, nobody fetches: each message would cost round trips, and a step of the sender's that may not be there.
+        let announced_from = (is_without_rdma && env("UCX_RNDV_THRESH").is_none()).then_some("inf");
+        Self { transports: transports(given.as_deref().unwrap_or("all")), devices, announced_from }
     }
 
     /// Names and values.
@@ -40,7 +45,8 @@ impl Choice {
             // The link's socket says whether the other process is there.
             ("KEEPALIVE_INTERVAL", "inf"),
         ];
-        fixed.into_iter().chain(devices)
+        let announced_from = self.announced_from.map(|bytes| ("RNDV_THRESH", bytes));
+        fixed.into_iter().chain(devices).chain(announced_from)
     }
 }
 
@@ -79,11 +85,12 @@ mod tests {
             assert_eq!(transports(given), expected, "{given}");
         }
         let settings = |is_loopback| {
-            let choice = Choice::of(is_loopback, |_| None);
+            let choice = Choice::of(is_loopback, is_loopback, |_| None);
             choice.settings().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>()
         };
         assert_eq!(settings(false)[0], format!("TLS={all}"));
-        assert!(settings(true).contains(&"NET_DEVICES=lo".to_owned()));
-        assert!(!settings(false).contains(&"NET_DEVICES=lo".to_owned()));
+        for setting in ["NET_DEVICES=lo", "RNDV_THRESH=inf"] {
+            assert!(settings(true).contains(&setting.to_owned()) && !settings(false).contains(&setting.to_owned()));
+        }
     }
 }

@@ -37,7 +37,7 @@ use port::{MESSAGE, Port, lock};
 const SOON: Duration = Duration::from_micros(10);
 
 /// A sender is likely to be back before so long, and then goes on itself with what it has sent.
-const SHORTLY: Duration = Duration::from_micros(100);
+const SHORTLY: Duration = Duration::from_micros(200);
 
 /// How long the pump sleeps at most: another thread may have taken the event.
 const NAP: Duration = Duration::from_millis(1);
@@ -123,11 +123,12 @@ impl Shared {
                 thread::park();
                 continue;
             }
-            thread::sleep(SHORTLY);
             loop {
+                // Those who sent and wait are likely to go on themselves.
+                thread::sleep(SHORTLY);
                 let mut port = lock(&self.port);
                 let went_on = port.progress();
-                if went_on.is_err() || port.is_idle() || self.over.load(Ordering::SeqCst) {
+                if went_on.is_err() || port.is_settled() || self.over.load(Ordering::SeqCst) {
                     self.pumps.store(false, Ordering::SeqCst);
                     break;
                 }
@@ -229,11 +230,10 @@ impl Medium for Stream {
 
     fn push(&self) -> io::Result<()> {
         let mut port = self.port();
-        port.flush()?;
-        if !port.is_idle() {
+        if !port.is_settled() {
             port.progress()?;
         }
-        if !port.is_idle() {
+        if !port.is_settled() {
             drop(port);
             self.rouse_pump();
         }
@@ -295,7 +295,7 @@ impl Medium for Stream {
                 thread::sleep(NAP);
             }
         }
-        if !self.port().is_idle() {
+        if !self.port().is_settled() {
             self.rouse_pump();
         }
         Ok(read)
@@ -339,7 +339,7 @@ impl Medium for Stream {
                 return true;
             }
             let mut port = self.port();
-            match port.arm() {
+            match port.tell_all().and_then(|()| port.arm()) {
                 Ok(true) => {
                     port.reader.falls_asleep();
                     return false;

@@ -39,8 +39,9 @@ const STALLED: Duration = Duration::from_secs(20);
 /// How long a message usually takes.
 const BRIEF: Duration = Duration::from_millis(1);
 
-/// So few bytes the system takes at once.
-const SAFE: usize = 64 << 10;
+/// So few bytes the system takes at once. Of more, some may stay with the library though their operation has ended, until
+/// somebody goes on with them.
+const SAFE: u64 = 64 << 10;
 
 /// All messages of one kind carry the same number, which only the two ends know.
 const WHOLE_TAG: u64 = u64::MAX;
@@ -98,8 +99,6 @@ pub(super) struct Port {
     /// Bytes given to the library, and those that the other side has read.
     sent: u64,
     acknowledged: u64,
-    /// Bytes given to the library since it last said that it has nothing left.
-    at_risk: usize,
     /// Who waits for messages, and who for room.
     pub(super) reader: Sleeper,
     pub(super) writer: Sleeper,
@@ -140,7 +139,6 @@ impl Port {
             other: Tags { bytes: 0, read: 0 },
             sent: 0,
             acknowledged: 0,
-            at_risk: 0,
             reader: Sleeper::new()?,
             writer: Sleeper::new()?,
             received: 0,
@@ -361,9 +359,9 @@ impl Port {
         Ok(())
     }
 
-    /// Whether nothing is under way.
-    pub(super) fn is_idle(&self) -> bool {
-        self.under_way.is_empty()
+    /// Whether all goes its way without further steps of this side.
+    pub(super) fn is_settled(&self) -> bool {
+        self.under_way.is_empty() && self.sent - self.acknowledged < SAFE
     }
 
     /// Whether a message has come.
@@ -433,7 +431,6 @@ impl Port {
         let begun = unsafe {
             (self.api.ucp_tag_send_nbx)(self.endpoint, from.cast(), bytes.len(), tag, &raw const params)
         };
-        self.at_risk += bytes.len();
         match begun.begun() {
             Begun::Done => self.free.push(place),
             Begun::Request(request) => self.under_way.push(UnderWay { request, uses: Uses::Place(place) }),
@@ -445,20 +442,15 @@ impl Port {
         Ok(bytes.len())
     }
 
-    /// What was sent goes on its way, if need be with further [`Self::progress`], until this [is idle](Self::is_idle).
-    /// An operation that has ended may have left bytes with the library, where the system takes no more, and that they
-    /// have gone costs a round trip over some transports: it is asked only when there may be some.
+    /// Asks the library to say when all that was sent has arrived, which it does in time, with further
+    /// [`Self::progress`].
     ///
     /// # Errors
     /// What the library said.
-    pub(super) fn flush(&mut self) -> io::Result<()> {
+    fn flush(&mut self) -> io::Result<()> {
         if self.endpoint.is_null() {
             return Err(ErrorKind::BrokenPipe.into());
         }
-        if self.at_risk < SAFE {
-            return Ok(());
-        }
-        self.at_risk = 0;
         let params = RequestParams::plain();
         // SAFETY: the endpoint is there until it is closed.
         match unsafe { (self.api.ucp_ep_flush_nbx)(self.endpoint, &raw const params) }.begun() {
@@ -469,12 +461,20 @@ impl Port {
         Ok(())
     }
 
-    /// Tells the other side how much was read, once that is a good part of what it may have sent.
-    fn tell(&mut self) -> io::Result<()> {
-        if self.received - self.told >= WINDOW / 4 && !self.free.is_empty() {
-            self.send_message(&self.received.to_le_bytes(), self.other.read)?;
+    /// Before this side waits: tells the other one how much was read, if that is more than it may be unsure of.
+    ///
+    /// # Errors
+    /// What the library said.
+    pub(super) fn tell_all(&mut self) -> io::Result<()> {
+        self.tell(SAFE)
+    }
+
+    /// Tells the other side how much was read, if those are so many bytes more than it knows of.
+    fn tell(&mut self, least: u64) -> io::Result<()> {
+        if self.received - self.told >= least
+            && self.send_message(&self.received.to_le_bytes(), self.other.read)? > 0
+        {
             self.told = self.received;
-            self.flush()?;
         }
         Ok(())
     }
@@ -512,11 +512,10 @@ impl Port {
 
     /// Lets what was sent arrive, for at most `patience`.
     pub(super) fn finish(&mut self, patience: Duration) {
-        self.at_risk = SAFE;
         let deadline = Instant::now() + patience;
         // What does not go is lost with the link.
         let _ = self.flush();
-        while !self.is_idle() && self.progress().is_ok() && Instant::now() < deadline {
+        while !self.under_way.is_empty() && self.progress().is_ok() && Instant::now() < deadline {
             std::thread::yield_now();
         }
     }
@@ -641,6 +640,6 @@ pub(super) fn read(port: &Mutex<Port>, into: &mut [u8], is_over: impl Fn(Duratio
     outcome?;
     let mut port = lock(port);
     port.received += filled as u64;
-    port.tell()?;
+    port.tell(WINDOW / 4)?;
     Ok(filled)
 }

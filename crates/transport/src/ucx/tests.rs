@@ -157,7 +157,10 @@ fn the_end_of_either_side_ends_the_link() {
             assert!(fills.join().unwrap().is_some());
         });
         assert!(begun.elapsed() < SOON);
-        assert_eq!(far.recv(&mut [0; 8]).unwrap_or(0), 0);
+        // What had come before is read; then comes the end, or the failure.
+        let mut bytes = vec![0; 1 << 20];
+        let read = (0..100).find(|_| !far.recv(&mut bytes).is_ok_and(|n| n > 0));
+        assert!(read.is_some() && begun.elapsed() < SOON);
     }
 }
 
