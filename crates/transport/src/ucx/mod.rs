@@ -37,7 +37,7 @@ use port::{MESSAGE, Port, lock};
 const SOON: Duration = Duration::from_micros(10);
 
 /// A sender is likely to be back before so long, and then goes on itself with what it has sent.
-const SHORTLY: Duration = Duration::from_micros(200);
+const SHORTLY: Duration = Duration::from_micros(50);
 
 /// How long the pump sleeps at most: another thread may have taken the event.
 const NAP: Duration = Duration::from_millis(1);
@@ -132,8 +132,9 @@ impl Shared {
                     self.pumps.store(false, Ordering::SeqCst);
                     break;
                 }
+                let is_busy = port.is_busy();
                 drop(port);
-                if matches!(went_on, Ok(false)) && self.nap(NAP).is_err() {
+                if matches!(went_on, Ok(false)) && !is_busy && self.nap(NAP).is_err() {
                     thread::sleep(NAP);
                 }
             }
@@ -230,7 +231,8 @@ impl Medium for Stream {
 
     fn push(&self) -> io::Result<()> {
         let mut port = self.port();
-        if !port.is_settled() {
+        let begun = Instant::now();
+        while port.is_busy() && begun.elapsed() < SHORTLY {
             port.progress()?;
         }
         if !port.is_settled() {
@@ -257,10 +259,12 @@ impl Medium for Stream {
                 continue;
             }
             port.writer.falls_asleep();
+            let is_busy = port.is_busy();
             drop(port);
             let fds = [&self.shared.events, &self.shared.room].map(|fd| PollFd::new(fd, PollFlags::IN));
+            let most = if is_busy { SHORTLY } else { patience - waited };
             // An interrupted wait is as good as one that is over.
-            let _ = poll(&mut { fds }, Some(&timespec(patience - waited)));
+            let _ = poll(&mut { fds }, Some(&timespec(most)));
         }
     }
 

@@ -359,6 +359,11 @@ impl Port {
         Ok(())
     }
 
+    /// Whether something is under way. Shared memory gives no event when there is room for more of it.
+    pub(super) fn is_busy(&self) -> bool {
+        !self.under_way.is_empty()
+    }
+
     /// Whether all goes its way without further steps of this side.
     pub(super) fn is_settled(&self) -> bool {
         self.under_way.is_empty() && self.sent - self.acknowledged < SAFE
