@@ -57,14 +57,15 @@ impl ProbeError {
                 format!("start the server with `ropeway serve --listen unix:{}`", path.display())
             }
             (Self::Connect(_), Endpoint::Vsock(address)) => vsock_advice(*address),
-            (Self::Connect(error) | Self::Link(error), Endpoint::Ucx { .. }) if error.kind() == ErrorKind::Unsupported => {
+            (Self::Connect(error) | Self::Link(error), Endpoint::Ucx { .. })
+                if error.kind() == ErrorKind::Unsupported =>
+            {
                 "install UCX where it is missing; or go without it, by tcp:// and the same address".into()
             }
             (
                 Self::Connect(error),
                 Endpoint::Tls { port, .. } | Endpoint::Tcp { port, .. } | Endpoint::Ucx { port, .. },
-            ) if error.kind() == ErrorKind::ConnectionRefused =>
-            {
+            ) if error.kind() == ErrorKind::ConnectionRefused => {
                 format!(
                     "start `ropeway serve` there; if it runs, see where it listens and whether port {port} is the right one"
                 )
@@ -241,7 +242,8 @@ pub struct Probe {
 impl Probe {
     /// Connects, as programs with this configuration do, and shakes hands.
     pub fn open(address: &Endpoint, config: &Config) -> Result<Self, ProbeError> {
-        if let Endpoint::Tls { host, port, .. } | Endpoint::Tcp { host, port } | Endpoint::Ucx { host, port } = address {
+        if let Endpoint::Tls { host, port, .. } | Endpoint::Tcp { host, port } | Endpoint::Ucx { host, port } = address
+        {
             (host.as_str(), *port).to_socket_addrs().map_err(ProbeError::Resolve)?;
         }
         let name = address.to_string();
@@ -255,19 +257,20 @@ impl Probe {
             None => ProbeError::Connect(error),
         })?;
         set_socket_timeout(&link, Timeout::Send, Some(ANSWER)).map_err(|e| ProbeError::Link(e.into()))?;
-        let (link, welcome) = match greet(link, Through::of(address, config.shared_memory), &name, Instant::now() + ANSWER) {
-            Ok(greeted) => greeted,
-            Err(error) => {
-                return Err(match reached.failed(address, error) {
-                    OpenError::Link(error) if TunnelError::of(&error).is_some() => ProbeError::Connect(error),
-                    OpenError::Link(error) => match TlsError::of(&error) {
-                        Some(known) => ProbeError::Tls(known.clone()),
-                        None => ProbeError::Link(error),
-                    },
-                    OpenError::Handshake(error) => ProbeError::Handshake(error),
-                });
-            }
-        };
+        let (link, welcome) =
+            match greet(link, Through::of(address, config.shared_memory), &name, Instant::now() + ANSWER) {
+                Ok(greeted) => greeted,
+                Err(error) => {
+                    return Err(match reached.failed(address, error) {
+                        OpenError::Link(error) if TunnelError::of(&error).is_some() => ProbeError::Connect(error),
+                        OpenError::Link(error) => match TlsError::of(&error) {
+                            Some(known) => ProbeError::Tls(known.clone()),
+                            None => ProbeError::Link(error),
+                        },
+                        OpenError::Handshake(error) => ProbeError::Handshake(error),
+                    });
+                }
+            };
         Ok(Self { link, welcome, calls: 0, _held: reached.held })
     }
 

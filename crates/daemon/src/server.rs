@@ -39,7 +39,8 @@ const STOP_LIMIT: Duration = Duration::from_secs(2);
 const ONLY_LEASES: &str = "its devices are lent by a broker; get a lease there, as with `ropeway run --broker`";
 
 /// The answer to who wants to go over UCX where nobody asked for that.
-const NO_UCX: &str = "it takes no sessions over UCX there; reach it by another address, or start it with --listen ucx://";
+const NO_UCX: &str =
+    "it takes no sessions over UCX there; reach it by another address, or start it with --listen ucx://";
 
 /// How often the server looks whether a client's time is over.
 const LOOK: Duration = Duration::from_millis(500);

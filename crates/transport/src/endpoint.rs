@@ -197,9 +197,11 @@ impl Endpoint {
             Self::Unix(_) | Self::Local => true,
             Self::Vsock(address) => address.cid == VsockAddress::LOCAL,
             Self::Ssh(_) => false,
-            Self::Tls { host, port, .. } | Self::Tcp { host, port } | Self::Ucx { host, port } => (host.as_str(), *port)
-                .to_socket_addrs()
-                .is_ok_and(|mut addresses| addresses.all(|a| a.ip().to_canonical().is_loopback())),
+            Self::Tls { host, port, .. } | Self::Tcp { host, port } | Self::Ucx { host, port } => {
+                (host.as_str(), *port)
+                    .to_socket_addrs()
+                    .is_ok_and(|mut addresses| addresses.all(|a| a.ip().to_canonical().is_loopback()))
+            }
         }
     }
 }

@@ -184,7 +184,8 @@ fn serve(
         true => link.go_over_to_ucx(Instant::now() + Duration::from_secs(HANDSHAKE_SECONDS)),
         false => Ok(link),
     };
-    let link = Arc::new(link.unwrap_or_else(|error| give_up(format!("there is no way over UCX to the client: {error}"))));
+    let link =
+        Arc::new(link.unwrap_or_else(|error| give_up(format!("there is no way over UCX to the client: {error}"))));
     drop(welcome);
     let name =
         format!("session {:016x} of {} (process {} at {})", warm.session.0, hello.program, hello.pid, link.peer());

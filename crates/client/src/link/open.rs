@@ -39,7 +39,8 @@ impl Connection {
         let Manner { timeout, shares_memory } = manner;
         let deadline = Instant::now() + timeout;
         let link = Link::connect(endpoint, timeout)?;
-        let (link, welcome) = greet(link, Through::of(endpoint, shares_memory), &name.unwrap_or(endpoint).to_string(), deadline)?;
+        let (link, welcome) =
+            greet(link, Through::of(endpoint, shares_memory), &name.unwrap_or(endpoint).to_string(), deadline)?;
         // One round trip for the connection itself, one for hello and welcome.
         count(&STATS.round_trips, 2);
         let connection = Arc::new(Self::new(Channel::new(link), endpoint.clone(), name.cloned(), welcome)?);

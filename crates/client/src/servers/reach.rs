@@ -62,11 +62,7 @@ pub fn reach(address: &Endpoint, timeout: Duration, binary: Option<&Path>) -> io
             let (endpoint, timeout) = (tunnel.endpoint().clone(), timeout.max(ssh::PATIENCE));
             Ok(Reached { endpoint, timeout, held: Some(Held::Tunnel(tunnel)) })
         }
-        Endpoint::Tls { .. }
-        | Endpoint::Tcp { .. }
-        | Endpoint::Ucx { .. }
-        | Endpoint::Unix(_)
-        | Endpoint::Vsock(_) => {
+        Endpoint::Tls { .. } | Endpoint::Tcp { .. } | Endpoint::Ucx { .. } | Endpoint::Unix(_) | Endpoint::Vsock(_) => {
             Ok(Reached { endpoint: tickets::with_ticket(address)?, timeout, held: None })
         }
     }

@@ -13,9 +13,9 @@ use std::io::{self, ErrorKind, IoSlice};
 use std::os::fd::AsFd;
 use std::time::Instant;
 
+use crate::ucx::Stream;
 use crate::ucx::choice::Choice;
 use crate::ucx::port::{Port, Tags};
-use crate::ucx::Stream;
 use crate::{Link, Sender as _};
 
 const MAGIC: [u8; 8] = *b"ROPE-UCX";

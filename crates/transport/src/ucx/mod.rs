@@ -151,7 +151,12 @@ impl Stream {
         let [events, room] = [port.events()?, port.writer.as_fd()].map(|fd| fd.try_clone_to_owned());
         let watch = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         for (number, fd) in [(SOCKET, socket), (SOCKET + 1, port.reader.as_fd()), (SOCKET + 2, port.events()?)] {
-            epoll::add(&watch, fd, epoll::EventData::new_u64(number), epoll::EventFlags::IN | epoll::EventFlags::RDHUP)?;
+            epoll::add(
+                &watch,
+                fd,
+                epoll::EventData::new_u64(number),
+                epoll::EventFlags::IN | epoll::EventFlags::RDHUP,
+            )?;
         }
         let shared = Arc::new(Shared {
             port: Mutex::new(port),
@@ -202,9 +207,7 @@ impl Stream {
         }
         (0..times).any(|_| {
             let mut port = self.port();
-            port.has_arrived()
-                || port.progress().is_err() && !self.has_socket_ended()
-                || port.has_arrived()
+            port.has_arrived() || port.progress().is_err() && !self.has_socket_ended() || port.has_arrived()
         })
     }
 }

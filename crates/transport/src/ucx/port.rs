@@ -11,12 +11,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::choice::Choice;
-use super::sleeper::Sleeper;
 use super::library::{
-    API, Api, BUSY, Begun, CLOSE_BY_FORCE, EndpointParams, FAILURE_OF_NOBODY, FAILURE_OF_PEER, FEATURE_TAG, FEATURE_WAKEUP, IN_PROGRESS,
-    MAP_ALLOCATE, MapAttributes, MapParams, OK, OP_FLAGS, OP_MEMORY, Params, RequestParams, Status,
-    THREADS_ONE_AT_A_TIME, TagInfo, UNREACHABLE, WorkerParams, api,
+    API, Api, BUSY, Begun, CLOSE_BY_FORCE, EndpointParams, FAILURE_OF_NOBODY, FAILURE_OF_PEER, FEATURE_TAG,
+    FEATURE_WAKEUP, IN_PROGRESS, MAP_ALLOCATE, MapAttributes, MapParams, OK, OP_FLAGS, OP_MEMORY, Params,
+    RequestParams, Status, THREADS_ONE_AT_A_TIME, TagInfo, UNREACHABLE, WorkerParams, api,
 };
+use super::sleeper::Sleeper;
 
 /// The most bytes of one message.
 pub(super) const MESSAGE: usize = 256 << 10;
@@ -144,11 +144,7 @@ impl Port {
             received: 0,
             told: 0,
         };
-        let params = Params {
-            field_mask: Params::FEATURES,
-            features: FEATURE_TAG | FEATURE_WAKEUP,
-            rest: [0; 8],
-        };
+        let params = Params { field_mask: Params::FEATURES, features: FEATURE_TAG | FEATURE_WAKEUP, rest: [0; 8] };
         let mut config = null_mut();
         // SAFETY: no prefix and no file are named; the function writes one pointer.
         port.check("read its settings", unsafe { (api.ucp_config_read)(null(), null(), &raw mut config) })?;
@@ -159,16 +155,12 @@ impl Port {
             unsafe { (api.ucp_config_modify)(config, name.as_ptr(), value.as_ptr()) };
         }
         // SAFETY: the parameters are of the type that the version of the interface has, and outlive the call.
-        let made =
-            unsafe { (api.ucp_init_version)(API.0, API.1, &raw const params, config, &raw mut port.context) };
+        let made = unsafe { (api.ucp_init_version)(API.0, API.1, &raw const params, config, &raw mut port.context) };
         // SAFETY: the settings are used no more.
         unsafe { (api.ucp_config_release)(config) };
         port.check("begin", made)?;
-        let params = WorkerParams {
-            field_mask: WorkerParams::THREAD_MODE,
-            thread_mode: THREADS_ONE_AT_A_TIME,
-            rest: [0; 23],
-        };
+        let params =
+            WorkerParams { field_mask: WorkerParams::THREAD_MODE, thread_mode: THREADS_ONE_AT_A_TIME, rest: [0; 23] };
         // SAFETY: the context was just made; the parameters outlive the call.
         let made = unsafe { (api.ucp_worker_create)(port.context, &raw const params, &raw mut port.worker) };
         port.check("make a worker", made)?;
@@ -433,9 +425,8 @@ impl Port {
         let params = RequestParams { op_attr_mask: OP_MEMORY, memory, ..RequestParams::plain() };
         // SAFETY: the endpoint is there until it is closed. The bytes stay until the request has ended: only then does
         // the place become free, and the memory goes after the worker.
-        let begun = unsafe {
-            (self.api.ucp_tag_send_nbx)(self.endpoint, from.cast(), bytes.len(), tag, &raw const params)
-        };
+        let begun =
+            unsafe { (self.api.ucp_tag_send_nbx)(self.endpoint, from.cast(), bytes.len(), tag, &raw const params) };
         match begun.begun() {
             Begun::Done => self.free.push(place),
             Begun::Request(request) => self.under_way.push(UnderWay { request, uses: Uses::Place(place) }),
@@ -476,9 +467,7 @@ impl Port {
 
     /// Tells the other side how much was read, if those are so many bytes more than it knows of.
     fn tell(&mut self, least: u64) -> io::Result<()> {
-        if self.received - self.told >= least
-            && self.send_message(&self.received.to_le_bytes(), self.other.read)? > 0
-        {
+        if self.received - self.told >= least && self.send_message(&self.received.to_le_bytes(), self.other.read)? > 0 {
             self.told = self.received;
         }
         Ok(())
