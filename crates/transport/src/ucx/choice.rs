@@ -6,16 +6,11 @@ use std::ffi::OsString;
 /// nobody may look into a worker, and it into nobody. UCX would find that out when it is too late.
 const FORBIDDEN: [&str; 4] = ["cma", "knem", "xpmem", "posix"];
 
-/// The pieces in which TCP carries a message. With the library's own, of 8 and 64 KiB, some two thirds as many bytes go.
-const PIECES: [(&str, &str); 2] = [("TCP_TX_SEG_SIZE", "64k"), ("TCP_RX_SEG_SIZE", "128k")];
-
 /// Settings of the library that are not as it would have them. What the environment says goes first, as far as it can work.
 #[derive(Debug, Default)]
 pub(super) struct Choice {
     transports: String,
     devices: Option<&'static str>,
-    /// As [`PIECES`], where nobody says otherwise.
-    pieces: Option<[(&'static str, &'static str); 2]>,
     /// From how many bytes on a message is announced, and fetched by the receiver, rather than sent.
     announced_from: Option<&'static str>,
 }
@@ -39,10 +34,7 @@ impl Choice {
         let devices = (is_loopback && env("UCX_NET_DEVICES").is_none()).then_some("lo");
         // Without RDMA, nobody fetches: each message would cost round trips, and a step of the sender's that may not be there.
         let announced_from = (is_without_rdma && env("UCX_RNDV_THRESH").is_none()).then_some("inf");
-        // Both ends have to have the same: who says one of them says both.
-        let is_said = ["UCX_TCP_TX_SEG_SIZE", "UCX_TCP_RX_SEG_SIZE"].into_iter().any(|name| env(name).is_some());
-        let pieces = (!is_said).then_some(PIECES);
-        Self { transports: transports(given.as_deref().unwrap_or("all")), devices, pieces, announced_from }
+        Self { transports: transports(given.as_deref().unwrap_or("all")), devices, announced_from }
     }
 
     /// Names and values.
@@ -54,7 +46,7 @@ impl Choice {
             ("KEEPALIVE_INTERVAL", "inf"),
         ];
         let announced_from = self.announced_from.map(|bytes| ("RNDV_THRESH", bytes));
-        fixed.into_iter().chain(self.pieces.into_iter().flatten()).chain(devices).chain(announced_from)
+        fixed.into_iter().chain(devices).chain(announced_from)
     }
 }
 
