@@ -50,12 +50,7 @@ impl Through {
 ///
 /// # Errors
 /// [`OpenError`].
-pub fn greet(
-    mut link: Link,
-    through: Through,
-    server: &str,
-    deadline: Instant,
-) -> Result<(Link, Welcome), OpenError> {
+pub fn greet(mut link: Link, through: Through, server: &str, deadline: Instant) -> Result<(Link, Welcome), OpenError> {
     let nearby = if link.may_be_nearby() { features::TAKES_NEARBY } else { 0 };
     let hello = Hello {
         features: match through {

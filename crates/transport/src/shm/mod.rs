@@ -19,8 +19,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-pub use arena::Arena;
 use crate::medium::Medium;
+pub use arena::Arena;
 pub(crate) use memory::Memory;
 use ring::{CONTROL, RING, Reader, Writer};
 
