@@ -40,6 +40,13 @@ cl_int CL_API_CALL stub_retain_memory(cl_mem memory)
 cl_int CL_API_CALL stub_release_memory(cl_mem memory)
 {
     if (stub_drop(&memory->references)) {
+        /* The last one to ask is told first. */
+        while (memory->endings != NULL) {
+            struct ending *ending = memory->endings;
+            memory->endings = ending->next;
+            ending->told(memory, ending->data);
+            free(ending);
+        }
         if (memory->owned)
             munmap(memory->bytes, memory->size);
         if (memory->parent != NULL)
@@ -103,8 +110,19 @@ static cl_sampler CL_API_CALL no_sampler(cl_context context, cl_bool normal, cl_
     GIVE(NULL, CL_INVALID_OPERATION);
 }
 
+static cl_int CL_API_CALL on_destruction(cl_mem memory, void(CL_CALLBACK *told)(cl_mem, void *), void *data)
+{
+    struct ending *ending = malloc(sizeof *ending);
+    if (ending == NULL)
+        return CL_OUT_OF_HOST_MEMORY;
+    *ending = (struct ending){.next = memory->endings, .told = told, .data = data};
+    memory->endings = ending;
+    return CL_SUCCESS;
+}
+
 void stub_memory(struct _cl_icd_dispatch *table)
 {
+    table->clSetMemObjectDestructorCallback = on_destruction;
     table->clCreateBuffer = create_buffer;
     table->clCreateSubBuffer = create_part;
     table->clRetainMemObject = stub_retain_memory;

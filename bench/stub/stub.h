@@ -52,6 +52,14 @@ struct _cl_mem {
     char *bytes;
     int owned;
     struct mapping *mappings; /* where these are memory of their own */
+    struct ending *endings;
+};
+
+/* Somebody who is told when a memory object has gone. */
+struct ending {
+    struct ending *next;
+    void(CL_CALLBACK *told)(cl_mem, void *);
+    void *data;
 };
 
 struct mapping {
