@@ -165,7 +165,7 @@ impl Warm {
                     step(&format!("clEnqueueReadBuffer, the first command of {name}"));
                     // If this fails on a device, it fails again when the client uses the device.
                     let _ = first_command(&context);
-                    if context.maps {
+                    if context.maps && !platform.native.is_custom() {
                         step(&format!("clCreateBuffer with CL_MEM_USE_HOST_PTR on {name}"));
                         context.in_place = uses_memory_in_place(&context).unwrap_or(false);
                         in_place.extend(context.in_place.then_some(platform.devices[device]));
