@@ -7,9 +7,9 @@ OUT := $(or $(CARGO_TARGET_DIR),target)
 # An OpenCL implementation for the CPU, the loader, and clinfo: what the demo runs on.
 DEMO_PACKAGES := gcc libc6-dev ocl-icd-libopencl1 pocl-opencl-icd clinfo python3 python3-venv
 # Headers for the C test programs; programs of others that must run unmodified.
-TEST_PACKAGES := $(DEMO_PACKAGES) iproute2 kmod user-mode-linux openssl openssh-server openssh-client etcd-server etcd-client ocl-icd-opencl-dev opencl-c-headers clpeak hashcat ffmpeg g++ libdraco-dev draco clblast-tests clfft-client openmpi-bin libopenmpi-dev libucx0
+TEST_PACKAGES := $(DEMO_PACKAGES) iproute2 kmod user-mode-linux openssl openssh-server openssh-client etcd-server etcd-client ocl-icd-opencl-dev opencl-c-headers clpeak hashcat ffmpeg g++ libdraco-dev draco clblast-tests clfft-client openmpi-bin libopenmpi-dev
 
-.PHONY: help demo rack test build draco check unit model miri e2e integration natives random histories fuzz bench golden deb packages conformance
+.PHONY: ucx help demo rack test build draco check unit model miri e2e integration natives random histories fuzz bench golden deb packages conformance
 
 help:
 	@echo 'make demo     install what is missing, build, and run OpenCL programs through a server on this machine'
@@ -24,6 +24,7 @@ help:
 	@echo 'make e2e      end-to-end tests with real servers and programs (part of test)'
 	@echo 'make integration   tests with a real Slurm, which takes packages of its own, make histories, and tests with a real Kubernetes,'
 	@echo '              whose programs are in PATH or in ROPEWAY_KUBERNETES=<folder>'
+	@echo 'make ucx      a build with links over UCX, and its tests'
 	@echo 'make natives  the tests that run on each native OpenCL, on PoCL, Intel'\''s runtime and rusticl (e2e: the first two)'
 	@echo 'make random SEEDS=1000   commands at random over several servers, for so many seeds (a few are part of e2e)'
 	@echo 'make histories SEEDS=200   brokers that are killed, paused and cut off at random (a few are part of e2e)'
@@ -84,6 +85,14 @@ miri:
 
 e2e: packages build draco
 	scripts/e2e.sh
+
+# Links over UCX, which ordinary builds are without.
+ucx: packages
+	scripts/packages.sh libucx0
+	$(CARGO) clippy -p ropeway-transport --features ucx --all-targets --locked -- -D warnings
+	$(CARGO) test -p ropeway-transport --features ucx --locked ucx
+	$(CARGO) build --release --locked -p ropeway-cli -p ropeway-icd --features ropeway-cli/ucx
+	$(CARGO) test -p ropeway-tests --locked --no-fail-fast --test ucx --test random -- --ignored --test-threads 1
 
 # What takes too long, or too much of a machine, for each run of the tests.
 integration: packages build

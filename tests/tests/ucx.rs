@@ -1,4 +1,5 @@
-//! `ucx://`: sessions that open over a socket and go on over UCX, by the transports that any machine has.
+//! `ucx://`: sessions that open over a socket and go on over UCX, by the transports that any machine has. For a build with
+//! the feature `ucx` (`make ucx`), but for the first.
 
 use std::fs;
 use std::io::{IoSlice, Read as _, Write as _};
@@ -41,6 +42,17 @@ fn refusal(program: Program) -> Outcome {
 }
 
 #[test]
+fn an_ordinary_build_says_that_it_is_without() {
+    const TOLD: &str = "ucx:// is not a part of this build";
+    let refused = Program::here(ropeway()).args(["serve", "--listen", "ucx://127.0.0.1:0"]).run();
+    assert!(!refused.status.success() && refused.stderr.contains(TOLD), "{}", refused.stderr);
+    let server = Server::start();
+    let told = refusal(Program::remote(c_program("listing"), &server.url().replace("tcp://", "ucx://"))).stderr;
+    assert!(told.contains(TOLD), "{told}");
+}
+
+#[test]
+#[ignore = "for a build with the feature ucx: make ucx"]
 fn unmodified_programs_run_over_it() {
     let native = Program::native(c_program("transfers")).run().success();
     for transports in TRANSPORTS {
@@ -56,6 +68,7 @@ fn unmodified_programs_run_over_it() {
 
 /// As a server and a program have it that know nothing of transports.
 #[test]
+#[ignore = "for a build with the feature ucx: make ucx"]
 fn a_person_is_told_of_it() {
     let server = Server::start_with(&["--listen", "ucx://127.0.0.1:0", "--listen", "tcp://127.0.0.1:0"], &[]);
     assert!(server.url().starts_with("ucx://127.0.0.1:"), "{}", server.url());
@@ -69,6 +82,7 @@ fn a_person_is_told_of_it() {
 }
 
 #[test]
+#[ignore = "for a build with the feature ucx: make ucx"]
 fn who_has_no_library_is_told_what_to_install() {
     // In place of the library is a file that is none.
     let folder = tempfile::tempdir().unwrap();
@@ -90,6 +104,7 @@ fn who_has_no_library_is_told_what_to_install() {
 }
 
 #[test]
+#[ignore = "for a build with the feature ucx: make ucx"]
 fn who_has_no_transport_in_common_is_told_so() {
     let server = serve("tcp,self");
     let told = refusal(remote("listing", &server, "shm,self")).stderr;
@@ -98,6 +113,7 @@ fn who_has_no_transport_in_common_is_told_so() {
 }
 
 #[test]
+#[ignore = "for a build with the feature ucx: make ucx"]
 fn a_server_takes_only_what_it_was_asked_for() {
     let server = Server::start();
     let ucx = server.url().replace("tcp://", "ucx://");
@@ -109,6 +125,7 @@ fn a_server_takes_only_what_it_was_asked_for() {
 
 /// Programs that end at any time, in the midst of transfers of 32 MB and of small commands, leave a server as it was.
 #[test]
+#[ignore = "for a build with the feature ucx: make ucx"]
 fn clients_are_killed_at_any_time() {
     for transports in TRANSPORTS {
         let server = serve(transports);
@@ -126,6 +143,7 @@ fn clients_are_killed_at_any_time() {
 }
 
 #[test]
+#[ignore = "for a build with the feature ucx: make ucx"]
 fn workers_are_killed_at_any_time() {
     for transports in TRANSPORTS {
         let server = serve(transports);
@@ -177,6 +195,7 @@ fn welcomed(server: &Server) -> TcpStream {
 
 /// What a stranger says in place of where its UCX is costs nobody but its own session anything.
 #[test]
+#[ignore = "for a build with the feature ucx: make ucx"]
 fn strangers_end_alone() {
     let server = serve("tcp,self");
     let mut held = remote("held", &server, "tcp,self").start();

@@ -62,6 +62,7 @@ functions! {
     memory::clCreateSubBuffer,
     memory::clRetainMemObject,
     memory::clReleaseMemObject,
+    unsupported::clSetMemObjectDestructorCallback,
     program::clCreateProgramWithBuiltInKernels,
     program::clCreateProgramWithSource,
     program::clCreateProgramWithBinary,

@@ -1,4 +1,4 @@
-//! What custom devices do not have: images, samplers.
+//! What custom devices do not have: images, samplers, word of a memory object's end.
 
 use std::ffi::c_void;
 
@@ -53,6 +53,15 @@ pub(super) unsafe extern "C" fn clCreateSampler(
 /// clReleaseSampler: there are none.
 pub(super) unsafe extern "C" fn clReleaseSampler(_: cl::cl_sampler) -> cl::cl_int {
     cl::CL_INVALID_SAMPLER
+}
+
+/// clSetMemObjectDestructorCallback: CL_INVALID_OPERATION. The worker asks for it only where it has given the memory.
+pub(super) unsafe extern "C" fn clSetMemObjectDestructorCallback(
+    memory: cl::cl_mem,
+    _: Option<unsafe extern "C" fn(cl::cl_mem, *mut c_void)>,
+    _: *mut c_void,
+) -> cl::cl_int {
+    if memory.is_null() { cl::CL_INVALID_MEM_OBJECT } else { cl::CL_INVALID_OPERATION }
 }
 
 macro_rules! of_images {
