@@ -36,6 +36,7 @@ pub mod shared_memory;
 pub mod small_disk;
 pub mod sshd;
 pub mod stats;
+pub mod turns;
 pub mod valve;
 
 use std::time::{Duration, Instant};

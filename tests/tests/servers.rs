@@ -55,13 +55,23 @@ fn shown(number: usize, server: &Server, state: u32) -> String {
 }
 
 #[test]
+fn what_a_link_carries_is_counted() {
+    let server = Server::start();
+    let mut program = start(&format!("shm:off,{}", server.url()), &[]);
+    assert_eq!(list(&mut program), [shown(0, &server, 1), "1 servers 1 devices".into()]);
+    assert_eq!(ask(&mut program, "open 0"), "open");
+    assert_eq!(ask(&mut program, "traffic"), "traffic 1 1");
+    program.finish().success();
+}
+
+#[test]
 fn servers_are_connected_and_disconnected() {
     let (first, second) = (Server::start(), Server::start());
     let mut program = start(first.url(), &[]);
     assert_eq!(list(&mut program), [shown(0, &first, 1), "1 servers 1 devices".into()]);
     assert_eq!(ask(&mut program, "open 0"), "open");
     assert_eq!(ask(&mut program, "run"), "run 42");
-    assert_eq!(ask(&mut program, "traffic"), "traffic 1 1");
+    assert_eq!(ask(&mut program, "traffic"), "traffic 0 0", "it shares memory with the server");
     assert_eq!(ask(&mut program, "release"), "released");
     assert_eq!(ask(&mut program, &format!("connect {}", second.url())), "connected 1");
     assert_eq!(ask(&mut program, &format!("connect-wwu {}", second.url())), "connected 1", "it is connected already");

@@ -11,7 +11,7 @@ use ropeway_tests::program::{Program, Running};
 use ropeway_tests::proxy::{Fault, Proxy};
 use ropeway_tests::server::Server;
 use ropeway_tests::shared_memory::{held, mapped};
-use ropeway_tests::stats::Stats;
+use ropeway_tests::turns::{added, at_random};
 use ropeway_tests::{process, wait_for};
 
 /// How soon everybody has to know that the other is gone.
@@ -123,19 +123,9 @@ fn workers_are_killed_at_any_time() {
     Program::remote(c_program("vector_add"), server.url()).run().success();
 }
 
-/// What a hundred more turns of `in_place` add: messages sent and received, and bytes of both.
-fn added(server: &Server, mode: &str) -> (i64, i64, i64) {
-    let of = |count: &str| {
-        let program = Program::remote(c_program("in_place"), server.url()).args([mode, count]);
-        let stats = Stats::of(&program.env("ROPEWAY_STATS", "1").run().success().stderr);
-        eprintln!("{mode} {count}: {stats:?}");
-        stats
-    };
-    // The source goes over the first time only.
-    of("1");
-    let (few, many) = (of("10"), of("110"));
-    let more = |count: fn(&Stats) -> u64| count(&many).cast_signed() - count(&few).cast_signed();
-    (more(|s| s.messages_sent), more(|s| s.messages_received), more(|s| s.bytes_sent + s.bytes_received))
+/// `in_place`, through memory that it shares with this server.
+fn in_place(server: &Server) -> Program {
+    Program::remote(c_program("in_place"), server.url())
 }
 
 /// Where no command is under way, who reads, writes or maps a buffer tells nobody.
@@ -143,33 +133,27 @@ fn added(server: &Server, mode: &str) -> (i64, i64, i64) {
 fn nothing_is_sent_for_what_the_program_sees() {
     let server = Server::start_unix();
     for mode in ["writes", "reads", "maps"] {
-        let (sent, received, bytes) = added(&server, mode);
+        let added = added(|| in_place(&server), mode);
         // What is released last of all may not be sent, and numbers of a session take more or fewer bytes.
-        assert!(sent.abs() <= 1 && received == 0 && bytes.abs() < 100, "{mode}: {sent} {received} {bytes}");
+        let bytes = added.bytes_sent.abs().max(added.bytes_received.abs());
+        assert!(added.sent.abs() <= 1 && added.received == 0 && bytes < 100, "{mode}: {added:?}");
     }
 }
 
 #[test]
 fn behind_a_kernel_only_its_end_is_asked_for() {
-    let (sent, received, bytes) = added(&Server::start_unix(), "launches");
-    assert!((199..=201).contains(&sent), "{sent}");
-    assert_eq!(received, 100);
-    assert!(bytes < 100 * 200, "{bytes}");
+    let server = Server::start_unix();
+    let added = added(|| in_place(&server), "launches");
+    assert!((199..=201).contains(&added.sent) && added.received == 100, "{added:?}");
+    assert!(added.bytes_sent + added.bytes_received < 100 * 200, "{added:?}");
 }
 
-/// Runs `in_place` for so many seeds.
-fn random(program: impl Fn() -> Program) {
-    let last = std::env::var("ROPEWAY_SEEDS").map_or(6, |seeds| seeds.parse::<u64>().expect("a number of seeds"));
-    for seed in 1..=last {
-        let outcome =
-            program().args(["random", &seed.to_string(), "300"]).limit(Duration::from_secs(60)).run().success();
-        assert_eq!(outcome.stdout, format!("seed {seed}: all right\n"), "{}", outcome.stderr);
-    }
-}
+/// Commands in each run of `in_place` at random.
+const STEPS: u32 = 300;
 
 #[test]
 fn in_place_at_random_natively() {
-    random(|| Program::native(c_program("in_place")));
+    at_random(|| Program::native(c_program("in_place")), STEPS);
 }
 
 #[test]
@@ -178,6 +162,6 @@ fn in_place_at_random() {
     let url = format!("unix:{}", folder.path().join("ropeway.sock").display());
     let three = Server::start_with(&["--listen", &url], &[("POCL_DEVICES", "pthread pthread pthread")]);
     for server in [Server::start_unix(), three] {
-        random(|| Program::remote(c_program("in_place"), server.url()));
+        at_random(|| in_place(&server), STEPS);
     }
 }

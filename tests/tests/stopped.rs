@@ -124,6 +124,12 @@ fn interrupted(mode: &str, url: &str, runtime: &Path) -> Running {
     program
 }
 
+/// Without memory that the program shares with the server: it would read and write there, and miss nobody.
+fn unshared(url: &str, mode: &str) -> String {
+    let is_served = ["finish", "events"].contains(&mode);
+    if is_served { url.to_owned() } else { format!("shm:off,{url}") }
+}
+
 #[test]
 fn a_worker_that_is_stopped_for_good_is_lost() {
     let (tcp, unix) = (Server::start(), Server::start_unix());
@@ -133,7 +139,7 @@ fn a_worker_that_is_stopped_for_good_is_lost() {
             for mode in modes {
                 scope.spawn(move || {
                     let runtime = tempfile::tempdir().expect("a temporary folder can be made");
-                    let program = interrupted(mode, server.url(), runtime.path());
+                    let program = interrupted(mode, &unshared(server.url(), mode), runtime.path());
                     let worker = server.worker_of(program.pid());
                     is_noticed(&format!("{mode} {}", server.url()), program, worker, 3);
                 });
@@ -142,7 +148,7 @@ fn a_worker_that_is_stopped_for_good_is_lost() {
         for mode in ["read", "write", "finish"] {
             scope.spawn(move || {
                 let runtime = tempfile::tempdir().expect("a temporary folder can be made");
-                let program = interrupted(mode, "local:", runtime.path());
+                let program = interrupted(mode, &unshared("local:", mode), runtime.path());
                 let server = process::with_argument(&runtime.path().to_string_lossy());
                 let [server] = server[..] else { panic!("not one server: {server:?}") };
                 // The others are ready for other clients.

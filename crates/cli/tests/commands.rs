@@ -53,7 +53,9 @@ fn stderr(command: &mut Command, code: i32) -> String {
 /// `ropeway run` needs a client library beside the binary; what is in it does not matter to these tests.
 fn binary_with_library(folder: &Path) -> PathBuf {
     let binary = folder.join("ropeway");
-    fs::copy(env!("CARGO_BIN_EXE_ropeway"), &binary).unwrap();
+    // By another process: a child that another test starts meanwhile would have the copy open for writing, and nobody
+    // could start it then.
+    assert!(Command::new("cp").arg(env!("CARGO_BIN_EXE_ropeway")).arg(&binary).status().unwrap().success());
     fs::write(folder.join("libropeway.so"), format!("OpenCL 3.0 Ropeway {}", env!("CARGO_PKG_VERSION"))).unwrap();
     binary
 }

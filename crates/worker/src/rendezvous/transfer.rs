@@ -1,6 +1,6 @@
 //! Transfers too large to be kept in memory: their bytes go between the socket and mapped or pinned memory.
 //!
-//! Where the client sees the mapped memory itself, no bytes travel: it is lent the memory until it has copied them.
+//! Where the client sees the buffer's memory itself, no bytes travel: it is lent the memory until it has copied them.
 //!
 //! Such a command is a *rendezvous transfer*. A marker on its queue says when it may begin; a barrier behind the
 //! marker, which waits for a user event of the worker's, holds the queue until all bytes have gone through.
@@ -132,15 +132,13 @@ impl Rendezvous {
         reporter.tell_of(&[])?;
         match self.direction {
             Direction::In => {
-                let (transfer, size) = (self.transfer, self.size);
-                let place = outcome.map(|()| self.lend(&reporter.client));
-                let place =
-                    place.and_then(|place| if place.is_none() { self.open().map(|()| None) } else { Ok(place) });
-                let mut sending = match place {
-                    Ok(_) => reporter.client.outgoing.lock(),
+                let lent = match outcome.and_then(|()| self.lend_or_open(&reporter.client)) {
+                    Ok(lent) => lent,
                     Err(status) => return self.fail(reporter, status),
                 };
-                match place.ok().flatten() {
+                let (transfer, size) = (self.transfer, self.size);
+                let mut sending = reporter.client.outgoing.lock();
+                match lent {
                     Some(at) => sending.note(&TransferInPlace { transfer, at, size }),
                     None => sending.note(&TransferReady { transfer }),
                 }
@@ -155,6 +153,15 @@ impl Rendezvous {
                 Ok(Handed::Lent) => Ok(()),
                 Err(status) => self.fail(reporter, status),
             },
+        }
+    }
+
+    /// Has the client copy the bytes, if it sees them, and returns where they are; else makes the place where they are
+    /// received.
+    fn lend_or_open(&self, client: &Client) -> Result<Option<u64>, Status> {
+        match self.lend(client) {
+            Some(place) => Ok(Some(place)),
+            None => self.open().map(|()| None),
         }
     }
 
