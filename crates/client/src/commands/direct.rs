@@ -33,15 +33,14 @@ impl Queue {
     ) -> Option<Reach<'a>> {
         let Part::Bytes(memory, offset) = *part else { return None };
         let (storage, begin) = memory.storage();
-        if memory.content_size().is_some() || storage.content_size().is_some() {
+        // First of all, as most links share no memory, and what follows takes locks.
+        if !(storage.is_located() || is_worth_asking && storage.may_be_located()) {
             return None;
         }
         // An event of a command that was none would have no times.
         let has_times = order.wants_event && self.is_profiling();
-        if has_times
-            || size > MOST_UNAWAITED && !blocking
-            || !(storage.is_located() || is_worth_asking && storage.may_be_located())
-        {
+        let is_whole = memory.content_size().is_none() && storage.content_size().is_none();
+        if has_times || size > MOST_UNAWAITED && !blocking || !is_whole {
             return None;
         }
         let is_quiet = || {

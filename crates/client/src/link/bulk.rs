@@ -40,8 +40,8 @@ impl Connection {
         self.transfers.asked_for(id, None);
     }
 
-    /// Sends, or copies, one chunk of the bytes that the server asked for. Returns false if there was nothing to send or, for the
-    /// background I/O thread, if another thread is sending.
+    /// Sends, or copies, one chunk of the bytes that the server asked for. Returns false if there was nothing to send or,
+    /// for the background I/O thread, if another thread is sending.
     pub(crate) fn send_chunk(&self) -> bool {
         let Some((id, mut sending)) = self.transfers.take_ready() else { return false };
         if let Some(place) = sending.place {

@@ -81,11 +81,13 @@ impl Memory {
             initial: contents.initial,
         };
         home.connection().post_with_tail(&create, &contents.tail)?;
-        let Some((transfer, long)) = contents.long else { return Ok(()) };
-        match self.located() {
-            Some((arena, at)) if copy_in(arena, at, long) => home.connection().post(&TransferCopied { transfer }),
-            _ => contents.follow(home),
+        if let Some((transfer, long)) = contents.long
+            && let Some((arena, at)) = self.located()
+            && copy_in(arena, at, long)
+        {
+            return home.connection().post(&TransferCopied { transfer });
         }
+        contents.follow(home)
     }
 
     /// Makes a sub-buffer: `size` bytes from `origin` on of `parent`, a buffer.

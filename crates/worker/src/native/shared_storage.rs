@@ -69,10 +69,8 @@ impl SharedStorage {
     pub fn take(self: &Arc<Self>, size: u64) -> Option<Extent> {
         let size = rounded(usize::try_from(size).ok()?)?;
         let range = lock(&self.extents).take(size)?;
-        let Some(address) = self.arena.address(range.start as u64, size) else {
-            lock(&self.extents).put_empty(range);
-            return None;
-        };
+        // What the system does not let be used is not given out again.
+        let address = self.arena.address(range.start as u64, size)?;
         Some(Extent { storage: Arc::clone(self), range, address })
     }
 }

@@ -1,5 +1,6 @@
 //! Transfers from the client whose bytes have not all come, and those in either direction whose bytes it copies itself.
 
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use ropeway_protocol::Tail;
@@ -68,11 +69,12 @@ impl Incomings {
         let may_copy = |Incoming { rendezvous, initial, .. }: &Incoming| {
             rendezvous.is_lent() || initial.is_some() && rendezvous.place(client).is_some()
         };
-        match self.0.get(&transfer) {
-            Some(incoming) if may_copy(incoming) => {}
-            Some(_) => return Err(End::refused(format_args!("that it has copied {transfer}, which it was not to do"))),
-            None => return Err(unknown(transfer)),
+        match self.0.entry(transfer) {
+            Entry::Occupied(incoming) if may_copy(incoming.get()) => Ok(incoming.remove()),
+            Entry::Occupied(_) => {
+                Err(End::refused(format_args!("that it has copied {transfer}, which it was not to do")))
+            }
+            Entry::Vacant(_) => Err(unknown(transfer)),
         }
-        self.0.remove(&transfer).ok_or_else(|| unknown(transfer))
     }
 }
