@@ -23,7 +23,7 @@ use ropeway_tests::raw::{Client, frame, peer_purpose};
 use ropeway_tests::server::Server;
 use ropeway_tests::shared_memory::{held, mapped};
 use ropeway_tests::{fake, process, wait_for};
-use ropeway_transport::{Endpoint, Extent, Link};
+use ropeway_transport::{Endpoint, Link, Room};
 use rustix::net::{Shutdown, shutdown};
 
 /// How soon everybody has to know that the other is gone.
@@ -298,7 +298,7 @@ fn join_sharing(url: &str, (from, to): (SessionId, SessionId)) -> (Link, File) {
         pid: std::process::id(),
         credential: vec![],
     };
-    link.offer_memory(&encode_opening(Opening::Hello, &hello), Extent::Rings).unwrap();
+    link.offer_memory(&encode_opening(Opening::Hello, &hello), Room::Rings).unwrap();
     let memory = File::from(link.memory().unwrap().0.try_clone_to_owned().unwrap());
     let mut head = [0; PREAMBLE_LEN];
     link.recv_exact(&mut head).unwrap();

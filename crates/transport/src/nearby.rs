@@ -17,7 +17,7 @@ use rustix::net::{
 };
 
 use crate::shared::pass;
-use crate::shm::{Extent, Rings};
+use crate::shm::{Rings, Room};
 use crate::vsock::Kind;
 use crate::{Link, Sender as _};
 
@@ -141,8 +141,8 @@ impl Link {
     ///
     /// # Errors
     /// The socket's error, of the link.
-    pub fn hand_in_memory(&mut self, name: &str, token: &[u8; TOKEN], extent: Extent) -> io::Result<()> {
-        match self.try_hand_in(name, token, extent) {
+    pub fn hand_in_memory(&mut self, name: &str, token: &[u8; TOKEN], room: Room) -> io::Result<()> {
+        match self.try_hand_in(name, token, room) {
             Ok((rings, file)) => {
                 self.offered(rings, file);
                 Ok(())
@@ -152,13 +152,13 @@ impl Link {
         }
     }
 
-    fn try_hand_in(&self, name: &str, token: &[u8; TOKEN], extent: Extent) -> io::Result<(Rings, OwnedFd)> {
+    fn try_hand_in(&self, name: &str, token: &[u8; TOKEN], room: Room) -> io::Result<(Rings, OwnedFd)> {
         // Nobody who is connected to chooses what else this process speaks to.
         if !name.starts_with(PREFIX) {
             return Err(ErrorKind::InvalidInput.into());
         }
         let ends = ends(self.own_address(), self.peer_address()).ok_or(ErrorKind::NotConnected)?;
-        let (rings, file) = Rings::create(extent)?;
+        let (rings, file) = Rings::create(room)?;
         let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
         let address = SocketAddrUnix::new_abstract_name(name.as_bytes())?;
         let message = [IoSlice::new(token), IoSlice::new(ends.as_bytes())];
@@ -198,13 +198,13 @@ mod tests {
         assert!(client.may_be_nearby() && server.may_be_nearby());
         assert!(inbox.take().is_none());
         for (link, is_its_own) in [(&mut other, false), (&mut server, true)] {
-            client.hand_in_memory(inbox.name(), &token, Extent::Rings).unwrap();
+            client.hand_in_memory(inbox.name(), &token, Room::Rings).unwrap();
             let handed_in = inbox.take().unwrap();
             assert_eq!(handed_in.token, token);
             link.accept_memory(handed_in);
             assert_eq!(link.memory().is_some(), is_its_own);
         }
-        let (server, mut welcome) = (server.answer_hello(b"welcome", Extent::Rings).unwrap(), [0; 7]);
+        let (server, mut welcome) = (server.answer_hello(b"welcome", Room::Rings).unwrap(), [0; 7]);
         client.recv_exact(&mut welcome).unwrap();
         assert!(server.shares_memory() && client.take_up_memory().shares_memory());
     }
@@ -213,11 +213,11 @@ mod tests {
     fn what_others_leave_there_is_passed_over() {
         let inbox = Inbox::open().unwrap();
         let (mut client, server) = connected();
-        client.hand_in_memory("ropeway-nobody", &[7; TOKEN], Extent::Rings).unwrap();
+        client.hand_in_memory("ropeway-nobody", &[7; TOKEN], Room::Rings).unwrap();
         server.recv_exact(&mut [0]).unwrap();
         // Another program's socket hears nothing.
         let other = Inbox::named(format!("another-{}", std::process::id())).unwrap();
-        client.hand_in_memory(other.name(), &[7; TOKEN], Extent::Rings).unwrap();
+        client.hand_in_memory(other.name(), &[7; TOKEN], Room::Rings).unwrap();
         server.recv_exact(&mut [0]).unwrap();
         assert!(other.take().is_none() && client.memory().is_none());
         let stranger = UnixDatagram::unbound().unwrap();
@@ -228,7 +228,7 @@ mod tests {
         for bytes in [&b""[..], b"short", &[0xFF; 1000]] {
             stranger.send_to_addr(bytes, &address).unwrap();
         }
-        client.hand_in_memory(inbox.name(), &[7; TOKEN], Extent::Rings).unwrap();
+        client.hand_in_memory(inbox.name(), &[7; TOKEN], Room::Rings).unwrap();
         assert_eq!(inbox.take().unwrap().token, [7; TOKEN]);
         assert!(inbox.take().is_none());
     }

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::Sender as _;
 use crate::link::{GLANCE, Link};
 use crate::medium::Medium;
-use crate::shm::{Arena, Extent, Rings, SHARED_MEMORY};
+use crate::shm::{Arena, Rings, Room, SHARED_MEMORY};
 use crate::vsock::Kind;
 
 /// How long a writer sleeps before it looks whether the other process is there: a process that ends wakes nobody.
@@ -75,8 +75,8 @@ impl Link {
     ///
     /// # Errors
     /// The socket's error.
-    pub fn offer_memory(&mut self, hello: &[u8], extent: Extent) -> io::Result<()> {
-        let made = if self.passes_files() { Rings::create(extent).ok() } else { None };
+    pub fn offer_memory(&mut self, hello: &[u8], room: Room) -> io::Result<()> {
+        let made = if self.passes_files() { Rings::create(room).ok() } else { None };
         let Some((rings, file)) = made else { return self.send_all(&mut [IoSlice::new(hello)]) };
         let sent =
             pass(&file, |ancillary| sendmsg(self.as_fd(), &[IoSlice::new(hello)], ancillary, SendFlags::NOSIGNAL))?;
@@ -136,7 +136,7 @@ impl Link {
     /// [`Link::answer_hello`] finds that.
     pub fn with_memory(mut self, file: OwnedFd, side: Side) -> io::Result<Self> {
         match side {
-            Side::Offered => self.offered(Rings::resume(&file, Extent::Rings)?, file),
+            Side::Offered => self.offered(Rings::resume(&file, Room::Rings)?, file),
             Side::Passed => self.passed(file),
         }
         Ok(self)
@@ -154,8 +154,8 @@ impl Link {
     ///
     /// # Errors
     /// The socket's error; [`ErrorKind::InvalidData`] where a file came that is no such memory.
-    pub fn answer_hello(mut self, answer: &[u8], extent: Extent) -> io::Result<Self> {
-        let rings = self.sharing.passed.take().map(|file| Rings::open(&file, extent)).transpose()?;
+    pub fn answer_hello(mut self, answer: &[u8], room: Room) -> io::Result<Self> {
+        let rings = self.sharing.passed.take().map(|file| Rings::open(&file, room)).transpose()?;
         self.send_all(&mut [IoSlice::new(answer)])?;
         if let Some(rings) = rings {
             self.use_medium(Box::new(rings));

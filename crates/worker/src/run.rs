@@ -11,7 +11,7 @@ use ropeway_protocol::content::ContentHash;
 use ropeway_protocol::handshake::{Hello, features};
 use ropeway_protocol::limits::HANDSHAKE_SECONDS;
 use ropeway_protocol::messages::Closing;
-use ropeway_transport::{Extent, Link};
+use ropeway_transport::{Link, Room};
 
 use crate::base::allowance::Allowance;
 use crate::base::budget::Budget;
@@ -176,7 +176,7 @@ fn serve(
     };
     // The client waits for this; everything else can be made while it reads.
     let welcome = std::mem::take(&mut warm.encoded_welcome);
-    let link = match link.answer_hello(&welcome, Extent::WithArena) {
+    let link = match link.answer_hello(&welcome, Room::WithArena) {
         Ok(link) => link,
         Err(error) => give_up(format!("the client cannot be welcomed: {error}")),
     };

@@ -9,7 +9,7 @@ use ropeway_protocol::handshake::{
     encode_opening, features,
 };
 use ropeway_protocol::limits;
-use ropeway_transport::{Endpoint, Extent, Link, Sender};
+use ropeway_transport::{Endpoint, Link, Room, Sender};
 
 use super::error::OpenError;
 use super::peers::group_key;
@@ -70,7 +70,7 @@ pub fn greet(mut link: Link, through: Through, server: &str, deadline: Instant) 
     };
     let bytes = encode_opening(Opening::Hello, &hello);
     match through {
-        Through::Memory => link.offer_memory(&bytes, Extent::WithArena)?,
+        Through::Memory => link.offer_memory(&bytes, Room::WithArena)?,
         Through::Socket | Through::Ucx => link.send_all(&mut [IoSlice::new(&bytes)])?,
     }
     count(&STATS.messages_sent, 1);
@@ -87,7 +87,7 @@ pub fn greet(mut link: Link, through: Through, server: &str, deadline: Instant) 
             }
             Answer::Welcome(welcome) => return Ok((link.take_up_memory(), *welcome)),
             Answer::Nearby(nearby) => {
-                link.hand_in_memory(&nearby.name, &nearby.token, Extent::WithArena)?;
+                link.hand_in_memory(&nearby.name, &nearby.token, Room::WithArena)?;
                 count(&STATS.messages_sent, 1);
                 count(&STATS.round_trips, 1);
             }

@@ -43,7 +43,7 @@ const _: () = assert!(IN_USE < DATA);
 
 /// What memory for a link has room for, at the most.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Extent {
+pub enum Room {
     /// What is sent.
     Rings,
     /// What is sent, and bulk data that lies there.
@@ -67,10 +67,10 @@ impl Rings {
     ///
     /// # Errors
     /// The operating system's error.
-    pub(crate) fn create(extent: Extent) -> io::Result<(Self, OwnedFd)> {
-        match extent {
-            Extent::Rings => Self::create_with(0),
-            Extent::WithArena => Self::create_with(Arena::size()).or_else(|_| Self::create_with(0)),
+    pub(crate) fn create(room: Room) -> io::Result<(Self, OwnedFd)> {
+        match room {
+            Room::Rings => Self::create_with(0),
+            Room::WithArena => Self::create_with(Arena::size()).or_else(|_| Self::create_with(0)),
         }
     }
 
@@ -85,8 +85,8 @@ impl Rings {
     ///
     /// # Errors
     /// The operating system's error; [`io::ErrorKind::InvalidData`] for another file.
-    pub(crate) fn open(file: &OwnedFd, extent: Extent) -> io::Result<Self> {
-        let rings = Self::map(file, extent, [1, 0])?;
+    pub(crate) fn open(file: &OwnedFd, room: Room) -> io::Result<Self> {
+        let rings = Self::map(file, room, [1, 0])?;
         rings.memory.flag(IN_USE).store(1, Ordering::Release);
         Ok(rings)
     }
@@ -95,15 +95,15 @@ impl Rings {
     ///
     /// # Errors
     /// As [`Self::open`].
-    pub(crate) fn resume(file: &OwnedFd, extent: Extent) -> io::Result<Self> {
-        Self::map(file, extent, [0, 1])
+    pub(crate) fn resume(file: &OwnedFd, room: Room) -> io::Result<Self> {
+        Self::map(file, room, [0, 1])
     }
 
-    fn map(file: &OwnedFd, extent: Extent, order: [usize; 2]) -> io::Result<Self> {
+    fn map(file: &OwnedFd, room: Room, order: [usize; 2]) -> io::Result<Self> {
         let len = memory::len_of(file)?;
-        let is_expected = match extent {
-            Extent::Rings => len == LEN,
-            Extent::WithArena => len >= LEN && (len - LEN).is_multiple_of(arena::STEP),
+        let is_expected = match room {
+            Room::Rings => len == LEN,
+            Room::WithArena => len >= LEN && (len - LEN).is_multiple_of(arena::STEP),
         };
         if !is_expected {
             return Err(memory::unexpected());

@@ -20,14 +20,14 @@ fn random(state: &mut u64) -> u64 {
 fn greeted(uses: bool) -> (Link, Link) {
     let (near, far) = UnixStream::pair().unwrap();
     let (mut client, mut server) = (Link::from_fd(near.into()).unwrap(), Link::from_fd(far.into()).unwrap());
-    client.offer_memory(b"hello", Extent::WithArena).unwrap();
+    client.offer_memory(b"hello", Room::WithArena).unwrap();
     let mut hello = [0; 5];
     assert_eq!(server.try_recv_hello(&mut hello[..2]).unwrap(), 2);
     assert_eq!(server.try_recv_hello(&mut hello[2..]).unwrap(), 3);
     assert_eq!(&hello, b"hello");
     assert!(server.memory().is_some(), "it comes with the first bytes, and is kept");
     if uses {
-        server = server.answer_hello(b"welcome", Extent::WithArena).unwrap();
+        server = server.answer_hello(b"welcome", Room::WithArena).unwrap();
     } else {
         server.send_all(&mut [IoSlice::new(b"welcome")]).unwrap();
     }
@@ -114,8 +114,8 @@ fn a_server_that_does_not_use_the_memory_is_heard_through_the_socket() {
 
 #[test]
 fn only_a_reader_that_sleeps_is_woken() {
-    let (client, file) = Rings::create(Extent::Rings).unwrap();
-    let server = Rings::open(&file, Extent::Rings).unwrap();
+    let (client, file) = Rings::create(Room::Rings).unwrap();
+    let server = Rings::open(&file, Room::Rings).unwrap();
     assert!(client.is_used());
     assert_eq!(client.write(b"one").unwrap(), (3, false), "nobody has asked");
     assert!(server.ask_to_be_woken(), "there is something already");
@@ -129,25 +129,25 @@ fn only_a_reader_that_sleeps_is_woken() {
 
 #[test]
 fn other_files_are_refused() {
-    let made_for = |extent: Extent, len: u64, seals: SealFlags| {
+    let made_for = |room: Room, len: u64, seals: SealFlags| {
         let file = memfd_create("other", MemfdFlags::ALLOW_SEALING).unwrap();
         ftruncate(&file, len).unwrap();
         fcntl_add_seals(&file, seals).unwrap();
-        Rings::open(&file, extent).map(drop).map_err(|error| error.kind())
+        Rings::open(&file, room).map(drop).map_err(|error| error.kind())
     };
-    let made = |len, seals| made_for(Extent::WithArena, len, seals);
+    let made = |len, seals| made_for(Room::WithArena, len, seals);
     let (len, sealed) = (LEN, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL);
     assert_eq!(made(len, sealed), Ok(()));
     assert_eq!(made(len, SealFlags::GROW | SealFlags::SEAL), Err(ErrorKind::InvalidData), "it could be shortened");
     assert_eq!(made(len - 1, sealed), Err(ErrorKind::InvalidData));
     assert_eq!(made(len + arena::STEP, sealed), Ok(()));
-    assert_eq!(made_for(Extent::Rings, len, sealed), Ok(()));
-    assert_eq!(made_for(Extent::Rings, len + arena::STEP, sealed), Err(ErrorKind::InvalidData), "nobody wants it");
+    assert_eq!(made_for(Room::Rings, len, sealed), Ok(()));
+    assert_eq!(made_for(Room::Rings, len + arena::STEP, sealed), Err(ErrorKind::InvalidData), "nobody wants it");
     assert_eq!(made(len + arena::STEP - 4096, sealed), Err(ErrorKind::InvalidData));
     assert_eq!(made(1 << 40, sealed), Err(ErrorKind::InvalidData));
     let socket = UnixStream::pair().unwrap().0.into();
     assert_eq!(
-        Rings::open(&socket, Extent::WithArena).map(drop).map_err(|error| error.kind()),
+        Rings::open(&socket, Room::WithArena).map(drop).map_err(|error| error.kind()),
         Err(ErrorKind::InvalidData)
     );
 }
@@ -199,8 +199,8 @@ fn what_this_side_ends_is_over_for_all_its_threads() {
 /// out or not, but reads and writes stay within the memory, and come to an end.
 #[test]
 fn a_side_that_writes_anywhere_harms_only_itself() {
-    let (client, file) = Rings::create(Extent::Rings).unwrap();
-    let server = Rings::open(&file, Extent::Rings).unwrap();
+    let (client, file) = Rings::create(Room::Rings).unwrap();
+    let server = Rings::open(&file, Room::Rings).unwrap();
     let mut seed = 42;
     let (mut faults, mut bytes) = (0, 0);
     let mut room = vec![0; 70_000];

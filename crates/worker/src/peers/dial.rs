@@ -9,7 +9,7 @@ use ropeway_protocol::handshake::{Joined, Opening, Purpose, Refusal, encode_open
 use ropeway_protocol::ids::SessionId;
 use ropeway_protocol::messages::PeerState;
 use ropeway_transport::tls::Identity;
-use ropeway_transport::{Extent, Link, Sender};
+use ropeway_transport::{Link, Room, Sender};
 
 use super::dialer::{Again, Attempt, PendingPeer};
 use super::group::Peers;
@@ -278,7 +278,7 @@ fn admit(peers: &Peers, pending: PendingPeer) {
     peer.await_again();
     let joined = Joined { proof: peer_proof(&secret, peers.services.own, from, number) };
     let joined = encode_opening(Opening::Joined, &joined);
-    match pending.link.answer_hello(&joined, Extent::Rings) {
+    match pending.link.answer_hello(&joined, Room::Rings) {
         Ok(link) if resumes => peer.resume(&peers.services, stream, link),
         Ok(link) => peer.add(&peers.services, number, stream, link),
         Err(_) => {}

@@ -18,7 +18,7 @@ use ropeway_protocol::{
     Call, DecodeError, FRAME_HEADER_LEN, FrameHeader, Post, Receive, Tail, TailError, content::ContentHash, decode,
     encode_call, encode_post, limits, receive,
 };
-use ropeway_transport::{Extent, Link, Sender, Side};
+use ropeway_transport::{Link, Room, Sender, Side};
 use ropeway_worker::{WorkerOptions, handoff, run};
 
 /// The environment variable that tells the test program to be a worker, and with which options.
@@ -89,7 +89,7 @@ impl Worker {
     pub fn connect_sharing(&self) -> (Client, File) {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let (mut ours, mut theirs) = (Link::from_fd(ours.into()).unwrap(), Link::from_fd(theirs.into()).unwrap());
-        ours.offer_memory(b"h", Extent::WithArena).unwrap();
+        ours.offer_memory(b"h", Room::WithArena).unwrap();
         assert_eq!(theirs.try_recv_hello(&mut [0]).unwrap(), 1);
         let memory = theirs.memory().unwrap().0.try_clone_to_owned().unwrap();
         let client = self.serve(ours, &theirs);

@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 
 use ropeway_generate::Entropy;
 use ropeway_transport::nearby::{Inbox, TOKEN};
-use ropeway_transport::{Extent, Link, Side};
+use ropeway_transport::{Link, Room, Side};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketType, sendmsg,
@@ -71,8 +71,8 @@ fn passed(entropy: &mut Entropy<'_>) -> (OwnedFd, Option<u64>) {
 }
 
 /// Whether an end that wants no more than this takes memory with so many bytes for bulk data.
-fn wants(extent: Extent, arena: u64) -> bool {
-    arena == 0 || extent == Extent::WithArena
+fn wants(room: Room, arena: u64) -> bool {
+    arena == 0 || room == Room::WithArena
 }
 
 fn pair() -> (Link, UnixStream) {
@@ -131,10 +131,10 @@ pub fn at_server(entropy: &mut Entropy<'_>) -> Begun {
     if pick.is_multiple_of(3) {
         link = hand_on(link).expect("what is passed is looked at when it is used");
     }
-    let extent = if entropy.byte() < 128 { Extent::WithArena } else { Extent::Rings };
+    let room = if entropy.byte() < 128 { Room::WithArena } else { Room::Rings };
     // With nothing before it, there was only one place for a file.
-    let passed = files.first().map(|(file, arena)| (file, arena.filter(|arena| wants(extent, *arena))));
-    match (passed, link.answer_hello(ANSWER, extent)) {
+    let passed = files.first().map(|(file, arena)| (file, arena.filter(|arena| wants(room, *arena))));
+    match (passed, link.answer_hello(ANSWER, room)) {
         (Some((file, Some(_))), Ok(link)) => {
             assert!(link.shares_memory());
             let memory = File::from(copy(file.as_fd()));
@@ -166,8 +166,8 @@ fn ready(hostile: Hostile, said: &[u8]) -> Hostile {
 /// When the client takes it for used where it is not, or the other way round.
 pub fn at_client(entropy: &mut Entropy<'_>) -> Begun {
     let (mut link, server) = pair();
-    let extent = if entropy.byte() < 64 { Extent::WithArena } else { Extent::Rings };
-    link.offer_memory(HELLO, extent).expect("it can be said");
+    let room = if entropy.byte() < 64 { Room::WithArena } else { Room::Rings };
+    link.offer_memory(HELLO, room).expect("it can be said");
     let (file, side) = link.memory().expect("it is offered");
     assert_eq!(side, Side::Offered);
     let memory = File::from(copy(file));
@@ -179,7 +179,7 @@ pub fn at_client(entropy: &mut Entropy<'_>) -> Begun {
     hostile.socket.as_mut().expect("it is open").write_all(ANSWER).expect("there is room");
     let mut answer = [0; ANSWER.len()];
     link.recv_exact(&mut answer).expect("it is there");
-    if pick.is_multiple_of(3) && extent == Extent::Rings {
+    if pick.is_multiple_of(3) && room == Room::Rings {
         let (other, arena) = passed(entropy);
         let bare = Link::from_fd(copy(link.as_fd())).expect("a link");
         assert_eq!(bare.with_memory(other, Side::Offered).is_ok(), arena == Some(0), "other memory");
@@ -239,7 +239,7 @@ pub fn handed_in(entropy: &mut Entropy<'_>) {
         link.accept_memory(handed_in);
         assert_eq!(link.memory().is_some(), is_own, "memory for another connection");
         if is_own {
-            let link = link.answer_hello(ANSWER, Extent::WithArena).map(|link| link.shares_memory()).ok();
+            let link = link.answer_hello(ANSWER, Room::WithArena).map(|link| link.shares_memory()).ok();
             return assert_eq!(link, arena.map(|_| true), "what is no such memory");
         }
     }
