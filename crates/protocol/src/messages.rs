@@ -164,7 +164,7 @@ macro_rules! client_messages {
     };
     /// Bytes of a transfer to the server, from `offset` in it. They come in order.
     post 43 transfer_data: TransferData { transfer: TransferId, offset: u64 } + tail;
-    /// The client has copied the bytes of a transfer as `TransferInPlace` has asked it to.
+    /// The client has copied bytes of a transfer as the first `TransferInPlace` for it has asked that it has not answered so.
     post 49 transfer_copied: TransferCopied { transfer: TransferId };
     /// Where a buffer, which is no part of another, begins in the arena of the memory that both ends share. The device uses
     /// it there: what the client writes, while no command uses the buffer, is in it. `CL_INVALID_OPERATION` if it is
@@ -377,9 +377,9 @@ macro_rules! server_notes {
     note 1 completed: Completed { completions: Completions };
     /// The server has space for this transfer's bytes: send them.
     note 2 transfer_ready: TransferReady { transfer: TransferId };
-    /// This transfer's bytes, `size` of them, are or belong at `at` in the arena of the memory that both ends share: the
-    /// client copies them from there or to there, and then says so with `TransferCopied`.
-    note 10 transfer_in_place: TransferInPlace { transfer: TransferId, at: u64, size: u64 };
+    /// This transfer's bytes from `offset` on, `size` of them, are or belong at `at` in the arena of the memory that both
+    /// ends share: the client copies them from there or to there, and then says so with `TransferCopied`. They come in order.
+    note 10 transfer_in_place: TransferInPlace { transfer: TransferId, offset: u64, at: u64, size: u64 };
     /// Bytes of a transfer to the client, from `offset` in it. They come in order; the transfer is over with its last
     /// byte.
     note 3 read_data: ReadData { transfer: TransferId, offset: u64 } + tail;

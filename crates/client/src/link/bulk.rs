@@ -37,15 +37,15 @@ impl Connection {
 
     /// The server asks for a write's bytes.
     pub(super) fn transfer_ready(&self, id: TransferId) {
-        self.transfers.asked_for(id, None);
+        self.transfers.asked_for(id);
     }
 
     /// Sends, or copies, one chunk of the bytes that the server asked for. Returns false if there was nothing to send or,
     /// for the background I/O thread, if another thread is sending.
     pub(crate) fn send_chunk(&self) -> bool {
         let Some((id, mut sending)) = self.transfers.take_ready() else { return false };
-        if let Some(place) = sending.place {
-            self.copy_chunk(id, sending, place);
+        if let Some(piece) = sending.piece {
+            self.copy_chunk(id, sending, piece);
             return true;
         }
         let chunk = gather(&*sending.source, sending.sent, CHUNK);

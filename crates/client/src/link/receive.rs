@@ -71,7 +71,7 @@ impl Receive for Receiver<'_> {
     }
 
     fn transfer_in_place(&mut self, message: TransferInPlace) -> Result<(), DecodeError> {
-        self.0.transfer_in_place(message.transfer, message.at, message.size);
+        self.0.transfer_in_place(message);
         Ok(())
     }
 

@@ -74,11 +74,29 @@ pub(crate) struct Incoming {
 pub(crate) struct Outgoing {
     pub(super) source: Box<dyn HostSource>,
     pub(super) sent: usize,
-    /// Where they belong in memory that the server sees, if it does; else they are sent.
-    pub(super) place: Option<u64>,
+    /// What is being copied to memory that the server sees, if that is how they get there; else they are sent.
+    pub(super) piece: Option<Piece>,
     /// The transfers over other servers' links whose reads may be filling the same memory.
     behind: Vec<Arc<Transfers>>,
     pub(super) ticket: Arc<Ticket>,
+}
+
+/// Memory that both ends see, for bytes of a write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Piece {
+    /// Where it begins in the arena.
+    pub(super) at: u64,
+    /// For which bytes of the write it is: from the first to behind the last.
+    pub(super) from: usize,
+    pub(super) until: usize,
+}
+
+/// Writes whose next bytes are not to be sent yet.
+#[derive(Default, Debug)]
+struct Offered {
+    writes: HashMap<TransferId, Outgoing, FxBuildHasher>,
+    /// Of writes that were lent memory, until they are over: what was lent and is not being filled yet.
+    lent: HashMap<TransferId, VecDeque<Piece>, FxBuildHasher>,
 }
 
 /// A transfer in either direction.
@@ -107,7 +125,7 @@ impl Incoming {
 
 impl Outgoing {
     pub(crate) fn new(source: Box<dyn HostSource>, ticket: Arc<Ticket>, behind: Vec<Arc<Transfers>>) -> Self {
-        Self { source, sent: 0, place: None, behind, ticket }
+        Self { source, sent: 0, piece: None, behind, ticket }
     }
 }
 
@@ -185,8 +203,8 @@ pub(crate) struct Transfers {
     incoming: Mutex<Reads>,
     /// Whether the last read that was taken out is still being received.
     is_receiving: AtomicBool,
-    /// Writes that the server has not asked for yet.
-    outgoing: Mutex<HashMap<TransferId, Outgoing, FxBuildHasher>>,
+    /// Writes that the server has not asked for yet, or for which it has lent no more memory.
+    outgoing: Mutex<Offered>,
     /// Writes that the server has asked for; any thread that is free sends the next chunk of the first.
     ready: Mutex<VecDeque<(TransferId, Outgoing)>>,
     ready_count: AtomicUsize,
@@ -293,7 +311,7 @@ impl Transfers {
         self.unsent.fetch_add(1, Ordering::AcqRel);
         let mut offered = lock(&self.outgoing);
         if !self.is_closed() {
-            offered.insert(id, outgoing);
+            offered.writes.insert(id, outgoing);
             return;
         }
         drop(offered);
@@ -303,18 +321,56 @@ impl Transfers {
     /// Takes out a write that the server has not asked for.
     pub(super) fn take_offered(&self, id: TransferId) -> Option<Sending<'_>> {
         let mut offered = lock(&self.outgoing);
-        let outgoing = offered.remove(&id)?;
-        // Under the lock: a thread that finds the write missing here waits for this one.
-        Some(Taken { transfer: outgoing, _guards: self.in_use.begin() })
+        let outgoing = offered.writes.remove(&id)?;
+        offered.lent.remove(&id);
+        Some(self.taken(outgoing))
     }
 
-    /// The server asks for a write's bytes, which are to be copied to `place` in memory that both see, if that is given.
-    /// Returns whether there is such a write.
-    pub(super) fn asked_for(&self, id: TransferId, place: Option<u64>) -> bool {
-        let Some(mut offered) = self.take_offered(id) else { return false };
-        offered.place = place;
-        self.put(offered, |ready, outgoing| ready.push_back((id, outgoing)));
+    /// The server asks for a write's bytes.
+    pub(super) fn asked_for(&self, id: TransferId) {
+        if let Some(offered) = self.take_offered(id) {
+            self.put(offered, |ready, outgoing| ready.push_back((id, outgoing)));
+        }
+    }
+
+    /// The server lends memory for a write's next bytes. Returns whether there is such a write.
+    pub(super) fn lent(&self, id: TransferId, piece: Piece) -> bool {
+        let mut offered = lock(&self.outgoing);
+        let Offered { writes, lent } = &mut *offered;
+        let Some(mut outgoing) = writes.remove(&id) else {
+            // A thread may be copying the piece before it.
+            return lent.get_mut(&id).map(|pieces| pieces.push_back(piece)).is_some();
+        };
+        lent.entry(id).or_default();
+        outgoing.piece = Some(piece);
+        let outgoing = self.taken(outgoing);
+        drop(offered);
+        self.put(outgoing, |ready, outgoing| ready.push_back((id, outgoing)));
         true
+    }
+
+    /// Puts back a write that has filled its piece: it goes on with the next as soon as it has been lent one.
+    pub(super) fn await_piece(&self, id: TransferId, mut sending: Sending<'_>) {
+        let mut offered = lock(&self.outgoing);
+        let Offered { writes, lent } = &mut *offered;
+        sending.piece = lent.entry(id).or_default().pop_front();
+        if sending.piece.is_some() || self.is_closed() {
+            drop(offered);
+            return self.put_ready(id, sending);
+        }
+        let Taken { transfer: outgoing, _guards } = sending;
+        writes.insert(id, outgoing);
+    }
+
+    /// A write that was lent memory is over.
+    pub(super) fn forget_lent(&self, id: TransferId) {
+        lock(&self.outgoing).lent.remove(&id);
+    }
+
+    /// A write as one that this thread has taken out. To be called under the lock of the table that it comes from: a thread
+    /// that finds it missing there waits for this one.
+    fn taken(&self, outgoing: Outgoing) -> Sending<'_> {
+        Taken { transfer: outgoing, _guards: self.in_use.begin() }
     }
 
     /// Puts what was taken out where it is sent from.
@@ -385,7 +441,7 @@ impl Transfers {
         // the transfer in the table.
         self.is_closed.store(true, Ordering::SeqCst);
         let mut tickets: Vec<_> = lock(&self.incoming).expected.drain().map(|(_, i)| i.ticket).collect();
-        tickets.extend(lock(&self.outgoing).drain().map(|(_, o)| o.ticket));
+        tickets.extend(lock(&self.outgoing).writes.drain().map(|(_, o)| o.ticket));
         let mut ready = lock(&self.ready);
         self.ready_count.store(0, Ordering::Release);
         tickets.extend(ready.drain(..).map(|(_, o)| o.ticket));

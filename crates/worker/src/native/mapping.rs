@@ -1,4 +1,4 @@
-//! Host memory that large transfers go through: a mapped buffer, or a ring of pinned chunks.
+//! Parts of buffers, mapped into the worker's memory.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use ropeway_abi as cl;
 use ropeway_protocol::types::Status;
 
 use super::api::api;
-use super::{Context, Event, Memory, Part, Queue, Waits, check, svm, waiting};
+use super::{Event, Memory, Queue, check, svm, waiting};
 
 /// Part of a buffer, mapped. Unmapped when dropped.
 #[derive(Debug)]
@@ -137,127 +137,5 @@ impl Drop for Mapping {
             // A failure has nobody to go to: the transfer was given up.
             let _ = self.give_back();
         }
-    }
-}
-
-/// Bytes of one chunk of a [`Ring`].
-pub const RING_CHUNK: usize = ropeway_protocol::limits::CHUNK;
-
-/// Chunks of a [`Ring`]: enough that the network and the device's copies overlap.
-const RING_CHUNKS: usize = 8;
-
-/// A ring of chunks of pinned memory (CL_MEM_ALLOC_HOST_PTR, mapped once): the fastest way to and from a GPU.
-///
-/// Each chunk carries the event of the copy that uses it, and its memory is given out only once that has ended.
-#[derive(Debug)]
-pub struct Ring {
-    memory: Mapping,
-    queue: Arc<Queue>,
-    copies: [Option<Event>; RING_CHUNKS],
-    next: usize,
-}
-
-impl Ring {
-    /// A ring whose copies go over `queue`.
-    ///
-    /// # Errors
-    /// The status of the native call that failed.
-    pub fn new(context: &Context, queue: &Arc<Queue>) -> Result<Self, Status> {
-        let flags = cl::CL_MEM_READ_WRITE | cl::CL_MEM_ALLOC_HOST_PTR;
-        let size = (RING_CHUNK * RING_CHUNKS) as u64;
-        let buffer = Arc::new(Memory::buffer(context, flags, size, None)?);
-        let memory = Mapping::pinned(queue, &buffer, size)?;
-        Ok(Self { memory, queue: queue.clone(), copies: Default::default(), next: 0 })
-    }
-
-    /// How many copies can be under way at once.
-    pub fn depth(&self) -> usize {
-        RING_CHUNKS
-    }
-
-    /// Waits until the next chunk's last copy has ended, and gives its memory.
-    ///
-    /// # Errors
-    /// The status that the copy ended with.
-    pub fn chunk(&mut self) -> Result<&mut [u8], Status> {
-        self.settle(self.next)?;
-        let start = self.next * RING_CHUNK;
-        Ok(&mut self.memory.bytes_mut()[start..start + RING_CHUNK])
-    }
-
-    /// Starts copying the first bytes of the next chunk into these parts, one after the other, and moves on to the
-    /// chunk after it.
-    ///
-    /// # Errors
-    /// The status of the native call that failed; CL_INVALID_VALUE when the parts have more bytes than a chunk.
-    pub fn write(&mut self, memory: &Memory, pieces: &[Part]) -> Result<(), Status> {
-        let len = chunk_bytes(pieces)?;
-        let mut from = self.chunk()?[..len].as_ptr();
-        for piece in pieces {
-            // SAFETY: pieces have `len` bytes together, which the chunk has; it is not given out or overwritten before
-            // `settle` has seen the end of the last copy, and with it, as they run in order, of all.
-            self.copies[self.next] = unsafe { self.queue.write(memory, piece, from, &Waits::none(), true) }?;
-            from = from.wrapping_add(piece.size() as usize);
-        }
-        self.start()
-    }
-
-    /// Starts copying these parts, one after the other, into the next chunk, and moves on; returns the chunk's number.
-    ///
-    /// # Errors
-    /// As [`Ring::write`].
-    pub fn read(&mut self, memory: &Memory, pieces: &[Part]) -> Result<usize, Status> {
-        let index = self.next;
-        let len = chunk_bytes(pieces)?;
-        let mut into = self.chunk()?[..len].as_mut_ptr();
-        for piece in pieces {
-            // SAFETY: as in `write`.
-            self.copies[index] = Some(unsafe { self.queue.read(memory, piece, into, &Waits::none()) }?);
-            into = into.wrapping_add(piece.size() as usize);
-        }
-        self.start()?;
-        Ok(index)
-    }
-
-    /// Waits for the copy into chunk `index`, and gives the chunk's memory.
-    ///
-    /// # Errors
-    /// The status that the copy ended with.
-    pub fn copied(&mut self, index: usize) -> Result<&[u8], Status> {
-        self.settle(index)?;
-        Ok(&self.memory.bytes()[index * RING_CHUNK..(index + 1) * RING_CHUNK])
-    }
-
-    /// Waits for all copies.
-    ///
-    /// # Errors
-    /// The status of the first copy that failed.
-    pub fn drain(&mut self) -> Result<(), Status> {
-        (0..RING_CHUNKS).map(|index| self.settle(index)).fold(Ok(()), Result::and)
-    }
-
-    fn start(&mut self) -> Result<(), Status> {
-        self.next = (self.next + 1) % RING_CHUNKS;
-        self.queue.flush()
-    }
-
-    fn settle(&mut self, index: usize) -> Result<(), Status> {
-        match self.copies[index].take() {
-            Some(event) => event.wait(),
-            None => Ok(()),
-        }
-    }
-}
-
-/// Returns the total size of the pieces, if it fits into a chunk.
-fn chunk_bytes(pieces: &[Part]) -> Result<usize, Status> {
-    let total = pieces.iter().try_fold(0_u64, |sum, piece| sum.checked_add(piece.size()));
-    total.filter(|total| *total <= RING_CHUNK as u64).map(|total| total as usize).ok_or(cl::CL_INVALID_VALUE)
-}
-
-impl Drop for Ring {
-    fn drop(&mut self) {
-        // The memory must not be unmapped under a copy.
-        let _ = self.drain();
     }
 }

@@ -65,6 +65,11 @@ impl SharedStorage {
         Arc::new(Self { arena, extents: Mutex::new(Extents { empty, ..Extents::default() }) })
     }
 
+    /// What it gives out parts of.
+    pub(super) fn arena(&self) -> &Arena {
+        &self.arena
+    }
+
     /// An extent for `size` bytes. `None` if there is none left.
     pub fn take(self: &Arc<Self>, size: u64) -> Option<Extent> {
         let size = rounded(usize::try_from(size).ok()?)?;

@@ -19,6 +19,9 @@ pub enum Direction {
     Out,
 }
 
+/// The most windows of a context: 32 MiB in all. What finds none goes through a ring.
+const MOST_WINDOWS: usize = 4;
+
 /// A context.
 pub struct Context {
     /// The native one.
@@ -51,6 +54,8 @@ pub struct Context {
     pub landing: Mutex<Vec<native::AwaitedWrite>>,
     /// Unused rings of pinned memory, for data from peers and for data to them.
     spare_rings: [Mutex<Vec<native::Ring>>; 2],
+    /// Windows that the client looks through, which are in no use, and how many there are in all.
+    windows: Mutex<(Vec<native::Window>, usize)>,
     /// Whether there ever was shared virtual memory.
     pub has_svm: AtomicBool,
     /// Events that say when all commands of released queues have ended.
@@ -83,6 +88,7 @@ impl Context {
             small_pushes: OnceLock::new(),
             landing: Mutex::default(),
             spare_rings: Default::default(),
+            windows: Mutex::default(),
             has_svm: AtomicBool::new(false),
             queue_ends: Mutex::default(),
             parts: Vec::new(),
@@ -156,6 +162,30 @@ impl Context {
         let outcome = work(&mut ring);
         lock(spare).push(ring);
         outcome
+    }
+
+    /// A window in `storage` for one transfer, to be put back when that is over. `None` where all are in use, there is no
+    /// memory for one, or transfers need none.
+    pub fn take_window(&self, storage: &Arc<native::SharedStorage>) -> Option<native::Window> {
+        if self.maps {
+            return None;
+        }
+        let mut windows = lock(&self.windows);
+        let (spare, made) = &mut *windows;
+        if let Some(window) = spare.pop() {
+            return Some(window);
+        }
+        if *made == MOST_WINDOWS {
+            return None;
+        }
+        let window = native::Window::new(self.native.as_ref().ok()?, self.transfer_queue().ok()?, storage).ok()?;
+        *made += 1;
+        Some(window)
+    }
+
+    /// Puts a window back.
+    pub fn put_window(&self, window: native::Window) {
+        lock(&self.windows).0.push(window);
     }
 
     fn own_queue<'a>(

@@ -60,21 +60,22 @@ impl Incomings {
         Ok(if incoming.received < incoming.rendezvous.size { None } else { self.0.remove(&transfer) })
     }
 
-    /// Takes out a transfer whose bytes the client has copied.
+    /// Gives a transfer of which the client has copied what it was lent, or the oldest piece of that.
     ///
     /// # Errors
-    /// The transfer does not exist, or its bytes are not in memory that the client sees.
+    /// The transfer does not exist, or the client has been lent nothing of it.
     pub fn copied(&mut self, transfer: TransferId, client: &Client) -> Result<Incoming, End> {
+        let Entry::Occupied(entry) = self.0.entry(transfer) else { return Err(unknown(transfer)) };
+        let Incoming { rendezvous, initial, received } = entry.get();
         // First contents come either way, as the client likes.
-        let may_copy = |Incoming { rendezvous, initial, .. }: &Incoming| {
-            rendezvous.is_lent() || initial.is_some() && rendezvous.place(client).is_some()
+        let is_last = match initial {
+            Some(_) => rendezvous.place(client).map(|_| true),
+            None => rendezvous.lending.copied(),
         };
-        match self.0.entry(transfer) {
-            Entry::Occupied(incoming) if may_copy(incoming.get()) => Ok(incoming.remove()),
-            Entry::Occupied(_) => {
-                Err(End::refused(format_args!("that it has copied {transfer}, which it was not to do")))
-            }
-            Entry::Vacant(_) => Err(unknown(transfer)),
+        match is_last {
+            Some(true) => Ok(entry.remove()),
+            Some(false) => Ok(Incoming { rendezvous: rendezvous.clone(), initial: *initial, received: *received }),
+            None => Err(End::refused(format_args!("that it has copied {transfer}, which it was not to do"))),
         }
     }
 }

@@ -3,5 +3,7 @@
 
 mod enqueue;
 pub mod incoming;
+mod lending;
+mod staged;
 mod to_client;
 pub mod transfer;

@@ -2,7 +2,7 @@
 
 use ropeway_protocol::image::ImagePart;
 use ropeway_protocol::limits::CHUNK;
-use ropeway_protocol::messages::{ReadData, ReadEnds, TransferInPlace};
+use ropeway_protocol::messages::{ReadData, ReadEnds};
 use ropeway_protocol::types::Status;
 
 use super::transfer::Rendezvous;
@@ -16,6 +16,8 @@ pub(super) enum Handed {
     Sent,
     /// It copies them, and says when it has.
     Lent,
+    /// It copies them piece by piece.
+    Staged,
 }
 
 /// What was sent is handed over.
@@ -38,7 +40,8 @@ impl Rendezvous {
             Err(status) => return Ok(Err(status)),
         };
         let sent = if size == 0 { Ok(Handed::Sent) } else { self.send_first(reporter, size)? };
-        if size < self.size && sent.is_ok() {
+        // Behind the last bytes: those of a staged transfer are still to be lent.
+        if size < self.size && matches!(sent, Ok(Handed::Sent | Handed::Lent)) {
             let mut sending = reporter.client.outgoing.lock();
             sending.note(&ReadEnds { transfer: self.transfer, size });
             sending.send()?;
@@ -52,11 +55,14 @@ impl Rendezvous {
             Ok(memory) => memory,
             Err(status) => return Ok(Err(status)),
         };
-        if let Some(at) = self.lend(&reporter.client) {
+        if let Some(lent) = self.lend(&reporter.client, size) {
             let mut sending = reporter.client.outgoing.lock();
-            sending.note(&TransferInPlace { transfer: self.transfer, at, size });
+            sending.note(&lent);
             sending.send()?;
             return Ok(Ok(Handed::Lent));
+        }
+        if self.stage(reporter, size)? {
+            return Ok(Ok(Handed::Staged));
         }
         let context = &memory.context;
         let offset = match self.part {

@@ -1,6 +1,6 @@
 //! Transfers too large to be kept in memory: their bytes go between the socket and mapped or pinned memory.
 //!
-//! Where the client sees the buffer's memory itself, no bytes travel: it is lent the memory until it has copied them.
+//! Where client and worker share memory, no bytes travel: the client is lent memory, and copies them ([`super::lending`]).
 //!
 //! Such a command is a *rendezvous transfer*. A marker on its queue says when it may begin; a barrier behind the
 //! marker, which waits for a user event of the worker's, holds the queue until all bytes have gone through.
@@ -11,17 +11,18 @@ use std::sync::{Arc, Mutex};
 use ropeway_abi as cl;
 use ropeway_protocol::ids::TransferId;
 use ropeway_protocol::limits::CHUNK;
-use ropeway_protocol::messages::{TransferFailed, TransferInPlace, TransferReady};
+use ropeway_protocol::messages::{TransferFailed, TransferReady};
 use ropeway_protocol::types::Status;
 use ropeway_protocol::{Tail, TailError};
 
 use crate::base::error::End;
 use crate::base::lock::lock;
-use crate::link::client::Client;
-use crate::native::{self, Event, ImageWriter, Mapping, Part, Ring, UserEvent};
+use crate::native::{self, Event, ImageWriter, Mapping, Part, Ring, SharedStorage, UserEvent};
 use crate::notify::report::Reporter;
 use crate::objects::contents::Contents;
 use crate::objects::{Cell, Direction, Memory};
+use crate::rendezvous::lending::Lending;
+use crate::rendezvous::staged::Staged;
 use crate::rendezvous::to_client::Handed;
 
 /// Where the bytes are that are received, or that the client copies itself.
@@ -32,6 +33,8 @@ pub(super) enum Sink {
     Mapped(Mapping),
     /// In memory that the client sees as well: it is copying. The device uses the buffer there, so nothing is mapped.
     Lent,
+    /// Through a window that the client sees as well: it and the device copy piece by piece.
+    Staged(Box<Staged>),
     /// Through the context's ring of pinned memory.
     Ring,
     /// Into an image, band by band.
@@ -58,6 +61,9 @@ pub struct Rendezvous {
     pub may_begin: Option<Event>,
     /// Keeps the queue until it is set; `None` for the first contents of a buffer, which has no queue.
     pub barrier: Option<UserEvent>,
+    /// Memory that the client sees as well.
+    pub storage: Option<Arc<SharedStorage>>,
+    pub(super) lending: Lending,
     /// The command's event, if the client has one.
     pub cell: Option<Arc<Cell>>,
     begun: AtomicBool,
@@ -76,6 +82,8 @@ impl Rendezvous {
             contents: None,
             may_begin: None,
             barrier: None,
+            storage: None,
+            lending: Lending::default(),
             cell: None,
             begun: AtomicBool::new(false),
             sink: Mutex::new(Sink::Closed),
@@ -95,25 +103,6 @@ impl Rendezvous {
         lock(&self.memory).is_none()
     }
 
-    /// Whether the client is copying the bytes.
-    pub fn is_lent(&self) -> bool {
-        matches!(*lock(&self.sink), Sink::Lent)
-    }
-
-    /// Where the bytes are in memory that the client sees, if they are.
-    pub fn place(&self, client: &Client) -> Option<u64> {
-        let Part::Bytes { offset, .. } = self.part else { return None };
-        let memory = self.memory().ok()?;
-        memory.native.as_ref().ok()?.place_in(client.outgoing.arena()?)?.checked_add(offset)
-    }
-
-    /// Has the client copy the bytes, if it sees them; returns where they are.
-    pub(super) fn lend(&self, client: &Client) -> Option<u64> {
-        let place = self.place(client)?;
-        *lock(&self.sink) = Sink::Lent;
-        Some(place)
-    }
-
     /// Waits until it may begin, and begins: asks the client for the bytes, or sends them all.
     ///
     /// # Errors
@@ -131,38 +120,43 @@ impl Rendezvous {
         // time it has received, or sent, the bytes.
         reporter.tell_of(&[])?;
         match self.direction {
-            Direction::In => {
-                let lent = match outcome.and_then(|()| self.lend_or_open(&reporter.client)) {
-                    Ok(lent) => lent,
-                    Err(status) => return self.fail(reporter, status),
-                };
-                let (transfer, size) = (self.transfer, self.size);
-                let mut sending = reporter.client.outgoing.lock();
-                match lent {
-                    Some(at) => sending.note(&TransferInPlace { transfer, at, size }),
-                    None => sending.note(&TransferReady { transfer }),
-                }
-                Ok(sending.send()?)
-            }
+            Direction::In => match outcome.map_or_else(|status| Ok(Err(status)), |()| self.ask(reporter))? {
+                Ok(()) => Ok(()),
+                Err(status) => self.fail(reporter, status),
+            },
             Direction::Out => match outcome.map_or_else(|status| Ok(Err(status)), |()| self.send_all(reporter))? {
                 Ok(Handed::Sent) => {
                     self.end(cl::CL_COMPLETE);
                     self.forget_memory();
                     Ok(())
                 }
-                Ok(Handed::Lent) => Ok(()),
+                Ok(Handed::Lent | Handed::Staged) => Ok(()),
                 Err(status) => self.fail(reporter, status),
             },
         }
     }
 
-    /// Has the client copy the bytes, if it sees them, and returns where they are; else makes the place where they are
-    /// received.
-    fn lend_or_open(&self, client: &Client) -> Result<Option<u64>, Status> {
-        match self.lend(client) {
-            Some(place) => Ok(Some(place)),
-            None => self.open().map(|()| None),
+    /// Asks the client for the bytes, or lends it memory to copy them to.
+    ///
+    /// # Errors
+    /// The session is over; the inner one is the status of the native call that failed.
+    fn ask(&self, reporter: &Reporter) -> Result<Result<(), Status>, End> {
+        let lent = self.lend(&reporter.client, self.size);
+        if lent.is_none() && self.stage(reporter, self.size)? {
+            return Ok(Ok(()));
         }
+        if lent.is_none()
+            && let Err(status) = self.open()
+        {
+            return Ok(Err(status));
+        }
+        let mut sending = reporter.client.outgoing.lock();
+        match lent {
+            Some(lent) => sending.note(&lent),
+            None => sending.note(&TransferReady { transfer: self.transfer }),
+        }
+        sending.send()?;
+        Ok(Ok(()))
     }
 
     /// Makes the place where bytes are received.
@@ -200,7 +194,9 @@ impl Rendezvous {
         let mut sink = lock(&self.sink);
         match &mut *sink {
             Sink::Closed => Err(End::refused(format_args!("bytes of {} before it was asked for them", self.transfer))),
-            Sink::Lent => Err(End::refused(format_args!("bytes of {} that it was to copy", self.transfer))),
+            Sink::Lent | Sink::Staged(_) => {
+                Err(End::refused(format_args!("bytes of {} that it was to copy", self.transfer)))
+            }
             Sink::Mapped(mapping) => {
                 let at = at as usize;
                 let end = at + tail.remaining();
@@ -253,7 +249,7 @@ impl Rendezvous {
         broken.map_or(Ok(outcome), Err)
     }
 
-    /// Waits until all bytes, which have come, are in the buffer, and ends the command.
+    /// Waits until all bytes, which have come, are in the buffer, or have gone, and ends the command.
     ///
     /// # Errors
     /// The session is over.
@@ -276,6 +272,7 @@ impl Rendezvous {
         match sink {
             Sink::Mapped(mapping) => mapping.unmap(),
             Sink::Image(mut writer) => writer.settle(),
+            Sink::Staged(mut staged) => staged.settle(),
             Sink::Ring => self.with_ring(|_, ring| ring.drain()),
             Sink::Nowhere(status) => Err(status),
             Sink::Closed | Sink::Lent => Ok(()),

@@ -49,6 +49,7 @@ impl Session {
         let total = self.objects();
         let mut rendezvous = Rendezvous::new(transfer, direction, memory, part);
         rendezvous.contents = contents;
+        rendezvous.storage.clone_from(&self.common.shared);
         let queue = self.queue_states.queue_state(command.queue)?.queue.clone();
         let outcome = match self.common.limits.allow_event(total, command.event) {
             Ok(()) => rendezvous.enqueue(&mut self.queue_states, command)?,
@@ -90,13 +91,18 @@ impl Session {
         Ok(())
     }
 
-    /// The client has copied all bytes of a transfer, to or from memory that it sees.
+    /// The client has copied bytes of a transfer, to or from memory that it sees.
     ///
     /// # Errors
     /// The transfer does not exist, or the client was not to copy anything.
     pub fn transfer_copied(&mut self, m: TransferCopied) -> Result<(), End> {
         let incoming = self.incoming.copied(m.transfer, &self.common.client)?;
-        self.have_come(incoming);
+        if incoming.initial.is_some() {
+            self.have_come(incoming);
+        } else {
+            self.demote(|_| false);
+            self.job = Some(Job::Copied(incoming.rendezvous));
+        }
         Ok(())
     }
 

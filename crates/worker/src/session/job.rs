@@ -36,6 +36,8 @@ pub enum Job {
     Begin(Arc<Rendezvous>),
     /// All bytes of a transfer have come: sees that they are in the buffer.
     Land(Arc<Rendezvous>),
+    /// The client has copied what it was lent of a transfer, or a piece of it: goes on with the next.
+    Copied(Arc<Rendezvous>),
     /// Builds a program.
     Build(Arc<Program>, (Vec<(u32, native::Device)>, usize), build::Step, String, CallId<BuildReply>),
     /// Links the first program from the others.
@@ -115,6 +117,7 @@ impl Job {
             Self::Deliver(cell) => unasked(common, deliver(common, &cell))?,
             Self::Begin(rendezvous) => unasked(common, rendezvous.begin(&common.reporter))?,
             Self::Land(rendezvous) => rendezvous.land(&common.reporter)?,
+            Self::Copied(rendezvous) => rendezvous.copied(&common.reporter)?,
             Self::Build(program, (devices, named), step, options, call) => {
                 let with = (&*common.client, &common.cache);
                 let building = common.clock.building();

@@ -1,10 +1,11 @@
 //! A worker in a process of its own, and a minimal client that talks to it.
 #![allow(dead_code, reason = "each test file uses its part of it")]
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io::IoSlice;
 use std::net::{TcpListener, TcpStream};
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
@@ -18,7 +19,7 @@ use ropeway_protocol::{
     Call, DecodeError, FRAME_HEADER_LEN, FrameHeader, Post, Receive, Tail, TailError, content::ContentHash, decode,
     encode_call, encode_post, limits, receive,
 };
-use ropeway_transport::{Link, Room, Sender, Side};
+use ropeway_transport::{Arena, Link, Room, Sender, Side};
 use ropeway_worker::{WorkerOptions, handoff, run};
 
 /// The environment variable that tells the test program to be a worker, and with which options.
@@ -159,8 +160,8 @@ impl Worker {
 pub struct Notes {
     pub done: HashMap<EventId, EventDone>,
     pub ready: Vec<TransferId>,
-    /// Transfers whose bytes are to be copied.
-    pub lent: HashMap<TransferId, TransferInPlace>,
+    /// What is to be copied of transfers.
+    pub lent: HashMap<TransferId, VecDeque<TransferInPlace>>,
     pub data: HashMap<TransferId, Vec<u8>>,
     pub failed: HashMap<TransferId, Status>,
     /// Memory for one transfer's bytes, and how many of them have arrived.
@@ -206,7 +207,7 @@ impl Receive for Notes {
         Ok(())
     }
     fn transfer_in_place(&mut self, m: TransferInPlace) -> Result<(), Wrong> {
-        self.lent.insert(m.transfer, m);
+        self.lent.entry(m.transfer).or_default().push_back(m);
         Ok(())
     }
     fn read_data(&mut self, m: ReadData, tail: &mut dyn Tail) -> Result<(), Wrong> {
@@ -475,13 +476,12 @@ impl Client {
                 || notes.failed.contains_key(&transfer)
                 || notes.lent.contains_key(&transfer)
         });
-        if let Some(lent) = self.notes.lent.remove(&transfer) {
-            let mut bytes = vec![0; lent.size as usize];
-            assert!(self.link.arena().unwrap().copy_out(lent.at, &mut bytes));
-            self.post(&TransferCopied { transfer });
-            return bytes;
+        if !self.notes.lent.contains_key(&transfer) {
+            return self.notes.data.remove(&transfer).unwrap_or_default();
         }
-        self.notes.data.remove(&transfer).unwrap_or_default()
+        let mut bytes = vec![0; size as usize];
+        self.copy_lent(transfer, |arena, at, range| assert!(arena.copy_out(at, &mut bytes[range])), size);
+        bytes
     }
 
     /// Sends all of a transfer's bytes.
@@ -500,9 +500,25 @@ impl Client {
         self.post(&WriteBufferTransfer { command, buffer, offset: 0, size, transfer: TransferId(transfer) });
         let id = TransferId(transfer);
         self.until(|notes| notes.ready.contains(&id) || notes.lent.contains_key(&id));
-        let Some(lent) = self.notes.lent.remove(&id) else { return self.send_data(transfer, data) };
-        assert!(self.link.arena().unwrap().copy_in(lent.at, data));
-        self.post(&TransferCopied { transfer: id });
+        if !self.notes.lent.contains_key(&id) {
+            return self.send_data(transfer, data);
+        }
+        self.copy_lent(id, |arena, at, range| assert!(arena.copy_in(at, &data[range])), size);
+    }
+
+    /// Copies all `size` bytes of a transfer, piece by piece as they are lent.
+    pub fn copy_lent(&mut self, transfer: TransferId, mut copy: impl FnMut(&Arena, u64, Range<usize>), size: u64) {
+        let mut done = 0;
+        while done < size {
+            self.until(|notes| notes.lent.get(&transfer).is_some_and(|lent| !lent.is_empty()));
+            let piece = self.notes.lent.get_mut(&transfer).unwrap().pop_front().unwrap();
+            assert_eq!(piece.offset, done, "pieces come in order");
+            done += piece.size;
+            copy(self.link.arena().unwrap(), piece.at, piece.offset as usize..done as usize);
+            self.post(&TransferCopied { transfer });
+            self.send();
+        }
+        self.notes.lent.remove(&transfer);
     }
 }
 
