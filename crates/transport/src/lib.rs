@@ -5,6 +5,7 @@
 #![deny(unsafe_code)]
 
 mod connect;
+mod crew;
 mod encrypted;
 mod endpoint;
 pub mod inherited;

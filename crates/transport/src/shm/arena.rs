@@ -8,8 +8,10 @@ use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use super::memory::Memory;
+use crate::crew::{Crew, Pieces};
 
 /// Its size, and how much of it is usable, are multiples of this.
 pub(super) const STEP: u64 = 64 << 20;
@@ -17,12 +19,20 @@ pub(super) const STEP: u64 = 64 << 20;
 /// No machine has more memory.
 const MOST: u64 = 1 << 42;
 
+/// From this length on, in bytes, several threads copy: waking one costs some 10 us, as long as copying 128 KiB takes.
+const SHARED: usize = 1 << 20;
+
+/// Bytes that one thread copies at once.
+const PIECE: usize = 256 << 10;
+
 /// Memory for bulk data that both ends of a link see.
 #[derive(Debug)]
 pub struct Arena {
     memory: Memory,
     /// How much of it is usable here, from the beginning on.
     usable: AtomicUsize,
+    /// Who helps to copy, where there are enough cores.
+    crew: OnceLock<Option<Arc<Crew>>>,
 }
 
 impl Arena {
@@ -34,7 +44,7 @@ impl Arena {
     }
 
     pub(super) fn map(file: &OwnedFd, bytes: Range<u64>) -> io::Result<Self> {
-        Ok(Self { memory: Memory::reserve(file, bytes)?, usable: AtomicUsize::new(0) })
+        Ok(Self { memory: Memory::reserve(file, bytes)?, usable: AtomicUsize::new(0), crew: OnceLock::new() })
     }
 
     /// How many bytes it has.
@@ -50,15 +60,30 @@ impl Arena {
     /// Copies `bytes` to `at`. Returns whether they belong there: nothing is copied where they are not all in the arena.
     #[must_use]
     pub fn copy_in(&self, at: u64, bytes: &[u8]) -> bool {
-        let place = self.place(at, bytes.len());
-        place.inspect(|at| self.memory.copy_in(*at, bytes)).is_some()
+        let Some(at) = self.place(at, bytes.len()) else { return false };
+        let copy = |(place, piece): (usize, &[u8])| self.memory.copy_in(place, piece);
+        match self.crew(bytes.len()) {
+            Some(crew) => crew.share(&Pieces::new((at..).step_by(PIECE).zip(bytes.chunks(PIECE))), copy, || ()),
+            None => copy((at, bytes)),
+        }
+        true
     }
 
     /// Copies what is at `at` to `into`; as [`Self::copy_in`].
     #[must_use]
     pub fn copy_out(&self, at: u64, into: &mut [u8]) -> bool {
-        let place = self.place(at, into.len());
-        place.inspect(|at| self.memory.copy_out(*at, into)).is_some()
+        let Some(at) = self.place(at, into.len()) else { return false };
+        let copy = |(place, piece): (usize, &mut [u8])| self.memory.copy_out(place, piece);
+        match self.crew(into.len()) {
+            Some(crew) => crew.share(&Pieces::new((at..).step_by(PIECE).zip(into.chunks_mut(PIECE))), copy, || ()),
+            None => copy((at, into)),
+        }
+        true
+    }
+
+    /// Who helps to copy so many bytes.
+    fn crew(&self, len: usize) -> Option<&Arc<Crew>> {
+        if len < SHARED { None } else { self.crew.get_or_init(Crew::of_process).as_ref() }
     }
 
     /// The address in this process of `len` bytes at `at`, which can be used as long as the arena lives. `None` where

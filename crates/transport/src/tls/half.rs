@@ -4,9 +4,9 @@ use std::cell::OnceCell;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 
-use super::crew::Crew;
 use super::sealer::cannot_be_sealed;
 use super::{Fill, Opener, Sealer, Secret};
+use crate::crew::Crew;
 
 /// Threads that help halves with bulk data.
 #[derive(Clone)]

@@ -6,7 +6,6 @@
 
 mod accepting;
 mod certificates;
-mod crew;
 mod der;
 mod error;
 #[cfg(feature = "fuzz")]
@@ -47,7 +46,10 @@ const MAX_CONTENTS: usize = 1 << 14;
 /// Bytes of a whole record with as much contents as there may be.
 const SEALED: usize = HEADER + MAX_CONTENTS + OVERHEAD;
 
-/// Contents from this length on are bulk: a [`crew::Crew`] seals and opens them, where there is one.
+/// Bytes of a buffer for bulk data: records of 512 KiB of contents, and two that are not whole.
+const WIDE_ROOM: usize = 34 * SEALED;
+
+/// Contents from this length on are bulk: a [`crate::crew::Crew`] seals and opens them, where there is one.
 const BULK: usize = 8 * MAX_CONTENTS;
 
 /// Bytes that encryption adds: the type of the contents, and the tag.

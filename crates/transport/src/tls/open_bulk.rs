@@ -4,10 +4,10 @@ use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::crew::{Crew, Pieces, WIDE_ROOM};
 use super::opener::{MAX_SEALED, Next, Opener, ROOM};
 use super::secret::Key;
-use super::{APPLICATION_DATA, BULK, HEADER, MAX_CONTENTS, OVERHEAD, SEALED};
+use super::{APPLICATION_DATA, BULK, HEADER, MAX_CONTENTS, OVERHEAD, SEALED, WIDE_ROOM};
+use crate::crew::{Crew, Pieces};
 
 /// Most bytes that are received before the crew gets what there is.
 const BATCH: usize = 16 * SEALED;
@@ -47,7 +47,7 @@ impl Opener {
         let crew = if into.len() < BULK || self.error.is_some() { None } else { self.crew() };
         let Some(crew) = crew else { return self.read(into, |room| receive(room, Fill::Some)) };
         let mut got = self.take(into);
-        let narrow = self.change_buffer(crew.buffer());
+        let narrow = self.change_buffer(crew.buffer(WIDE_ROOM));
         let mut goes_on = Ok(true);
         while got < into.len() && !self.is_over && matches!(goes_on, Ok(true)) {
             goes_on = self.step(&crew, into, &mut got, |room| receive(room, Fill::All));

@@ -6,9 +6,9 @@ use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::crew::Crew;
 use super::secret::{Key, Refused, Secret};
 use super::{ALERT, APPLICATION_DATA, HANDSHAKE, HEADER, MAX_CONTENTS, OVERHEAD, TAG, TlsError};
+use crate::crew::Crew;
 
 /// Most bytes of a record after its header (RFC 8446, section 5.2).
 pub(super) const MAX_SEALED: usize = MAX_CONTENTS + 256;

@@ -3,10 +3,10 @@
 use std::io;
 use std::sync::OnceLock;
 
-use super::crew::{Crew, Pieces, WIDE_ROOM};
 use super::sealer::{Sealer, cannot_be_sealed, seal_record};
 use super::secret::{Key, Refused};
-use super::{APPLICATION_DATA, BULK, MAX_CONTENTS, SEALED};
+use super::{APPLICATION_DATA, BULK, MAX_CONTENTS, SEALED, WIDE_ROOM};
+use crate::crew::{Crew, Pieces};
 
 /// Records that one thread seals at once, and that are sent with one call.
 const PIECE: usize = 4;
@@ -37,7 +37,7 @@ impl Sealer {
         if bulk.len() < BULK || self.unsent.len() > AHEAD {
             return Ok(());
         }
-        let mut wide = crew.buffer();
+        let mut wide = crew.buffer(WIDE_ROOM);
         wide[..self.unsent.len()].copy_from_slice(&self.out[self.unsent.clone()]);
         self.unsent = 0..self.unsent.len();
         let narrow = std::mem::replace(&mut self.out, wide);

@@ -5,9 +5,9 @@ use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::crew::Crew;
 use super::secret::{Key, Refused, Secret};
 use super::{APPLICATION_DATA, BULK, HANDSHAKE, HEADER, MAX_CONTENTS, OVERHEAD, header};
+use crate::crew::Crew;
 
 /// Most records that are sealed before they are sent. While the kernel takes one batch, the other end opens the last.
 const BATCH: usize = 8;

@@ -6,9 +6,9 @@ use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice};
 use std::sync::Arc;
 
-use super::crew::Crew;
 use super::secret::{Cipher, Secret};
 use super::{ALERT, APPLICATION_DATA, Fill, Opener, Sealer};
+use crate::crew::Crew;
 
 /// Pseudorandom numbers, the same for the same seed (xorshift64).
 struct Dice(u64);

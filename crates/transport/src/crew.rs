@@ -1,22 +1,19 @@
-//! Threads that help to seal and open bulk data: one core alone encrypts about as fast as the kernel moves bytes, so
-//! that doing one after the other halves what a link carries.
+//! Threads that help with bulk data: one core alone encrypts about as fast as the kernel moves bytes, so that doing one after
+//! the other halves what a link carries, and copies slower than a device takes or gives.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-use super::SEALED;
 use crate::threads;
 
-/// Cores for each thread of a crew, and most threads: three cores seal and open faster than a link moves bytes.
+/// Cores for each thread of a crew, and most threads: three cores seal and open faster than a link moves bytes, and copy as
+/// fast as memory is.
 const CORES_PER_THREAD: usize = 4;
 const MOST_THREADS: usize = 2;
 
 /// Most buffers that are kept for the next bulk data.
 const MOST_SPARE: usize = 8;
-
-/// Bytes of a buffer for bulk data: records of 512 KiB of contents, and two that are not whole.
-pub(crate) const WIDE_ROOM: usize = 34 * SEALED;
 
 /// Pieces of work, taken one after the other by whoever has time.
 pub(crate) struct Pieces<I>(Mutex<I>);
@@ -32,6 +29,7 @@ impl<I: Iterator> Pieces<I> {
 }
 
 /// The process's threads for this, and buffers for those links on which bulk data are under way.
+#[derive(Debug)]
 pub(crate) struct Crew {
     pool: ThreadPool,
     spare: Mutex<Vec<Vec<u8>>>,
@@ -63,7 +61,7 @@ impl Crew {
             return None;
         }
         let builder = ThreadPoolBuilder::new().num_threads(threads).spawn_handler(|thread| {
-            let named = std::thread::Builder::new().name("ropeway-tls".into());
+            let named = std::thread::Builder::new().name("ropeway-crew".into());
             threads::start(|| named.spawn(|| thread.run())).map(drop)
         });
         Some(Self { pool: builder.build().ok()?, spare: Mutex::default() })
@@ -92,15 +90,15 @@ impl Crew {
         })
     }
 
-    /// A buffer of [`WIDE_ROOM`] bytes.
-    pub(crate) fn buffer(&self) -> Vec<u8> {
-        self.spare().pop().unwrap_or_else(|| vec![0; WIDE_ROOM])
+    /// A buffer of so many bytes, which may be one that was given back.
+    pub(crate) fn buffer(&self, len: usize) -> Vec<u8> {
+        self.spare().pop().filter(|spare| spare.len() == len).unwrap_or_else(|| vec![0; len])
     }
 
     /// Keeps a buffer for others.
     pub(crate) fn give_back(&self, buffer: Vec<u8>) {
         let mut spare = self.spare();
-        if buffer.len() == WIDE_ROOM && spare.len() < MOST_SPARE {
+        if spare.len() < MOST_SPARE {
             spare.push(buffer);
         }
     }
