@@ -94,7 +94,7 @@ fn what_finds_no_window_is_sent() {
     }
     client.until(|notes| {
         let sent = notes.data.values().filter(|data| data.len() as u64 == SIZE && data.iter().all(|byte| *byte == 5));
-        notes.lent.values().filter(|pieces| pieces.len() == 4).count() == 4 && sent.count() == 4
+        notes.lent.values().filter(|pieces| pieces.len() == 2).count() == 4 && sent.count() == 4
     });
     for transfer in client.notes.lent.keys().copied().collect::<Vec<_>>() {
         let is_there = |arena: &Arena, at, range: Range<usize>| {

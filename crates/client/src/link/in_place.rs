@@ -62,21 +62,15 @@ impl Connection {
         let _ = self.say_copied(id);
     }
 
-    /// Copies one chunk of a write to where it belongs.
+    /// Copies some bytes of a write into the piece that the server has lent for them.
     pub(super) fn copy_chunk(&self, id: TransferId, mut sending: Sending<'_>, piece: Piece) {
-        let size = sending.source.size();
-        let is_next = (piece.from..piece.until).contains(&sending.sent) && piece.until <= size;
-        let chunk =
-            gather(&*sending.source, sending.sent, if is_next { CHUNK.min(piece.until - sending.sent) } else { 0 });
-        let at = piece.at.saturating_add((sending.sent - piece.from.min(sending.sent)) as u64);
-        let is_copied = !chunk.is_empty() && self.channel.arena().is_some_and(|arena| arena.copy_in(at, &chunk));
-        let sent = sending.sent + chunk.len();
-        drop(chunk);
-        sending.sent = sent;
-        if is_copied && sent < piece.until {
+        let copied = self.fill(&sending, piece);
+        sending.sent += copied.unwrap_or(0);
+        let (sent, size) = (sending.sent, sending.source.size());
+        if copied.is_some() && sent < piece.until {
             return self.transfers.put_ready(id, sending);
         }
-        if is_copied && sent < size {
+        if copied.is_some() && sent < size {
             // Before the server is told: if the transfer fails then, it must be found.
             self.transfers.await_piece(id, sending);
             // If this fails, all transfers have ended with the loss of the server.
@@ -86,11 +80,20 @@ impl Connection {
         // The memory must be given up before anything that may lose the server, which waits for that.
         let ticket = sending.give_back();
         self.transfers.forget_lent(id);
-        if !is_copied {
+        if copied.is_none() {
             self.lose("it lends other memory for a write than it was to".to_owned());
         }
         let result = self.say_copied(id);
         self.end_outgoing(&ticket, result.err().unwrap_or(0));
+    }
+
+    /// Copies the next bytes of a write; returns how many. `None` if they do not belong into this piece.
+    fn fill(&self, sending: &Sending<'_>, piece: Piece) -> Option<usize> {
+        let done = sending.sent.checked_sub(piece.from)?;
+        let left = piece.until.min(sending.source.size()).checked_sub(sending.sent).filter(|left| *left > 0)?;
+        let chunk = gather(&*sending.source, sending.sent, left.min(CHUNK));
+        let at = piece.at.checked_add(done as u64)?;
+        self.channel.arena()?.copy_in(at, &chunk).then_some(chunk.len())
     }
 
     /// Tells the server, at once, that a transfer's bytes are copied: its queue waits for that.

@@ -13,8 +13,9 @@ use crate::objects::{Direction, Memory};
 /// Sizes of pieces are multiples of this, in bytes, but for the last one's.
 const STEP: u64 = 64 << 10;
 
-/// Pieces have this many bytes at least, if there are as many: each costs a message in both directions.
-const LEAST: u64 = 4 * STEP;
+/// Pieces have this many bytes at least, if there are as many: each costs a message in both directions, and some 10 us of the
+/// driver's.
+const LEAST: u64 = 8 * STEP;
 
 /// A transfer whose pieces go through a window.
 pub(super) struct Staged {
