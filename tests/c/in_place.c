@@ -1,7 +1,7 @@
 /* Buffers whose memory the program sees as well. "writes N", "reads N", "maps N" and "launches N" use buffers of 1 MiB and of
  * one word N times; "random SEED STEPS" reads, writes, maps, copies, fills, launches, makes and releases at random, with
  * and without waiting, on queues of all kinds over all devices of one context, and checks each word that it sees. */
-#include "common.h"
+#include "at_random.h"
 
 static const char *SOURCE = "__kernel void add(__global int *x, int n) { x[get_global_id(0)] += n; }\n";
 
@@ -60,7 +60,7 @@ static void counted(const char *mode, int count)
     }
 }
 
-enum { BUFFERS = 6, DEVICES = 3 };
+enum { BUFFERS = 6 };
 
 /* A buffer, with what it has to hold. */
 static struct buffer {
@@ -68,17 +68,6 @@ static struct buffer {
     int size, *model;
 } buffers[BUFFERS];
 
-static cl_context shared;
-static cl_command_queue queues[3 * DEVICES];
-static unsigned queue_count;
-static cl_event last;
-static uint64_t state;
-
-static unsigned draw(unsigned below)
-{
-    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-    return (unsigned)((state >> 11) % below);
-}
 
 static void renew(struct buffer *buffer)
 {
@@ -91,26 +80,7 @@ static void renew(struct buffer *buffer)
     for (int i = 0; i < buffer->size; i++)
         buffer->model[i] = (int)draw(1000);
     cl_mem_flags flags = CL_MEM_COPY_HOST_PTR | (draw(3) ? 0 : CL_MEM_ALLOC_HOST_PTR);
-    MAKE(buffer->memory, clCreateBuffer(shared, flags, (size_t)buffer->size * 4, buffer->model, &status));
-}
-
-/* The next command comes after this one. */
-static void after(cl_event event)
-{
-    if (last)
-        CHECK(clReleaseEvent(last));
-    last = event;
-}
-
-static cl_uint waits(void) { return last != NULL; }
-static const cl_event *list(void) { return last ? &last : NULL; }
-
-/* All has ended: nothing is left to wait for, and what comes next may find everything quiet. */
-static void settle(void)
-{
-    for (unsigned i = 0; i < queue_count; i++)
-        CHECK(clFinish(queues[i]));
-    after(NULL);
+    MAKE(buffer->memory, clCreateBuffer(context, flags, (size_t)buffer->size * 4, buffer->model, &status));
 }
 
 static void step(cl_kernel add)
@@ -174,29 +144,9 @@ static void step(cl_kernel add)
         after(event);
 }
 
-static void random_steps(uint64_t seed, int steps)
+static void random_steps(int steps)
 {
-    cl_device_id devices[DEVICES];
-    cl_uint count;
-    CHECK(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, DEVICES, devices, &count));
-    count = count < DEVICES ? count : DEVICES;
-    MAKE(shared, clCreateContext(NULL, count, devices, NULL, NULL, &status));
-    static const cl_command_queue_properties KINDS[] = {0, CL_QUEUE_PROFILING_ENABLE, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE};
-    cl_command_queue_properties able;
-    CHECK(clGetDeviceInfo(devices[0], CL_DEVICE_QUEUE_PROPERTIES, sizeof able, &able, NULL));
-    for (cl_uint i = 0; i < count; i++)
-        for (int kind = 0; kind < 3; kind++) {
-            if (KINDS[kind] & ~able)
-                continue;
-            cl_command_queue queue;
-            MAKE(queue, clCreateCommandQueue(shared, devices[i], KINDS[kind], &status));
-            queues[queue_count++] = queue;
-        }
-    cl_program program;
-    MAKE(program, clCreateProgramWithSource(shared, 1, &SOURCE, NULL, &status));
-    CHECK(clBuildProgram(program, 0, NULL, NULL, NULL, NULL));
-    cl_kernel add = kernel_of(program, "add");
-    state = seed * 0x9e3779b97f4a7c15u + 1;
+    cl_kernel add = kernel_of(open_all(SOURCE), "add");
     for (int i = 0; i < BUFFERS; i++)
         renew(&buffers[i]);
     for (int i = 0; i < steps; i++)
@@ -206,17 +156,6 @@ static void random_steps(uint64_t seed, int steps)
         CHECK(clEnqueueReadBuffer(queues[0], buffers[i].memory, CL_TRUE, 0, (size_t)buffers[i].size * 4, seen, 0, NULL, NULL));
         REQUIRE(memcmp(seen, buffers[i].model, (size_t)buffers[i].size * 4) == 0);
     }
-    printf("seed %u: all right\n", (unsigned)seed);
 }
 
-int main(int argc, char **argv)
-{
-    REQUIRE(argc >= 3);
-    open_device();
-    if (strcmp(argv[1], "random") == 0) {
-        REQUIRE(argc == 4);
-        random_steps(strtoul(argv[2], NULL, 10), atoi(argv[3]));
-    } else
-        counted(argv[1], atoi(argv[2]));
-    return 0;
-}
+int main(int argc, char **argv) { return as_asked(argc, argv, counted, random_steps); }

@@ -11,7 +11,7 @@ static cl_command_queue queue;
 static cl_kernel kernel;
 static cl_mem buffer;
 static cl_event gate;
-static char *memory;
+static char *memory, *svm;
 
 enum { SIZE = 32 << 20 };
 
@@ -33,6 +33,14 @@ static cl_int wait_once(const char *mode)
         cl_int error;
         void *mapped = clEnqueueMapBuffer(queue, buffer, CL_TRUE, flags, 0, SIZE, 0, NULL, NULL, &error);
         return error != CL_SUCCESS ? error : clEnqueueUnmapMemObject(queue, buffer, mapped, 0, NULL, NULL);
+    }
+    if (strcmp(mode, "svm") == 0) {
+        cl_int error = clEnqueueSVMMap(queue, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, svm, SIZE, 0, NULL, NULL);
+        if (error != CL_SUCCESS)
+            return error;
+        for (int i = 0; i < SIZE; i += 4096)
+            svm[i]++;
+        return clEnqueueSVMUnmap(queue, svm, 0, NULL, NULL);
     }
     if (strcmp(mode, "build") == 0) {
         static int number;
@@ -66,6 +74,10 @@ int main(int argc, char **argv)
     kernel = kernel_of(program, "spin");
     buffer = buffer_of(CL_MEM_READ_WRITE, SIZE, NULL);
     memory = calloc(SIZE, 1);
+    if (strcmp(argv[1], "svm") == 0) {
+        svm = clSVMAlloc(context, CL_MEM_READ_WRITE, SIZE, 0);
+        REQUIRE(svm != NULL);
+    }
     MAKE(gate, clCreateUserEvent(context, &status));
     int n = 1000;
     set_arg(kernel, 0, sizeof buffer, &buffer);

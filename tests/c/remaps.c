@@ -2,7 +2,7 @@
  * buffer N times: with nothing in between, behind a kernel that writes another buffer, behind one that writes this one,
  * and written through a map each time. "random SEED STEPS" maps, unmaps, writes, copies, fills and launches at random
  * on buffers and sub-buffers over all devices of one context, and checks each word that it sees. */
-#include "common.h"
+#include "at_random.h"
 
 static const char *SOURCE = "__kernel void add(__global int *x, int n) { x[get_global_id(0)] += n; }\n"
                             "__kernel void sum(__global const int *x, __global int *to) {\n"
@@ -39,7 +39,7 @@ static void counted(const char *mode, int count)
     }
 }
 
-enum { STORAGES = 3, SIZE = 1024, OBJECTS = 4 * STORAGES, DEVICES = 4, MAPS = 3 };
+enum { STORAGES = 3, SIZE = 1024, OBJECTS = 4 * STORAGES, MAPS = 3 };
 
 /* A buffer or a sub-buffer, in words. */
 static struct object {
@@ -52,34 +52,7 @@ static struct map {
     struct object *object;
     int *at, offset, size;
 } maps[MAPS];
-static cl_command_queue queues[2 * DEVICES];
-static unsigned queue_count, map_count;
-static cl_event last;
-static uint64_t state;
-
-static unsigned draw(unsigned below)
-{
-    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-    return (unsigned)((state >> 11) % below);
-}
-
-/* The next command comes after this one. */
-static void after(cl_event event)
-{
-    if (last)
-        CHECK(clReleaseEvent(last));
-    last = event;
-}
-
-static cl_uint waits(void)
-{
-    return last != NULL;
-}
-
-static const cl_event *list(void)
-{
-    return last ? &last : NULL;
-}
+static unsigned map_count;
 
 static int *words_of(const struct object *object, int offset)
 {
@@ -208,25 +181,10 @@ static void step(cl_kernel add, cl_kernel sum)
     after(event);
 }
 
-static void random_steps(uint64_t seed, int steps)
+static void random_steps(int steps)
 {
-    cl_device_id devices[DEVICES];
-    cl_uint count;
-    CHECK(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, DEVICES, devices, &count));
-    count = count < DEVICES ? count : DEVICES;
-    MAKE(context, clCreateContext(NULL, count, devices, NULL, NULL, &status));
-    for (cl_uint i = 0; i < count; i++) {
-        cl_command_queue in_order, other;
-        MAKE(in_order, clCreateCommandQueue(context, devices[i], 0, &status));
-        MAKE(other, clCreateCommandQueue(context, devices[i], CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, &status));
-        queues[queue_count++] = in_order;
-        queues[queue_count++] = other;
-    }
-    cl_program program;
-    MAKE(program, clCreateProgramWithSource(context, 1, &SOURCE, NULL, &status));
-    CHECK(clBuildProgram(program, 0, NULL, NULL, NULL, NULL));
+    cl_program program = open_all(SOURCE);
     cl_kernel add = kernel_of(program, "add"), sum = kernel_of(program, "sum");
-    state = seed * 0x9e3779b97f4a7c15u + 1;
     for (int i = 0; i < OBJECTS; i++) {
         int storage = i / 4, part = i % 4;
         /* A quarter, a half from the middle on, and one that overlaps both. */
@@ -248,17 +206,6 @@ static void random_steps(uint64_t seed, int steps)
     }
     while (map_count > 0)
         unmap(0);
-    printf("seed %u: all right\n", (unsigned)seed);
 }
 
-int main(int argc, char **argv)
-{
-    REQUIRE(argc >= 3);
-    open_device();
-    if (strcmp(argv[1], "random") == 0) {
-        REQUIRE(argc == 4);
-        random_steps(strtoul(argv[2], NULL, 10), atoi(argv[3]));
-    } else
-        counted(argv[1], atoi(argv[2]));
-    return 0;
-}
+int main(int argc, char **argv) { return as_asked(argc, argv, counted, random_steps); }

@@ -17,6 +17,7 @@ pub mod fake;
 pub mod groups;
 pub mod guest;
 pub mod histories;
+pub mod interrupted;
 pub mod keyless;
 pub mod kubelet;
 pub mod kubernetes;

@@ -110,7 +110,7 @@ pub fn hello(purpose: Purpose) -> Vec<u8> {
 }
 
 /// The same, with these features.
-fn hello_with(purpose: Purpose, features: u64) -> Vec<u8> {
+pub fn hello_with(purpose: Purpose, features: u64) -> Vec<u8> {
     let (release, program) = ("0".into(), "raw".into());
     encode_opening(Opening::Hello, &Hello { features, purpose, release, program, pid: 1, credential: Vec::new() })
 }
@@ -120,6 +120,18 @@ fn connect(address: &str, hello: &[u8]) -> std::io::Result<(TcpStream, Preamble,
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.write_all(hello)?;
+    let (preamble, body) = opening(&mut stream)?;
+    Ok((stream, preamble, body))
+}
+
+/// What a server answers to a hello, once it does more than have its client wait.
+///
+/// # Errors
+/// The connection has ended.
+///
+/// # Panics
+/// When it is no answer of a server.
+pub fn opening(stream: &mut TcpStream) -> std::io::Result<(Preamble, Vec<u8>)> {
     loop {
         let mut head = [0; PREAMBLE_LEN];
         stream.read_exact(&mut head)?;
@@ -127,7 +139,7 @@ fn connect(address: &str, hello: &[u8]) -> std::io::Result<(TcpStream, Preamble,
         let mut body = vec![0; preamble.len as usize];
         stream.read_exact(&mut body)?;
         if preamble.opening != Opening::Waiting {
-            return Ok((stream, preamble, body));
+            return Ok((preamble, body));
         }
     }
 }

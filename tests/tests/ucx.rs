@@ -4,14 +4,15 @@
 use std::fs;
 use std::io::{IoSlice, Read as _, Write as _};
 use std::net::TcpStream;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
+use std::time::Duration;
 
-use ropeway_protocol::handshake::{Hello, Opening, PREAMBLE_LEN, Preamble, Purpose, encode_opening, features};
+use ropeway_protocol::handshake::{Opening, Purpose, features};
+use ropeway_tests::interrupted::{kill_clients, kill_workers};
 use ropeway_tests::places::{c_program, ropeway};
-use ropeway_tests::program::{Outcome, Program, Running};
+use ropeway_tests::program::{Outcome, Program};
+use ropeway_tests::raw::{hello_with, opening};
 use ropeway_tests::server::Server;
-use ropeway_tests::{process, wait_for};
 use ropeway_transport::{Endpoint, Link, Sender as _};
 
 /// Values of `UCX_TLS`.
@@ -24,14 +25,12 @@ fn serve(transports: &str) -> Server {
     Server::start_with(&["--listen", "ucx://127.0.0.1:0"], &[("UCX_TLS", transports)])
 }
 
-fn remote(name: &str, server: &Server, transports: &str) -> Program {
-    Program::remote(c_program(name), server.url()).env("UCX_TLS", transports)
+fn through(server: &Server, program: PathBuf, transports: &str) -> Program {
+    Program::remote(program, server.url()).env("UCX_TLS", transports)
 }
 
-fn start(mode: &str, server: &Server, transports: &str) -> Running {
-    let mut program = remote("interrupted", server, transports).args([mode]).start();
-    assert_eq!(program.line(), "ready", "{mode}");
-    program
+fn remote(name: &str, server: &Server, transports: &str) -> Program {
+    through(server, c_program(name), transports)
 }
 
 /// A program that has no device, and says why.
@@ -129,14 +128,7 @@ fn a_server_takes_only_what_it_was_asked_for() {
 fn clients_are_killed_at_any_time() {
     for transports in TRANSPORTS {
         let server = serve(transports);
-        for round in 0..16_u64 {
-            let program = start(["read", "write", "map", "finish"][round as usize % 4], &server, transports);
-            let worker = server.worker_of(program.pid());
-            // Not a condition: any moment will do.
-            thread::sleep(Duration::from_micros(round * 1717 % 20_000));
-            program.kill();
-            wait_for("end of the worker", SOON, || (!process::is_alive(worker)).then_some(()));
-        }
+        kill_clients(&server, |program| through(&server, program, transports), 20, SOON);
         remote("vector_add", &server, transports).run().success();
     }
     assert_eq!(segments(), 0, "memory is left over");
@@ -147,18 +139,7 @@ fn clients_are_killed_at_any_time() {
 fn workers_are_killed_at_any_time() {
     for transports in TRANSPORTS {
         let server = serve(transports);
-        for round in 0..16_u64 {
-            let mode = ["read", "write", "map", "finish"][round as usize % 4];
-            let mut program = start(mode, &server, transports);
-            let worker = server.worker_of(program.pid());
-            thread::sleep(Duration::from_micros(round * 1717 % 20_000));
-            let since = Instant::now();
-            process::kill(worker);
-            let ended = program.line();
-            assert!(ended.starts_with("ended with -"), "{transports} {mode}: {ended}");
-            assert!(since.elapsed() < SOON, "{transports} {mode}: only after {:?}", since.elapsed());
-            program.finish().success();
-        }
+        kill_workers(&server, |program| through(&server, program, transports), 20, SOON);
         remote("vector_add", &server, transports).run().success();
     }
 }
@@ -172,25 +153,9 @@ fn segments() -> usize {
 /// A connection that has been welcomed and wants to go on over UCX.
 fn welcomed(server: &Server) -> TcpStream {
     let mut stream = TcpStream::connect(server.address()).unwrap();
-    let hello = Hello {
-        features: features::UCX,
-        purpose: Purpose::Commands,
-        release: "0.1.0".into(),
-        program: "test".into(),
-        pid: std::process::id(),
-        credential: vec![],
-    };
-    stream.write_all(&encode_opening(Opening::Hello, &hello)).unwrap();
-    loop {
-        let mut head = [0; PREAMBLE_LEN];
-        stream.read_exact(&mut head).unwrap();
-        let preamble = Preamble::from_bytes(&head).unwrap();
-        stream.read_exact(&mut vec![0; preamble.len as usize]).unwrap();
-        match preamble.opening {
-            Opening::Welcome => return stream,
-            opening => assert_eq!(opening, Opening::Waiting),
-        }
-    }
+    stream.write_all(&hello_with(Purpose::Commands, features::UCX)).unwrap();
+    assert_eq!(opening(&mut stream).unwrap().0.opening, Opening::Welcome);
+    stream
 }
 
 /// What a stranger says in place of where its UCX is costs nobody but its own session anything.
