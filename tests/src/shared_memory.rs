@@ -7,8 +7,16 @@ const NAME: &str = "/memfd:ropeway-link";
 
 /// How often a process has such memory mapped: its beginning, as the rest may be mapped in several pieces.
 pub fn mapped(pid: u32) -> usize {
-    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-    maps.lines().filter(|line| line.contains(" 00000000 ") && line.contains(NAME)).count()
+    maps(pid).lines().filter(|line| line.contains(" 00000000 ") && line.contains(NAME)).count()
+}
+
+/// In how many pieces a process has such memory mapped.
+pub fn pieces(pid: u32) -> usize {
+    maps(pid).lines().filter(|line| line.contains(NAME)).count()
+}
+
+fn maps(pid: u32) -> String {
+    fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default()
 }
 
 /// How many descriptors of such memory a process holds.

@@ -1,26 +1,27 @@
 //! Links through memory that the client's process and the worker's both see.
 
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 use std::net::TcpStream;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use ropeway_protocol::handshake::{Hello, Opening, PREAMBLE_LEN, Preamble, Purpose, encode_opening, features};
+use ropeway_protocol::handshake::{Opening, Purpose, features};
+use ropeway_tests::interrupted::{self, kill_clients, kill_workers};
+use ropeway_tests::natives::Native;
 use ropeway_tests::places::{c_program, ropeway};
+use ropeway_tests::process::resident;
 use ropeway_tests::program::{Program, Running};
 use ropeway_tests::proxy::{Fault, Proxy};
+use ropeway_tests::raw::{hello_with, opening};
 use ropeway_tests::server::Server;
-use ropeway_tests::shared_memory::{held, mapped};
+use ropeway_tests::shared_memory::{held, mapped, pieces};
 use ropeway_tests::turns::{added, at_random};
-use ropeway_tests::{process, wait_for};
+use ropeway_tests::wait_for;
 
 /// How soon everybody has to know that the other is gone.
 const SOON: Duration = Duration::from_secs(2);
 
 fn start(mode: &str, servers: &str) -> Running {
-    let mut program = Program::remote(c_program("interrupted"), servers).args([mode]).start();
-    assert_eq!(program.line(), "ready", "{mode}");
-    program
+    interrupted::start(|program| Program::remote(program, servers), mode)
 }
 
 #[test]
@@ -51,29 +52,10 @@ fn nobody_is_gone_round() {
 fn a_client_that_hands_in_nothing_is_served_through_its_socket() {
     let server = Server::start();
     let mut stream = TcpStream::connect(server.address()).unwrap();
-    let hello = Hello {
-        features: features::TAKES_NEARBY,
-        purpose: Purpose::Commands,
-        release: "0.1.0".into(),
-        program: "test".into(),
-        pid: std::process::id(),
-        credential: vec![],
-    };
-    stream.write_all(&encode_opening(Opening::Hello, &hello)).unwrap();
-    assert_eq!(opening(&mut stream), Opening::Nearby);
+    stream.write_all(&hello_with(Purpose::Commands, features::TAKES_NEARBY)).unwrap();
+    assert_eq!(opening(&mut stream).unwrap().0.opening, Opening::Nearby);
     stream.write_all(&[0]).unwrap();
-    assert_eq!(opening(&mut stream), Opening::Welcome);
-}
-
-/// What a server answers.
-fn opening(stream: &mut TcpStream) -> Opening {
-    let mut head = [0; PREAMBLE_LEN];
-    stream.read_exact(&mut head).unwrap();
-    let preamble = Preamble::from_bytes(&head).unwrap();
-    let mut body = vec![0; preamble.len as usize];
-    stream.read_exact(&mut body).unwrap();
-    assert!(preamble.opening != Opening::Refusal, "{}", String::from_utf8_lossy(&body));
-    preamble.opening
+    assert_eq!(opening(&mut stream).unwrap().0.opening, Opening::Welcome);
 }
 
 #[test]
@@ -93,14 +75,7 @@ fn a_person_is_told_of_it() {
 #[test]
 fn clients_are_killed_at_any_time() {
     let server = Server::start_unix();
-    for round in 0..24_u64 {
-        let program = start(["read", "write", "map", "finish"][round as usize % 4], server.url());
-        let worker = server.worker_of(program.pid());
-        // Not a condition: any moment will do.
-        thread::sleep(Duration::from_micros(round * 1717 % 20_000));
-        program.kill();
-        wait_for("end of the worker", SOON, || (!process::is_alive(worker)).then_some(()));
-    }
+    kill_clients(&server, |program| Program::remote(program, server.url()), 25, SOON);
     assert_eq!((mapped(server.pid()), held(server.pid())), (0, 0));
     Program::remote(c_program("vector_add"), server.url()).run().success();
 }
@@ -108,18 +83,7 @@ fn clients_are_killed_at_any_time() {
 #[test]
 fn workers_are_killed_at_any_time() {
     let server = Server::start_unix();
-    for round in 0..24_u64 {
-        let mode = ["read", "write", "map", "finish"][round as usize % 4];
-        let mut program = start(mode, server.url());
-        let worker = server.worker_of(program.pid());
-        thread::sleep(Duration::from_micros(round * 1717 % 20_000));
-        let since = Instant::now();
-        process::kill(worker);
-        let ended = program.line();
-        assert!(ended.starts_with("ended with -"), "{mode}: {ended}");
-        assert!(since.elapsed() < SOON, "{mode}: only after {:?}", since.elapsed());
-        program.finish().success();
-    }
+    kill_workers(&server, |program| Program::remote(program, server.url()), 25, SOON);
     Program::remote(c_program("vector_add"), server.url()).run().success();
 }
 
@@ -163,5 +127,69 @@ fn in_place_at_random() {
     let three = Server::start_with(&["--listen", &url], &[("POCL_DEVICES", "pthread pthread pthread")]);
     for server in [Server::start_unix(), three] {
         at_random(|| in_place(&server), STEPS);
+    }
+}
+
+/// A program with shared virtual memory, through memory that it shares with this server.
+fn svm(server: &Server) -> Program {
+    Program::remote(c_program("svm_in_place"), server.url())
+}
+
+/// Where no command is under way, who maps shared virtual memory, by itself or by a buffer over it, or copies to it and from
+/// it, tells nobody.
+#[test]
+fn nothing_is_sent_for_shared_virtual_memory_that_the_program_sees() {
+    // Now and then an address is taken here or there, and the program asks for another. A hundred turns would cost more.
+    const AGAIN: i64 = 20;
+    for native in Native::chosen() {
+        let server = Server::start_on_native(&native);
+        for mode in ["maps", "parts", "copies"] {
+            let added = added(|| svm(&server), mode);
+            assert!(added.sent.abs() < AGAIN && added.received.abs() < AGAIN, "{} {mode}: {added:?}", native.name);
+            assert!(added.bytes_sent.abs() + added.bytes_received.abs() < 1000, "{} {mode}: {added:?}", native.name);
+        }
+        // The launch, and the question for its end.
+        let added = added(|| svm(&server), "launches");
+        let has_cost = |count: i64, expected: i64| (count - expected).abs() < AGAIN;
+        assert!(has_cost(added.sent, 200) && has_cost(added.received, 100), "{}: {added:?}", native.name);
+        assert!(added.bytes_sent + added.bytes_received < 100 * 200, "{}: {added:?}", native.name);
+    }
+}
+
+#[test]
+fn shared_virtual_memory_at_random_natively() {
+    for native in Native::chosen() {
+        at_random(|| Program::on_native(&native, c_program("svm_in_place")), STEPS);
+    }
+}
+
+#[test]
+fn shared_virtual_memory_at_random() {
+    for native in Native::chosen() {
+        let server = Server::start_on_native(&native);
+        at_random(|| svm(&server), STEPS);
+        let apart = format!("shm:off,{}", server.url());
+        at_random(|| Program::remote(c_program("svm_in_place"), &apart), STEPS);
+    }
+    let three = Server::start_with(&[], &[("POCL_DEVICES", "pthread pthread pthread")]);
+    at_random(|| svm(&three), STEPS);
+}
+
+/// Memory that was freed, by any function and behind any commands, is nobody's any more.
+#[test]
+fn shared_virtual_memory_is_given_back() {
+    /// Of freed memory, so much is kept for new one (bytes), and the rest of a worker is no larger.
+    const KEPT: u64 = 256 << 20;
+    for native in Native::chosen() {
+        let server = Server::start_on_native(&native);
+        let mut program = svm(&server).args(["renewed", "100"]).start();
+        assert_eq!(program.line(), "freed");
+        let worker = server.worker_of(program.pid());
+        let more = || (pieces(program.pid()), pieces(worker));
+        // The rings, and the part of the arena that was ever used, with what was not behind it.
+        wait_for("the end of all that was mapped twice", SOON, || (more() == (3, 3)).then_some(()));
+        assert!(resident(worker) < 2 * KEPT, "{}: {} bytes", native.name, resident(worker));
+        program.say("");
+        program.finish().success();
     }
 }

@@ -344,7 +344,8 @@ fn no_memory_is_put_where_a_lying_server_says() {
         }
     });
     let tried = std::cell::RefCell::new(Vec::new());
-    let outcome = context.svm_alloc(1, 100, 64, |address, len| {
+    let outcome = context.svm_alloc(1, 100, 64, |address, wanted| {
+        let ropeway_client::host::Wanted::Own(len) = wanted else { panic!("nothing is shared") };
         tried.borrow_mut().push((address, len));
         None
     });

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::{Arc, OnceLock, Weak};
 
-use ropeway_client::host::{Arena, HostRange, HostSource, HostTarget, Wanted};
+use ropeway_client::host::{Arena, HostRange, HostSource, HostTarget, NotMapped, Wanted, map_again};
 use ropeway_client::memory::Memory;
 use ropeway_client::region::Region;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
@@ -177,8 +177,8 @@ struct Owned {
 enum Origin {
     /// From the allocator.
     Allocated(Layout),
-    /// A mapping of so many bytes.
-    Mapped(usize),
+    /// A mapping of so many bytes: the library's own, or of what it shares with a server.
+    Mapped { len: usize, is_shared: bool },
     /// Part of what this process shares with a server, where the device has the buffer.
     Shared { _arena: Arc<Arena> },
 }
@@ -203,7 +203,7 @@ impl HostRange for Owned {
     }
 
     fn is_the_devices(&self) -> bool {
-        matches!(self.origin, Origin::Shared { .. })
+        matches!(self.origin, Origin::Shared { .. } | Origin::Mapped { is_shared: true, .. })
     }
 
     fn source(self: Arc<Self>, offset: usize, region: Region) -> Box<dyn HostSource> {
@@ -215,16 +215,37 @@ impl HostRange for Owned {
     }
 }
 
-/// Maps `len` zeroed bytes at exactly this address. `None` where something else is mapped there, or memory is short.
-pub fn map_at(address: usize, len: usize) -> Option<Arc<dyn HostRange>> {
+/// Maps memory at exactly this address: zeroed, or what the server sees as well. `None` where something else is mapped there,
+/// or memory is short.
+pub fn map_at(address: usize, wanted: Wanted) -> Option<Arc<dyn HostRange>> {
+    let (len, shared) = match &wanted {
+        Wanted::Own(len) => (*len, None),
+        Wanted::Shared(arena, at, len) => (*len, arena.address(*at, *len)),
+    };
     isize::try_from(len).ok().filter(|len| *len > 0)?;
     let wanted = std::ptr::with_exposed_provenance_mut::<c_void>(address);
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED_NOREPLACE;
     // SAFETY: a new mapping that replaces none.
     let mapped = unsafe { mmap_anonymous(wanted, len, ProtFlags::READ | ProtFlags::WRITE, flags) }.ok()?;
-    let memory = Arc::new(Owned { memory: NonNull::new(mapped.cast())?, origin: Origin::Mapped(len) });
+    let memory = NonNull::new(mapped.cast())?;
+    let mut owned = Owned { memory, origin: Origin::Mapped { len, is_shared: false } };
     // A kernel that does not know the flag takes the address for a hint.
-    (mapped == wanted).then_some(memory as Arc<dyn HostRange>)
+    if mapped != wanted {
+        return None;
+    }
+    if let Some(pages) = shared {
+        // SAFETY: the mapping made above, which nobody knows yet; the arena has as many bytes mapped there.
+        match unsafe { map_again(pages, len, memory) } {
+            Ok(()) => owned.origin = Origin::Mapped { len, is_shared: true },
+            // What is here is a copy then, as where nothing is shared.
+            Err(NotMapped::Refused(_)) => {}
+            Err(NotMapped::Lost(_)) => {
+                std::mem::forget(owned);
+                return None;
+            }
+        }
+    }
+    Some(Arc::new(owned))
 }
 
 impl Drop for Owned {
@@ -233,7 +254,7 @@ impl Drop for Owned {
             // SAFETY: allocated with this layout; every stretch of it holds a reference.
             Origin::Allocated(layout) => unsafe { dealloc(self.memory.as_ptr(), layout) },
             Origin::Shared { .. } => {}
-            Origin::Mapped(len) => {
+            Origin::Mapped { len, .. } => {
                 // SAFETY: exactly the mapping made for it; every stretch of it holds a reference.
                 let _ = unsafe { munmap(self.memory.as_ptr().cast(), len) };
             }

@@ -32,6 +32,6 @@ pub use link::{GLANCE, Link, PeerUser, Sender};
 pub use listener::Listener;
 pub use origin::Origin;
 pub use shared::Side;
-pub use shm::{Arena, Room};
+pub use shm::{Arena, NotMapped, Room, map_again};
 pub use ssh::SshHost;
 pub use vsock::VsockAddress;

@@ -101,6 +101,8 @@ pub struct Warm {
     numbers: Vec<(Device, usize)>,
     /// Those that use a buffer's memory where it is; parts of them are tried no more, and count as others.
     in_place: Vec<Device>,
+    /// Those that use the pages at the addresses of shared virtual memory, whatever these are; as `in_place`.
+    svm_in_place: Vec<Device>,
     force_pinned: bool,
 }
 
@@ -147,11 +149,12 @@ impl Warm {
             contexts: HashMap::new(),
             numbers: Vec::new(),
             in_place: Vec::new(),
+            svm_in_place: Vec::new(),
             force_pinned: options.force_pinned,
         };
         let all = warm.platforms.iter().flat_map(|platform| &platform.devices);
         warm.numbers = all.copied().zip(0..).collect();
-        let mut in_place = Vec::new();
+        let (mut in_place, mut svm_in_place) = (Vec::new(), Vec::new());
         for (index, platform) in warm.platforms.iter().enumerate() {
             for device in 0..platform.devices.len().min(WARM_DEVICES) {
                 let name = platform.devices[device].name();
@@ -167,14 +170,19 @@ impl Warm {
                     let _ = first_command(&context);
                     if context.maps && !platform.native.is_custom() {
                         step(&format!("clCreateBuffer with CL_MEM_USE_HOST_PTR on {name}"));
-                        context.in_place = uses_memory_in_place(&context).unwrap_or(false);
+                        context.in_place = tried(&context, native::uses_memory_in_place);
                         in_place.extend(context.in_place.then_some(platform.devices[device]));
+                        if context.in_place && platform.devices[device].has_svm() {
+                            step(&format!("clSVMAlloc on {name}"));
+                            context.svm_in_place = tried(&context, native::uses_svm_in_place);
+                            svm_in_place.extend(context.svm_in_place.then_some(platform.devices[device]));
+                        }
                     }
                     warm.contexts.insert((index as u32, device as u32), (context, errors));
                 }
             }
         }
-        warm.in_place = in_place;
+        (warm.in_place, warm.svm_in_place) = (in_place, svm_in_place);
         Ok(warm)
     }
 
@@ -256,7 +264,8 @@ impl Warm {
         let native: Vec<_> = devices.iter().map(|(_, device)| *device).collect();
         let native = native::Context::new(platform.native, &native, errors.clone());
         let mut context = objects::Context::new(native, devices, self.force_pinned);
-        context.in_place = context.maps && context.devices.iter().all(|(_, device)| self.in_place.contains(device));
+        let all = |of: &[Device]| context.maps && context.devices.iter().all(|(_, device)| of.contains(device));
+        (context.in_place, context.svm_in_place) = (all(&self.in_place), all(&self.svm_in_place));
         (context, errors)
     }
 
@@ -361,9 +370,13 @@ fn first_command(context: &objects::Context) -> Result<(), Status> {
     read.event().wait()
 }
 
-/// Whether a warm context's device uses a buffer's memory where it is.
-fn uses_memory_in_place(context: &objects::Context) -> Result<bool, Status> {
-    native::uses_memory_in_place(context.native.as_ref().map_err(|status| *status)?, context.transfer_queue()?)
+/// What a trial on a warm context's device says; no where it fails.
+fn tried(
+    context: &objects::Context,
+    trial: impl FnOnce(&native::Context, &Arc<native::Queue>) -> Result<bool, Status>,
+) -> bool {
+    let outcome = || trial(context.native.as_ref().map_err(|status| *status)?, context.transfer_queue()?);
+    outcome().unwrap_or(false)
 }
 
 /// Whether this is the platform of Ropeway's own library, which the machine's loader lists.

@@ -226,3 +226,49 @@ fn a_free_that_waits_holds_up_no_transfer() {
     assert_eq!(client.read(1, 1, SIZE - 4, 4, 2), [7; 4]);
     assert_eq!(client.finish(1), 0);
 }
+
+/// An allocation and a buffer over part of it are where the server says, in memory that the client sees, and used there.
+#[test]
+fn allocations_are_in_memory_that_the_client_shares() {
+    const SIZE: u64 = 1 << 20;
+    let worker = Worker::start("");
+    let (mut client, _memory) = worker.connect_sharing();
+    client.begin(0);
+    let svm = MemoryId(1);
+    client.call(&ask(1, SIZE)).unwrap();
+    client.post(&CreateSvmBuffer { memory: MemoryId(2), svm, flags: 1, offset: 8192, size: 4096 });
+    let (region, id) = ((1024, 2048), MemoryId(3));
+    client.post(&CreateSubBuffer { memory: id, parent: MemoryId(2), flags: 1, origin: region.0, size: region.1 });
+    client.post(&FillBuffer { command: on(1), buffer: svm, pattern: &[1, 2, 3, 4], offset: 0, size: SIZE });
+    assert_eq!(client.finish(1), 0);
+    let places = [1, 2, 3].map(|id| client.call(&LocateBuffer { buffer: MemoryId(id) }).unwrap());
+    assert_eq!((places[1] - places[0], places[2] - places[1]), (8192, 1024));
+    let arena = client.link.arena().unwrap().clone();
+    let mut seen = [0; 8];
+    assert!(arena.copy_out(places[0] + SIZE - 8, &mut seen));
+    assert_eq!(seen, [1, 2, 3, 4, 1, 2, 3, 4]);
+    assert!(arena.copy_in(places[2], b"changed"));
+    assert_eq!(client.read(1, 1, 8192 + 1024, 7, 1), b"changed");
+    assert_eq!(client.read(1, 2, 1024, 7, 2), b"changed");
+    for id in [3, 2, 1] {
+        client.post(&ReleaseMemory { memory: MemoryId(id) });
+    }
+    // What is asked for again is there again, and whoever sees it harms nobody by writing there.
+    for _ in 0..20 {
+        client.call(&ask(1, SIZE)).unwrap();
+        assert!(arena.copy_in(places[0], &vec![0xff; SIZE as usize]));
+        client.post(&ReleaseMemory { memory: svm });
+        assert!(arena.copy_in(places[0], &vec![0xee; SIZE as usize]));
+    }
+    client.buffer(4, 64);
+    assert_eq!(client.finish(1), 0);
+}
+
+#[test]
+fn pages_of_another_size_are_not_shared() {
+    let worker = Worker::start("");
+    let (mut client, _memory) = worker.connect_sharing();
+    client.begin(0);
+    client.call(&SvmAlloc { page: 64, ..ask(1, 100) }).unwrap();
+    assert!(client.call(&LocateBuffer { buffer: MemoryId(1) }).is_err(), "other allocations may be on that page");
+}

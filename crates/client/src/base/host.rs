@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use ropeway_protocol::{Tail, TailError};
-pub use ropeway_transport::Arena;
+pub use ropeway_transport::{Arena, NotMapped, map_again};
 
 use crate::base::region::Region;
 

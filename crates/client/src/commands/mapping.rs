@@ -105,11 +105,7 @@ impl Queue {
         let range = memory.host_range(allocate)?;
         let address = range.address() + mapped.offset;
         if range.is_the_devices() {
-            // A program that only maps is to hear, too, that the server is lost.
-            if self.connection().look_whether_lost() {
-                return Err(SERVER_LOST);
-            }
-            let event = self.enqueue_nothing(blocking, order, command)?;
+            let event = self.enqueue_map_in_place(blocking, order, command)?;
             memory.mappings().add(mapped);
             return Ok((address, event));
         }
@@ -153,6 +149,26 @@ impl Queue {
         Ok((address, event))
     }
 
+    /// Enqueues a map of what is the device's own memory.
+    pub(super) fn enqueue_map_in_place(
+        self: &Arc<Self>,
+        blocking: bool,
+        order: Order<'_>,
+        command: u32,
+    ) -> Result<Enqueued> {
+        // A program that only maps is to hear, too, that the server is lost.
+        if self.connection().look_whether_lost() {
+            return Err(SERVER_LOST);
+        }
+        self.enqueue_nothing(blocking, order, command)
+    }
+
+    /// Enqueues an unmap of what the application has not written, or has written to the device's own memory.
+    pub(super) fn enqueue_unmap_in_place(self: &Arc<Self>, order: Order<'_>, command: u32) -> Result<Enqueued> {
+        // A marker without an event does nothing.
+        if order.wants_event { self.enqueue_marker_as(order, command) } else { Ok(None) }
+    }
+
     /// Enqueues a map of what is here already: without an event, it is noticed only by who waits for it.
     fn enqueue_nothing(self: &Arc<Self>, blocking: bool, order: Order<'_>, command: u32) -> Result<Enqueued> {
         let is_over = || {
@@ -185,12 +201,7 @@ impl Queue {
     pub fn enqueue_unmap(self: &Arc<Self>, buffer: &Memory, address: usize, order: Order<'_>) -> Result<Enqueued> {
         let (range, mapped) = buffer.mappings().remove(address).ok_or(CL_INVALID_VALUE)?;
         if !mapped.writes {
-            // A marker without an event does nothing.
-            return if order.wants_event {
-                self.enqueue_marker_as(order, CL_COMMAND_UNMAP_MEM_OBJECT)
-            } else {
-                Ok(None)
-            };
+            return self.enqueue_unmap_in_place(order, CL_COMMAND_UNMAP_MEM_OBJECT);
         }
         let at_client = self.context().at_client();
         // Where the write might fail, the two sides might differ after it.

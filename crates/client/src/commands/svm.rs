@@ -9,7 +9,7 @@ use ropeway_abi::{
 
 use crate::base::host::{HostSource, HostTarget};
 use crate::base::region;
-use crate::base::status::Result;
+use crate::base::status::{Result, SERVER_LOST};
 use crate::base::sync::lock;
 use crate::commands::command::{Enqueued, Order};
 use crate::objects::event::{Event, wait_for_all};
@@ -49,6 +49,11 @@ impl Queue {
         order: Order<'_>,
     ) -> Result<Enqueued> {
         let (allocation, offset) = (region.allocation(), region.offset());
+        if allocation.here.is_the_devices() {
+            let event = self.enqueue_map_in_place(blocking, order, CL_COMMAND_SVM_MAP)?;
+            lock(&allocation.mapped).push(Mapped { offset, len: size, writes: false });
+            return Ok(event);
+        }
         // A region mapped for writing keeps what the application does not write.
         let event = if flags & (CL_MAP_READ | CL_MAP_WRITE) != 0 {
             let target = Arc::clone(&allocation.here).target(offset, region::Region::flat(size));
@@ -61,7 +66,8 @@ impl Queue {
         Ok(event)
     }
 
-    /// Unmaps what was mapped last at the beginning of `region` (clEnqueueSVMUnmap).
+    /// Unmaps what was mapped last at the beginning of `region` (clEnqueueSVMUnmap). As for buffers, nothing is sent but the
+    /// event, if it is wanted, where the application has changed nothing, or only the device's own memory.
     ///
     /// # Errors
     /// CL_INVALID_VALUE when nothing is mapped there, [`crate::SERVER_LOST`].
@@ -73,7 +79,11 @@ impl Queue {
             mapped.remove(at)
         };
         if !mapped.writes {
-            return self.enqueue_marker_as(order, CL_COMMAND_SVM_UNMAP);
+            // It may be all that the application still asks of a server that is lost.
+            if self.connection().look_whether_lost() {
+                return Err(SERVER_LOST);
+            }
+            return self.enqueue_unmap_in_place(order, CL_COMMAND_SVM_UNMAP);
         }
         let source = Arc::clone(&allocation.here).source(offset, region::Region::flat(mapped.len));
         self.enqueue_write(Part::Bytes(&allocation.memory, offset), source, false, order, CL_COMMAND_SVM_UNMAP)

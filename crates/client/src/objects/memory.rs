@@ -244,13 +244,18 @@ impl Memory {
             Ok(match self.parent() {
                 // The same memory is at the same addresses, whichever object it is mapped by.
                 Some(parent) => Some(Arc::new(Within { whole: parent.host_range(allocate)?, offset: self.offset() })),
-                None => allocate(match self.located() {
-                    Some((arena, at)) => Wanted::Shared(Arc::clone(arena), at, self.size()),
-                    None => Wanted::Own(self.size()),
-                }),
+                None => allocate(self.wanted(self.size())),
             })
         })?;
         range.ok_or(CL_MEM_OBJECT_ALLOCATION_FAILURE)
+    }
+
+    /// The memory that it is to be mapped to, `len` bytes.
+    pub(crate) fn wanted(&self, len: usize) -> Wanted {
+        match self.located() {
+            Some((arena, at)) => Wanted::Shared(Arc::clone(arena), at, len),
+            None => Wanted::Own(len),
+        }
     }
 
     /// Where a buffer that is no part of another begins in memory that its server sees as well; one round trip at the first

@@ -2,7 +2,8 @@
 //!
 //! The server allocates, and says where. Memory of this process is put at these very addresses, so that a pointer means
 //! the same to the application and to a kernel, also where it is stored in the memory itself. Between a map and its
-//! unmap the application uses its copy; what travels is what the map flags need, as for any mapped buffer.
+//! unmap the application uses its copy; what travels is what the map flags need, as for any mapped buffer. Where the two
+//! share memory and the device takes that, both have the same pages there, and nothing travels.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -11,7 +12,7 @@ use ropeway_abi::{CL_INVALID_VALUE, CL_MEM_OBJECT_ALLOCATION_FAILURE, CL_MEM_USE
 use ropeway_protocol::ids::MemoryId;
 use ropeway_protocol::messages::SvmAlloc;
 
-use crate::base::host::{HostRange, Within};
+use crate::base::host::{HostRange, Wanted, Within};
 use crate::base::status::Result;
 use crate::base::sync::lock;
 use crate::objects::context::Context;
@@ -48,6 +49,7 @@ pub(crate) struct Allocation {
 pub(crate) struct Mapped {
     pub offset: usize,
     pub len: usize,
+    /// Whether the application may have changed it, and what is here is not the device's own memory.
     pub writes: bool,
 }
 
@@ -102,8 +104,8 @@ impl Memory {
 
 impl Context {
     /// Allocates `size` bytes at an address that is a multiple of `alignment` (0 for the default) and returns the
-    /// address (clSVMAlloc). `map_at` takes an address and a number of bytes, and puts memory of this process there, or
-    /// returns `None` if something else is there.
+    /// address (clSVMAlloc). `map_at` takes an address, and puts memory of this process there, or returns `None` if something
+    /// else is there.
     ///
     /// # Errors
     /// CL_MEM_OBJECT_ALLOCATION_FAILURE when no address is free on both sides, what the server's call came to,
@@ -113,7 +115,7 @@ impl Context {
         flags: u64,
         size: usize,
         alignment: u32,
-        map_at: impl Fn(usize, usize) -> Option<Arc<dyn HostRange>>,
+        map_at: impl Fn(usize, Wanted) -> Option<Arc<dyn HostRange>>,
     ) -> Result<usize> {
         let failure = CL_MEM_OBJECT_ALLOCATION_FAILURE;
         let home = self.needs_one_home("shared virtual memory")?;
@@ -133,7 +135,8 @@ impl Context {
             let address = usize::try_from(answer).unwrap_or(0);
             // The server is not trusted with addresses, either.
             let sound = address != 0 && address.is_multiple_of((alignment.max(page)) as usize);
-            if let Some(here) = if sound { map_at(address, whole) } else { None } {
+            let here = if sound { map_at(address, memory.wanted(whole)) } else { None };
+            if let Some(here) = here {
                 let allocation = Allocation { memory, here, mapped: Mutex::default() };
                 lock(&ALLOCATIONS).insert((self.name(), address), Arc::new(allocation));
                 return Ok(address);

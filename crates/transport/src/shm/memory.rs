@@ -10,7 +10,9 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
-use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap, mprotect, munmap};
+use rustix::mm::{
+    Advice, MapFlags, MprotectFlags, MremapFlags, ProtFlags, madvise, mmap, mprotect, mremap, mremap_fixed, munmap,
+};
 use rustix::process::{Resource, getrlimit};
 
 /// Without these, the other process could shorten the file, and a later access would end this one.
@@ -164,10 +166,108 @@ impl Memory {
     }
 }
 
+/// Why pages were not mapped a second time.
+#[derive(Debug)]
+pub enum NotMapped {
+    /// Everything is as it was.
+    Refused(io::Error),
+    /// What was to be replaced may be gone: nobody may use those addresses any more, nor give them back.
+    Lost(io::Error),
+}
+
+/// Maps `len` bytes from `pages` on, all of one shared mapping, a second time, at `at`, instead of what is there. Both see
+/// the same bytes from then on.
+///
+/// # Errors
+/// As [`NotMapped`] says; some systems refuse it always.
+///
+/// # Safety
+/// `len` bytes from `at` on, in whole pages, belong to the caller, and nothing refers to them; `len` bytes from `pages` on are
+/// mapped.
+pub unsafe fn map_again(pages: NonNull<u8>, len: usize, at: NonNull<u8>) -> Result<(), NotMapped> {
+    // Elsewhere at first, as the system removes what is at a given place before it finds out whether it can do the rest.
+    // SAFETY: of shared pages, an old size of 0 makes a new mapping, and leaves theirs as it is.
+    let again = unsafe { mremap(pages.as_ptr().cast(), 0, len, MremapFlags::MAYMOVE) };
+    let again = again.map_err(|error| NotMapped::Refused(error.into()))?;
+    // SAFETY: the mapping just made moves to where the caller says that it may.
+    let moved = unsafe { mremap_fixed(again, len, len, MremapFlags::MAYMOVE, at.as_ptr().cast()) };
+    moved.map(drop).map_err(|error| {
+        // SAFETY: the mapping made above, which did not move.
+        let _ = unsafe { munmap(again, len) };
+        NotMapped::Lost(error.into())
+    })
+}
+
 impl Drop for Memory {
     fn drop(&mut self) {
         // SAFETY: nothing refers to the mapping any more: references to it borrow the value.
         let unmapped = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
         debug_assert!(unmapped.is_ok());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::mm::mmap_anonymous;
+
+    use super::*;
+
+    const PAGE: usize = 4096;
+
+    /// Private pages at an address that the system chooses, with this byte everywhere.
+    fn private(pages: usize, value: u8) -> NonNull<u8> {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping.
+        let at = unsafe { mmap_anonymous(std::ptr::null_mut(), pages * PAGE, access, MapFlags::PRIVATE) };
+        let at = NonNull::new(at.unwrap().cast::<u8>()).unwrap();
+        // SAFETY: it has as many bytes.
+        unsafe { at.write_bytes(value, pages * PAGE) };
+        at
+    }
+
+    /// # Safety
+    /// The byte is mapped.
+    unsafe fn byte(at: NonNull<u8>, offset: usize) -> u8 {
+        // SAFETY: the caller's promise.
+        unsafe { at.add(offset).read_volatile() }
+    }
+
+    #[test]
+    fn pages_that_are_mapped_twice_are_the_same() {
+        let file = make_file(8 * PAGE as u64).unwrap();
+        let memory = Memory::map(&file, 0..8 * PAGE as u64).unwrap();
+        drop(file);
+        let at = private(4, 7);
+        // SAFETY: the two pages in the middle are the test's own; so are those of the memory.
+        unsafe { map_again(memory.bytes(3 * PAGE, 2 * PAGE), 2 * PAGE, at.add(PAGE)) }.unwrap();
+        memory.copy_in(3 * PAGE + 5, &[1, 2]);
+        // SAFETY: all are mapped.
+        unsafe {
+            assert_eq!((byte(at, PAGE - 1), byte(at, PAGE), byte(at, 3 * PAGE)), (7, 0, 7), "no others have changed");
+            assert_eq!((byte(at, PAGE + 5), byte(at, PAGE + 6)), (1, 2));
+            at.add(2 * PAGE).write_volatile(9);
+        }
+        let mut seen = [0];
+        memory.copy_out(4 * PAGE, &mut seen);
+        assert_eq!(seen, [9]);
+        drop(memory);
+        // SAFETY: its own mapping, which outlives that of the memory; then it goes.
+        unsafe {
+            assert_eq!(byte(at, 2 * PAGE), 9);
+            munmap(at.as_ptr().cast(), 4 * PAGE).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_is_not_shared_is_not_mapped_twice() {
+        let (own, at) = (private(1, 3), private(1, 4));
+        // SAFETY: both are the test's own.
+        assert!(matches!(unsafe { map_again(own, PAGE, at) }, Err(NotMapped::Refused(_))));
+        // SAFETY: as above.
+        unsafe {
+            assert_eq!((byte(own, 0), byte(at, 0)), (3, 4));
+            munmap(own.as_ptr().cast(), PAGE).unwrap();
+            munmap(at.as_ptr().cast(), PAGE).unwrap();
+        }
     }
 }

@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 use crate::medium::Medium;
 pub use arena::Arena;
 pub(crate) use memory::Memory;
+pub use memory::{NotMapped, map_again};
 use ring::{CONTROL, RING, Reader, Writer};
 
 /// What it is called before a person.

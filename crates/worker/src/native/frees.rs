@@ -6,7 +6,8 @@ use ropeway_abi as cl;
 use ropeway_protocol::types::Status;
 
 use super::queue::{Queue, Waits};
-use super::svm::{NativeQueue, Svm};
+use super::svm::Svm;
+use super::svm_allocation::NativeQueue;
 
 impl NativeQueue for Queue {
     fn raw(&self) -> cl::cl_command_queue {

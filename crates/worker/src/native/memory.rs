@@ -23,7 +23,7 @@ pub struct Memory {
     storage: Storage,
     /// Where it is mapped: shared by a buffer and its sub-buffers.
     pub(super) addresses: Arc<Addresses>,
-    /// Where a sub-buffer begins in its parent; 0 for others.
+    /// Where it begins in the memory that `addresses` are of; 0 but for what is part of another object.
     pub(super) origin: usize,
 }
 
@@ -178,10 +178,20 @@ impl Memory {
     ///
     /// # Errors
     /// As [`Svm::new`].
-    pub fn svm(context: &Context, flags: u64, size: u64, alignment: u32, page: u32) -> Result<Self, Status> {
-        let svm = Svm::new(context, flags, size, alignment, page)?;
+    pub fn svm(
+        context: &Context,
+        flags: u64,
+        size: u64,
+        boundaries: (u32, u32),
+        storage: Option<&Arc<SharedStorage>>,
+    ) -> Result<Self, Status> {
+        Ok(Self::over(Svm::new(context, flags, size, boundaries, storage)?, size))
+    }
+
+    /// The first `size` bytes of shared virtual memory, which has so many.
+    pub(super) fn over(svm: Svm, size: u64) -> Self {
         let addresses = Addresses::known(svm.at(0).addr());
-        Ok(Self::stored(std::ptr::null_mut(), Shape::Buffer(size), Storage::Svm(svm), addresses))
+        Self::stored(std::ptr::null_mut(), Shape::Buffer(size), Storage::Svm(svm), addresses)
     }
 
     /// A buffer whose storage is part of shared virtual memory (clCreateBuffer with CL_MEM_USE_HOST_PTR).
@@ -201,14 +211,15 @@ impl Memory {
         // SAFETY: the range is within the memory, which the new object keeps.
         let mem = unsafe { (api().clCreateBuffer)(context.0, flags, bytes, host.cast(), &raw mut status) };
         check(status)?;
-        let addresses = Addresses::known(host.addr());
-        Ok(Self::stored(mem, Shape::Buffer(size), Storage::Within(svm.clone()), addresses))
+        let (storage, addresses) = (Storage::Within(svm.clone()), svm.addresses.clone());
+        Ok(Self { mem, shape: Shape::Buffer(size), storage, addresses, origin: at })
     }
 
     /// Where it is in `arena`, if it has its storage there.
     pub fn place_in(&self, arena: &Arena) -> Option<u64> {
         match (&self.storage, self.shape) {
             (Storage::Shared(at), Shape::Buffer(size)) => arena.place_of(*at, size as usize),
+            (Storage::Svm(svm), Shape::Buffer(size)) => svm.place_in(arena, size as usize),
             (Storage::Within(parent), Shape::Buffer(_)) => {
                 Some(parent.place_in(arena)? + (self.origin - parent.origin) as u64)
             }
@@ -222,6 +233,11 @@ impl Memory {
             Storage::Svm(svm) => Some(svm),
             Storage::Own | Storage::Shared(_) | Storage::Within(_) => None,
         }
+    }
+
+    /// As [`Self::as_svm`].
+    pub(super) fn svm_mut(&mut self) -> Option<&mut Svm> {
+        if let Storage::Svm(svm) = &mut self.storage { Some(svm) } else { None }
     }
 
     /// The shared virtual memory that its bytes are in.

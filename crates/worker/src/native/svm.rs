@@ -1,40 +1,29 @@
 //! Coarse-grain shared virtual memory.
 //!
 //! The client puts its own memory at the same addresses, in whole pages. So no allocation here shares a page with
-//! anything else, from the first page that it touches to the last.
+//! anything else, from the first page that it touches to the last. Where the devices see that, those pages are the client's
+//! as well ([`super::shared_pages`]).
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
+use std::ptr::NonNull;
 use std::sync::{Arc, OnceLock};
 
 use ropeway_abi as cl;
 use ropeway_protocol::types::Status;
+use ropeway_transport::Arena;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
 use super::api::api;
+use super::shared_pages::SharedPages;
+use super::shared_storage::{Extent, SharedStorage};
+use super::svm_allocation::{Allocation, MISSING, NativeQueue};
 use super::{Context, Event, check, waiting};
-
-/// The status where the native implementation lacks a function.
-const MISSING: Status = cl::CL_INVALID_OPERATION;
-
-/// A command queue, as far as shared virtual memory needs one.
-pub(super) trait NativeQueue: Send + Sync {
-    /// The native handle, which lives as long as this.
-    fn raw(&self) -> cl::cl_command_queue;
-
-    /// Hands all that was enqueued to the device.
-    ///
-    /// # Errors
-    /// The status of the native call.
-    fn flush(&self) -> Result<(), Status>;
-}
 
 /// An allocation. Freed when dropped, or behind what still uses it.
 pub struct Svm {
-    /// The allocation's own reference to the context.
-    context: Context,
-    /// The address that the native call returned.
-    allocated: *mut c_void,
+    /// None once it is freed, or lost.
+    allocation: Option<Allocation>,
     /// Its first byte that is used.
     first: *mut u8,
     /// The queue to free it on; none while the client has it.
@@ -54,12 +43,18 @@ unsafe impl Sync for Svm {}
 
 impl Svm {
     /// clSVMAlloc of `size` bytes at an address that is a multiple of `alignment` (0 for the native default) and of
-    /// `page`, a power of two.
+    /// `page`, a power of two; in `storage` where that is given and has room.
     ///
     /// # Errors
     /// CL_MEM_OBJECT_ALLOCATION_FAILURE when the native call gives no memory, for whatever reason; CL_INVALID_OPERATION
     /// when there is no such call.
-    pub fn new(context: &Context, flags: u64, size: u64, alignment: u32, page: u32) -> Result<Self, Status> {
+    pub fn new(
+        context: &Context,
+        flags: u64,
+        size: u64,
+        (alignment, page): (u32, u32),
+        storage: Option<&Arc<SharedStorage>>,
+    ) -> Result<Self, Status> {
         let (page, boundary) = (page as usize, alignment.max(page) as usize);
         let allocate = api().clSVMAlloc.ok_or(MISSING)?;
         let failure = cl::CL_MEM_OBJECT_ALLOCATION_FAILURE;
@@ -74,12 +69,60 @@ impl Svm {
             }
             let skipped = allocated.addr().next_multiple_of(boundary) - allocated.addr();
             let first = allocated.cast::<u8>().wrapping_add(skipped);
-            let svm = Self { context: context.retain(), allocated, first, frees: OnceLock::new() };
-            if skipped.checked_add(whole).is_some_and(|end| end <= size) {
-                return Ok(svm);
+            let allocation = Allocation { context: context.retain(), address: allocated, pages: None };
+            let mut svm = Self { allocation: Some(allocation), first, frees: OnceLock::new() };
+            if skipped.checked_add(whole).is_none_or(|end| end > size) {
+                continue;
             }
+            let Some(extent) = storage.and_then(|storage| storage.take(whole as u64)) else { return Ok(svm) };
+            let pages = extent.address;
+            // SAFETY: the allocation has `whole` bytes from its first one on, which nobody else knows yet; the extent has as
+            // many.
+            return unsafe { svm.share(whole, pages, Some(extent)) }.map(|()| svm);
         }
         Err(failure)
+    }
+
+    /// Puts shared pages in the place of its first `len` bytes, if that can be; as [`SharedPages::put`].
+    ///
+    /// # Errors
+    /// As there; the allocation is lost then.
+    ///
+    /// # Safety
+    /// It has so many bytes, and nothing uses them; as many bytes of shared memory are mapped at `pages` until this returns.
+    pub(super) unsafe fn share(
+        &mut self,
+        len: usize,
+        pages: NonNull<u8>,
+        extent: Option<Extent>,
+    ) -> Result<(), Status> {
+        let Some(mut allocation) = self.allocation.take() else { return Ok(()) };
+        // SAFETY: the caller's promise; the allocation frees its memory only after `SharedPages::end`.
+        match unsafe { SharedPages::put(self.first, len, pages, extent) } {
+            Ok(shared) => {
+                allocation.pages = shared;
+                self.allocation = Some(allocation);
+                Ok(())
+            }
+            Err(status) => {
+                std::mem::forget(allocation);
+                Err(status)
+            }
+        }
+    }
+
+    /// Whether it has shared pages.
+    pub(super) fn is_shared(&self) -> bool {
+        self.pages().is_some()
+    }
+
+    /// Where `size` bytes from its first one on are in `arena`, if they are kept there.
+    pub(super) fn place_in(&self, arena: &Arena, size: usize) -> Option<u64> {
+        arena.place_of(self.pages()?.origin()?.addr().get(), size)
+    }
+
+    fn pages(&self) -> Option<&SharedPages> {
+        self.allocation.as_ref()?.pages.as_ref()
     }
 
     /// The address of its first byte.
@@ -101,31 +144,10 @@ impl Svm {
 
 impl Drop for Svm {
     fn drop(&mut self) {
-        let (enqueue, mut pointers) = (api().clEnqueueSVMFree, [self.allocated]);
-        if let (Some(queue), Some(enqueue)) = (self.frees.get(), enqueue) {
-            // SAFETY: one pointer, which clSVMAlloc gave in the queue's context; what still uses the memory comes
-            // before this in the queue.
-            let status = unsafe {
-                enqueue(
-                    queue.raw(),
-                    1,
-                    pointers.as_mut_ptr(),
-                    None,
-                    std::ptr::null_mut(),
-                    0,
-                    std::ptr::null(),
-                    std::ptr::null_mut(),
-                )
-            };
-            if status == cl::CL_SUCCESS {
-                // If a queue cannot be flushed, it is lost with all its memory.
-                let _ = queue.flush();
-                return;
-            }
-        }
-        if let Some(free) = api().clSVMFree {
-            // SAFETY: clSVMAlloc gave it, in this context.
-            unsafe { free(self.context.0, self.allocated) };
+        let Some(allocation) = self.allocation.take() else { return };
+        // Without a queue to wait in, it is freed at once.
+        if let Some(queue) = self.frees.get() {
+            allocation.free_behind(&**queue);
         }
     }
 }

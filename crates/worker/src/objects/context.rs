@@ -32,6 +32,9 @@ pub struct Context {
     pub maps: bool,
     /// Whether all its devices use a buffer's memory where it is, so that it may as well be shared with the client.
     pub in_place: bool,
+    /// Whether they use the pages at the addresses of shared virtual memory, whatever pages those are: so these may be shared
+    /// as well.
+    pub svm_in_place: bool,
     /// The queue that large transfers go over, made when first needed.
     transfers: OnceLock<Result<Arc<native::Queue>, Status>>,
     /// The queue on which frees of shared virtual memory wait, made when first needed, so that a waiting free holds up
@@ -78,6 +81,7 @@ impl Context {
             devices,
             maps,
             in_place: false,
+            svm_in_place: false,
             transfers: OnceLock::new(),
             frees: OnceLock::new(),
             pool: OnceLock::new(),

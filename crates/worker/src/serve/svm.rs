@@ -82,6 +82,7 @@ impl Session {
         }
         native::avoid(&m.taken);
         let allowed = self.allow_memory(m.size);
+        let storage = self.common.shared.clone().filter(|_| context.svm_in_place);
         let allocate = || {
             let native = context.native.as_ref().map_err(|status| *status)?;
             // Implementations without it need not have the function, either.
@@ -96,7 +97,7 @@ impl Session {
                 0 => m.size,
                 again => m.size.max(MAPPED << (2 * (again - 1))),
             };
-            native::Memory::svm(native, m.flags & DEVICE_FLAGS, size, m.alignment, m.page)
+            native::Memory::svm(native, m.flags & DEVICE_FLAGS, size, (m.alignment, m.page), storage.as_ref())
         };
         let mut made = allocate();
         // The last frees may still wait for earlier commands, and those commands may wait for the client.
