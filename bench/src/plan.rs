@@ -390,6 +390,9 @@ fn measures(has: &dyn Fn(&str) -> bool) -> Vec<Measure> {
     add("100 recorded kernels, replayed", "us", "replay 41 100".into(), 11, Raw::None, rule, |n, _| {
         Reach::AtMost(1.2 * n)
     });
+    if let Some(replay) = list.last_mut().filter(|_| !has("recording")) {
+        replay.natively = Some("one-by-one 41 100".into());
+    }
     let svm = |figure, order: &str| Measure {
         figure,
         unit: "us",
@@ -401,10 +404,13 @@ fn measures(has: &dyn Fn(&str) -> bool) -> Vec<Measure> {
         reach: |_, _| Reach::Stated,
         rule: "",
     };
-    if let Some(replay) = list.last_mut().filter(|_| !has("recording")) {
-        replay.natively = Some("one-by-one 41 100".into());
-    }
     list.push(svm("SVM: map to read and unmap 4 KiB", "svm-map 200 4096"));
     list.push(svm("SVM list of 10,000 nodes, chased on the device", "svm-list 20 10000"));
+    let maps = format!("svm-change 50 {}", 16 * MIB);
+    list.push(Measure {
+        reach: |n, _| Reach::AtMost(n + 5.0),
+        rule: "native + 5",
+        ..svm("SVM: map of 16 MB to read and write, and unmap", &maps)
+    });
     list
 }

@@ -53,6 +53,14 @@ fn wrong<T>(what: impl Into<String>) -> Result<T> {
     Err(Error::wrong(what))
 }
 
+/// Takes what the device has put into the first word in this turn, and leaves the turn in the last one. Returns whether both
+/// were as they should be.
+fn exchange<T: From<u32> + PartialEq>(words: &mut [T], turn: u32) -> bool {
+    let first = words.first_mut().map(|first| std::mem::replace(first, 0.into()));
+    let last = words.last_mut().map(|last| std::mem::replace(last, turn.into()));
+    (first, last) == (Some(turn.into()), Some((turn - 1).into()))
+}
+
 fn micros(start: Instant) -> f64 {
     start.elapsed().as_secs_f64() * 1e6
 }
@@ -103,6 +111,7 @@ impl Work {
             "one-by-one" => self.launches(count, size),
             "map" => self.buffer_maps(count, size),
             "svm-map" => self.svm_maps(count, size),
+            "svm-change" => self.svm_changing_maps(count, size),
             "svm-list" => self.svm_list(count, size),
             _ => wrong(format!("nothing is called '{name}'")),
         }
@@ -356,20 +365,38 @@ impl Work {
         let mut buffer = self.context.buffer_to_map(size)?;
         kernel.set_buffer(0, &buffer)?;
         self.queue.map_buffer(&mut buffer, size, |words| words.fill(0))?;
+        self.changing_maps(count, &kernel, |turn| {
+            self.queue.map_buffer(&mut buffer, size, |words| exchange(words, turn))
+        })
+    }
+
+    fn svm_changing_maps(&self, count: usize, size: usize) -> Result<f64> {
+        let kernel = self.program.kernel("acc")?;
+        let mut memory = self.context.svm(size)?;
+        kernel.set_svm(0, &memory)?;
+        self.queue.map(&mut memory, CL_MAP_WRITE, |words| words.fill(0))?;
+        let both = CL_MAP_READ | CL_MAP_WRITE;
+        self.changing_maps(count, &kernel, |turn| self.queue.map(&mut memory, both, |words| exchange(words, turn)))
+    }
+
+    /// The time of a map and unmap in which `exchange` takes place. `kernel` changes the same memory.
+    fn changing_maps(
+        &self,
+        count: usize,
+        kernel: &Kernel,
+        mut exchange: impl FnMut(u32) -> Result<bool>,
+    ) -> Result<f64> {
         let mut times = Vec::with_capacity(count);
-        for i in 1..=count as u32 {
+        for turn in 1..=count as u32 {
             // The contents change at both sides, so that no copy of them can serve the map.
-            kernel.set_int(1, i.cast_signed())?;
-            self.queue.launch(&kernel, 1)?;
+            kernel.set_int(1, turn.cast_signed())?;
+            self.queue.launch(kernel, 1)?;
             self.queue.finish()?;
             let start = Instant::now();
-            let seen = self.queue.map_buffer(&mut buffer, size, |words| {
-                let first = words.first_mut().map(std::mem::take);
-                (first, words.last_mut().map(|last| std::mem::replace(last, i)))
-            })?;
+            let is_right = exchange(turn)?;
             times.push(micros(start));
-            if seen != (Some(i), Some(i - 1)) {
-                return wrong("the mapped buffer has old values");
+            if !is_right {
+                return wrong("mapped memory has old values");
             }
         }
         self.queue.finish()?;
