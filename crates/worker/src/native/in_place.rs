@@ -11,11 +11,10 @@ use ropeway_abi as cl;
 use ropeway_protocol::types::Status;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
-use super::api::api;
-use super::memory::Shape;
+use super::memory::{Shape, buffer_at};
 use super::shared_storage::ALIGNMENT;
 use super::svm::Svm;
-use super::{Context, Event, Memory, Part, Queue, Waits, check};
+use super::{Context, Event, Memory, Part, Queue, Waits};
 
 /// Bytes of a trial: more than fits into a command.
 const SIZE: usize = 64 << 10;
@@ -91,10 +90,8 @@ unsafe fn is_seen(queue: &Arc<Queue>, buffer: &Memory, at: *mut u8, copy: &Memor
 /// The status of the native call that failed; the answer is no then.
 pub fn uses_memory_in_place(context: &Context, queue: &Arc<Queue>) -> Result<bool, Status> {
     let pages = Pages::new()?;
-    let (flags, mut status) = (cl::CL_MEM_READ_WRITE | cl::CL_MEM_USE_HOST_PTR, 0);
     // SAFETY: the pages have as many bytes, and are dropped after the buffer and all commands that use it.
-    let mem = unsafe { (api().clCreateBuffer)(context.0, flags, SIZE, pages.unaligned().cast(), &raw mut status) };
-    check(status)?;
+    let mem = unsafe { buffer_at(context, cl::CL_MEM_READ_WRITE, pages.unaligned(), SIZE) }?;
     let buffer = Memory::of(mem, Shape::Buffer(SIZE as u64));
     let copy = Memory::buffer(context, cl::CL_MEM_READ_WRITE, SIZE as u64, None)?;
     // SAFETY: the pages are the trial's alone.

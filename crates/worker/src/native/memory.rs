@@ -107,11 +107,8 @@ impl Memory {
             // SAFETY: the extent has room for `bytes`, and no reference into it exists.
             unsafe { host.copy_from_nonoverlapping(NonNull::from(contents).cast(), bytes) };
         }
-        let flags = flags | cl::CL_MEM_USE_HOST_PTR;
-        let mut status = 0;
         // SAFETY: the extent is as long as the buffer, and outlives it: it is dropped by the callback below.
-        let mem = unsafe { (api().clCreateBuffer)(context.0, flags, bytes, host.as_ptr().cast(), &raw mut status) };
-        check(status)?;
+        let mem = unsafe { buffer_at(context, flags, host.as_ptr(), bytes) }?;
         let (at, shape) = (host.addr().get(), Shape::Buffer(size));
         let memory = Self::stored(mem, shape, Storage::Shared(at), Addresses::known(at));
         let extent = Box::into_raw(Box::new(extent)).cast();
@@ -206,11 +203,8 @@ impl Memory {
     ) -> Result<Self, Status> {
         let (at, bytes) = svm.range(offset, size)?;
         let host = svm.as_svm().ok_or(cl::CL_INVALID_VALUE)?.at(at);
-        let flags = flags | cl::CL_MEM_USE_HOST_PTR;
-        let mut status = 0;
         // SAFETY: the range is within the memory, which the new object keeps.
-        let mem = unsafe { (api().clCreateBuffer)(context.0, flags, bytes, host.cast(), &raw mut status) };
-        check(status)?;
+        let mem = unsafe { buffer_at(context, flags, host, bytes) }?;
         let (storage, addresses) = (Storage::Within(svm.clone()), svm.addresses.clone());
         Ok(Self { mem, shape: Shape::Buffer(size), storage, addresses, origin: at })
     }
@@ -273,6 +267,25 @@ impl Memory {
             _ => Err(cl::CL_INVALID_VALUE),
         }
     }
+}
+
+/// A buffer that uses memory that is there (clCreateBuffer with CL_MEM_USE_HOST_PTR).
+///
+/// # Errors
+/// The status of the native call.
+///
+/// # Safety
+/// `bytes` bytes are mapped at `host` as long as the buffer, or a command that uses it, exists.
+pub(super) unsafe fn buffer_at(
+    context: &Context,
+    flags: u64,
+    host: *mut u8,
+    bytes: usize,
+) -> Result<cl::cl_mem, Status> {
+    let (flags, mut status) = (flags | cl::CL_MEM_USE_HOST_PTR, 0);
+    // SAFETY: the caller's promise.
+    let mem = unsafe { (api().clCreateBuffer)(context.0, flags, bytes, host.cast(), &raw mut status) };
+    check(status).map(|()| mem)
 }
 
 impl Drop for Memory {
