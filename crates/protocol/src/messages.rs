@@ -227,7 +227,8 @@ macro_rules! client_messages {
     /// Allocates shared virtual memory (clSVMAlloc). The answer is its address: a multiple of `page` and of
     /// `alignment`; nothing else uses the bytes from its end to the next multiple of `page`. The client uses the same
     /// addresses. If they are occupied on the client, it keeps the allocation and makes another `attempt`, listing what
-    /// is `taken` on its side: pairs of first address and length.
+    /// is `taken` on its side: pairs of first address and length. Where `LocateBuffer` says that it is in the arena, up to
+    /// the end of its last page, the client may put that in the place of its own pages.
     call 130 svm_alloc: SvmAlloc {
         memory: MemoryId, context: ContextId, flags: u64, size: u64, alignment: u32, page: u32, attempt: u32,
         taken: Vec<(u64, u64)>,

@@ -2,6 +2,10 @@
 
 mod support;
 
+use std::collections::VecDeque;
+use std::os::unix::fs::FileExt as _;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use ropeway_protocol::ids::{ContextId, KernelId, MemoryId, TransferId};
@@ -262,6 +266,45 @@ fn allocations_are_in_memory_that_the_client_shares() {
     }
     client.buffer(4, 64);
     assert_eq!(client.finish(1), 0);
+}
+
+/// The implementation's allocator uses the pages of what it gave before and after, and never the client's.
+#[test]
+fn a_client_that_writes_anywhere_there_harms_no_allocator() {
+    let mut worker = Worker::start("");
+    let (mut client, memory) = worker.connect_sharing();
+    client.begin(0).buffer(1000, 64);
+    let place = client.call(&LocateBuffer { buffer: MemoryId(1000) }).unwrap();
+    let arena = client.link.arena().unwrap().clone();
+    let len = memory.metadata().unwrap().len();
+    let begin = len - arena.size_in_bytes() as u64 + place;
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let nonsense = vec![0xff; 8 << 20];
+            while !over.load(Ordering::SeqCst) {
+                memory.write_all_at(&nonsense, begin).unwrap();
+            }
+        });
+        let mut kept = VecDeque::new();
+        for id in 0..1000 {
+            // Of sizes that come from the heap and from mappings, freed in another order than they were made in.
+            let size = 1 + (id * 7919) % 40_000 * if id % 50 == 0 { 100 } else { 1 };
+            client.call(&ask(id, size)).unwrap();
+            let buffer = MemoryId(id);
+            client.post(&FillBuffer { command: on(1), buffer, pattern: &[7], offset: 0, size });
+            kept.push_back(buffer);
+            while kept.len() > 8 {
+                let freed = if id % 2 == 0 { kept.pop_front() } else { kept.pop_back() };
+                client.post(&ReleaseMemory { memory: freed.unwrap() });
+            }
+        }
+        assert_eq!(client.finish(1), 0);
+        over.store(true, Ordering::SeqCst);
+    });
+    drop(client);
+    assert!(worker.ended_within(Duration::from_secs(10)));
+    assert!(worker.process.wait().unwrap().success(), "it crashed");
 }
 
 #[test]
