@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::os::unix::fs::FileExt as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ropeway_protocol::ids::{ContextId, KernelId, MemoryId, TransferId};
 use ropeway_protocol::messages::*;
@@ -278,12 +278,16 @@ fn a_client_that_writes_anywhere_there_harms_no_allocator() {
     let arena = client.link.arena().unwrap().clone();
     let len = memory.metadata().unwrap().len();
     let begin = len - arena.size_in_bytes() as u64 + place;
-    let over = AtomicBool::new(false);
+    let (over, process) = (AtomicBool::new(false), &mut worker.process);
     thread::scope(|scope| {
         scope.spawn(|| {
-            let nonsense = vec![0xff; 8 << 20];
-            while !over.load(Ordering::SeqCst) {
+            let (nonsense, since) = (vec![0xff; 8 << 20], Instant::now());
+            while !over.load(Ordering::SeqCst) && since.elapsed() < Duration::from_secs(30) {
                 memory.write_all_at(&nonsense, begin).unwrap();
+            }
+            // A worker whose allocator has met nonsense may as well run for ever.
+            if !over.load(Ordering::SeqCst) {
+                process.kill().unwrap();
             }
         });
         let mut kept = VecDeque::new();
