@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Frames in a second of a server's decoder device, beside the ffmpeg program with the same decoder and the same number of threads.
 
-    bench/decoder.py [--rounds 5] [--threads 1 2] [--frames 900]        after `make build`; ffmpeg and a C compiler are needed
+    bench/decoder.py [--rounds 5] [--threads 1 2] [--frames 900] [--keep FOLDER]        after `make build`; ffmpeg and a C compiler are needed
 
 The streams are 720p, made here. The whole stream lies at the device before its clock runs, frames are written as NV12 into buffers there, and
 nothing comes to the client but each command's end. ffmpeg decodes the same file into nothing, and into NV12 that it throws away. Both are run
-by turns; the medians are shown.
+by turns; the medians are shown. Where FOLDER has the streams and the program that asks the device already, an ffmpeg that only decodes will do.
 """
 
 import argparse
@@ -47,6 +47,8 @@ def chunks(codec, data):
 def stream(folder, codec, frames):
     """A file for ffmpeg, and one of chunks behind their lengths for the device."""
     file, pack = folder / f"stream.{codec}", folder / f"pack.{codec}"
+    if pack.exists():
+        return file, pack
     source = ["-loglevel", "error", "-f", "lavfi", "-i", f"testsrc2=size={SIZE}:rate=30", "-frames:v", str(frames)]
     quiet = {**os.environ, "SVT_LOG": "-1"}
     subprocess.run([*FFMPEG, *source, "-pix_fmt", "yuv420p", "-g", "60", *CODECS[codec][0], file], check=True, env=quiet)
@@ -75,13 +77,16 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--frames", type=int, default=900)
+    parser.add_argument("--keep", type=Path, help="a folder that has what is made here, or gets it")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="ropeway-") as name:
         folder = Path(name)
-        program = folder / "custom_video"
-        include = ["-I", ROOT / "include", "-I", ROOT / "tests/c"]
-        subprocess.run([os.environ.get("CC", "cc"), "-O2", *include, "-o", program, ROOT / "tests/c/custom_video.c", "-lOpenCL"], check=True)
-        streams = {codec: stream(folder, codec, asked.frames) for codec in CODECS}
+        kept = (asked.keep or folder).resolve()
+        program = kept / "custom_video"
+        if not program.exists():
+            include = ["-I", ROOT / "include", "-I", ROOT / "tests/c"]
+            subprocess.run([os.environ.get("CC", "cc"), "-O2", *include, "-o", program, ROOT / "tests/c/custom_video.c", "-lOpenCL"], check=True)
+        streams = {codec: stream(kept, codec, asked.frames) for codec in CODECS}
         print(f"frames/s at {SIZE}, medians of {asked.rounds} rounds\n")
         print("| codec | threads | ffmpeg into nothing | ffmpeg into NV12 | the device, into NV12 | of ffmpeg's, into nothing | into NV12 |")
         print("|---|---|---|---|---|---|---|")
@@ -89,7 +94,7 @@ def main():
             devices = folder / f"devices{threads}.toml"
             devices.write_text(f"[[decoder]]\nname = 'Decoder'\nthreads = {threads}\n")
             url = f"unix:{folder}/{threads}.sock"
-            serve = [OUT / "release/ropeway", "serve", "--listen", url, "--custom", devices]
+            serve = [OUT / "release/ropeway", "serve", "--listen", url, "--no-sandbox=groups", "--custom", devices]
             with subprocess.Popen(serve, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
                 try:
                     while "ready" not in (line := server.stdout.readline()):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Runs the point cloud in all its modes, at a client that has one weak core and a link that is slow and long, and prints and draws what each
-frame costs there: edge.py FIGURE.svg [--sizes MOST...] [--share PERCENT] [--rate RATE] [--away MILLISECONDS] [--rounds N]
+frame costs there: edge.py FIGURE.svg [--sizes MOST...] [--share PERCENT] [--rate RATE] [--away MILLISECONDS] [--frames N] [--rounds N]
 
 The client, the stream's server and the server that sorts and paints are network namespaces of this machine (as root). Needs what `make build`,
 `make draco` and `make -C examples` have built.
@@ -39,16 +39,11 @@ class Figures:
 
     def __init__(self, options, folder):
         self.options, self.folder = options, folder
-        (folder / "vendors").mkdir()
         self.env = {**os.environ, "OCL_ICD_VENDORS": native_vendors(folder / "vendors"), "POCL_CACHE_DIR": str(folder / "pocl")}
         self.env.update(HOME=str(folder), XDG_STATE_HOME=str(folder), XDG_CACHE_HOME=str(folder))
         # The client has one core, and so PoCL one thread there; quotas in short periods, as long ones make it stand still.
         self.client_env = {**self.env, "POCL_MAX_PTHREAD_COUNT": "1", "ROPEWAY_CONNECT_TIMEOUT": "20"}
-        self.painter_env = self.env
-        if options.painter is not None:
-            (folder / "painter").mkdir()
-            (folder / "painter/one.icd").write_text(f"{options.painter}\n")
-            self.painter_env = {**self.env, "OCL_ICD_VENDORS": str(folder / "painter")}
+        self.painter_env = {**self.env, "OCL_ICD_VENDORS": native_vendors(folder / "painter", options.painter)}
         self.share = Share(options.share, 100_000 // max(options.share, 1))
         self.core = max(os.sched_getaffinity(0))
 
@@ -91,7 +86,7 @@ class Figures:
             for _ in range(self.options.rounds):
                 for mode, costs in found.items():
                     stream = decoded if mode in DECODED else sent
-                    frames = 128 if mode in ("peer", "size") else 64
+                    frames = self.options.frames * (2 if mode in ("peer", "size") else 1)
                     costs.append(self.run(net, mode.split(",")[0], urls, most, stream, frames)[0])
             net.end(sender)
             return {mode: {key: statistics.median(cost[key] for cost in costs) for key in costs[0] if key != "what"} for mode, costs in found.items()}
@@ -121,6 +116,7 @@ def main():
     parser.add_argument("--rate", default="100mbit", help="of the client's link, each way, in words of tc")
     parser.add_argument("--away", type=float, default=5.0, help="milliseconds that its link takes, each way")
     parser.add_argument("--ahead", type=int, default=6, help="frames that are under way at a time")
+    parser.add_argument("--frames", type=int, default=64, help="of each run; twice as many where another server decodes them")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--painter", help="the OpenCL library of the server that sorts and paints [those of this machine]")
     parser.add_argument("--own", default="Portable", help="the client's own platform, by a part of its name")

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Runs the cameras with a client whose link is slow and long, and prints what each frame costs there: edge_camera.py [--rate RATE]
-[--away MILLISECONDS] [--frames N]
+[--away MILLISECONDS] [--frames N] [--merger LIBRARY] [--scenes FOLDER] [--loopback]
 
-The cameras' servers, the one that merges, and the client are network namespaces of this machine (as root). Needs ffmpeg with libx264, and what
-`make build` and `make -C examples` have built.
+The cameras' servers, the one that merges, and the client are network namespaces of this machine (as root). Needs what `make build` and
+`make -C examples` have built, and ffmpeg with libx264 for scenes that are not there yet.
 """
 
 import argparse
@@ -13,7 +13,7 @@ import pathlib
 import subprocess
 import tempfile
 
-from edge_net import BUILT, ROOT, ROPEWAY, Net
+from edge_net import BUILT, ROOT, ROPEWAY, Loopback, Net
 from share import native_vendors
 
 DEVICES = """
@@ -35,22 +35,26 @@ def main():
     parser.add_argument("--rate", default="10mbit", help="of the client's link, each way, in words of tc")
     parser.add_argument("--away", type=float, default=20.0, help="milliseconds that its link takes, each way")
     parser.add_argument("--frames", type=int, default=960)
+    parser.add_argument("--merger", help="the OpenCL library of the server that merges [those of this machine]")
+    parser.add_argument("--scenes", type=pathlib.Path, help="a folder that has gate.h264 and yard.h264, or gets them")
+    parser.add_argument("--loopback", action="store_true", help="no namespaces: links are neither slow nor long, and bytes are not counted")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="ropeway-") as folder:
         folder = pathlib.Path(folder)
-        (folder / "vendors").mkdir()
         env = {**os.environ, "OCL_ICD_VENDORS": native_vendors(folder / "vendors"), "POCL_CACHE_DIR": str(folder / "pocl")}
         env.update(HOME=str(folder), XDG_STATE_HOME=str(folder), XDG_CACHE_HOME=str(folder), ROPEWAY_CONNECT_TIMEOUT="20")
-        scenes = {name: folder / f"{name}.h264" for name in ("gate", "yard")}
-        subprocess.run([ROOT / "examples/camera/scenes.sh", *scenes.values()], check=True)
-        net = Net([*scenes, "third"], options.rate, options.away)
+        merger_env = {**env, "OCL_ICD_VENDORS": native_vendors(folder / "merger", options.merger)}
+        scenes = {name: (options.scenes or folder).resolve() / f"{name}.h264" for name in ("gate", "yard")}
+        if not all(scene.exists() for scene in scenes.values()):
+            subprocess.run([ROOT / "examples/camera/scenes.sh", *scenes.values()], check=True)
+        net = Loopback() if options.loopback else Net([*scenes, "third"], options.rate, options.away)
         try:
             urls = []
             for name, scene in scenes.items():
                 devices = folder / f"{name}.toml"
                 devices.write_text(DEVICES.format(name=name, scene=scene))
                 urls.append(net.serve(name, env, "--custom", str(devices)))
-            urls.append(net.serve("third", env))
+            urls.append(net.serve("third", merger_env))
             servers = [word for url in urls for word in ("--server", url)]
             print("| steps in a batch | steps/s | bytes for each frame, in and out | known after, ms |\n|---:|---:|---:|---:|")
             for batch in (1, 8, 32):

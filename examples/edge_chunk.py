@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """How long a chunk of 4 KiB takes from its arrival at a stream's server to the end of a kernel on another server: edge_chunk.py [--rounds N]
+[--device LIBRARY]
 
 All is on this machine, servers on loopback. What is compared takes turns; medians of the rounds. Needs what `make build` and `make -C examples` have
 built.
@@ -52,23 +53,24 @@ def ask(env, servers, *args):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--device", help="the OpenCL library that runs the kernel, there and natively [those of this machine]")
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="ropeway-") as folder:
         folder = pathlib.Path(folder)
-        (folder / "vendors").mkdir()
         env = {**os.environ, "OCL_ICD_VENDORS": native_vendors(folder / "vendors"), "POCL_CACHE_DIR": str(folder / "pocl")}
         env.update(HOME=str(folder), XDG_STATE_HOME=str(folder), XDG_CACHE_HOME=str(folder), ROPEWAY_CONNECT_TIMEOUT="20")
+        device_env = {**env, "OCL_ICD_VENDORS": native_vendors(folder / "device", options.device)}
         fifo, devices = folder / "chunks", folder / "devices.toml"
         os.mkfifo(fifo)
         devices.write_text(DEVICES.format(fifo=fifo))
         servers = []
         try:
-            servers += [Server(env, "--custom", str(devices)), Server(env)]
+            servers += [Server(env, "--custom", str(devices)), Server(device_env)]
             asked = {"raw": ([], "raw"), "kernel": ([], "kernel"), "here": (servers, "here", str(fifo)), "there": (servers, "there", str(fifo)), "end": (servers, "end", str(fifo))}
             found = {name: [] for name in asked}
-            for _ in range(rounds):
+            for _ in range(options.rounds):
                 for name, (of, *args) in asked.items():
-                    found[name].append(ask(env, of, *args))
+                    found[name].append(ask(device_env, of, *args))
         finally:
             for server in servers:
                 server.end()

@@ -113,7 +113,6 @@ def run(keeps, env, folder, stream):
 def main():
     with tempfile.TemporaryDirectory(prefix="ropeway-") as folder:
         folder = pathlib.Path(folder)
-        (folder / "vendors").mkdir()
         env = {**os.environ, "OCL_ICD_VENDORS": native_vendors(folder / "vendors"), "POCL_CACHE_DIR": str(folder / "pocl")}
         env.update(HOME=str(folder), XDG_STATE_HOME=str(folder), XDG_CACHE_HOME=str(folder), ROPEWAY_CONNECT_TIMEOUT="20")
         stream = folder / "cloud.frames"

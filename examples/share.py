@@ -55,8 +55,12 @@ class Share:
                 print(f"{group} stays: {error}", file=sys.stderr)
 
 
-def native_vendors(folder):
-    """A folder of .icd files without Ropeway's own."""
+def native_vendors(folder, library=None):
+    """A folder of .icd files: of this OpenCL library alone, if one is named, or of the machine's without Ropeway's own."""
+    folder.mkdir()
+    if library is not None:
+        (folder / "one.icd").write_text(f"{library}\n")
+        return str(folder)
     for icd in pathlib.Path("/etc/OpenCL/vendors").glob("*.icd"):
         if "ropeway" not in icd.read_text():
             shutil.copy(icd, folder)

@@ -117,7 +117,6 @@ def main():
     share, rows = Share(options.share), []
     with tempfile.TemporaryDirectory(prefix="ropeway-") as folder:
         folder = pathlib.Path(folder)
-        (folder / "vendors").mkdir()
         env = {**os.environ, "OCL_ICD_VENDORS": native_vendors(folder / "vendors"), "POCL_CACHE_DIR": str(folder / "pocl")}
         # One thread for each device, as each has the share of one processor.
         env["POCL_MAX_PTHREAD_COUNT"] = "1"
