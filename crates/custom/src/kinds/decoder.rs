@@ -4,34 +4,16 @@ use std::sync::PoisonError;
 
 use ropeway_abi::ropeway::custom;
 use ropeway_codec::{Error, Kind as Reason, Limits, PixelFormat, VideoDecoder, video_library};
-use serde::{Deserialize, Serialize};
 
+use super::codecs::{CodecName, table};
 use super::records::{ChunkRecord, FrameRecord, failure, format_number, pixel_format};
-use super::states::{self, CodecName, States, usual_codecs, usual_height, usual_streams, usual_threads, usual_width};
+use super::states::States;
 use crate::cancel::Cancel;
 use crate::kind::{Call, Failure, Instance, Kind, Parameter, Passed, Signature};
 
-/// A `[[decoder]]` table of the operator's file.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Declaration {
-    /// The device's name.
-    pub name: String,
-    /// What it decodes.
-    #[serde(default = "usual_codecs")]
-    pub codecs: Vec<CodecName>,
-    /// Wider frames are refused. In pixels.
-    #[serde(default = "usual_width")]
-    pub max_width: u32,
-    /// Higher frames are refused. In pixels.
-    #[serde(default = "usual_height")]
-    pub max_height: u32,
-    /// Threads of each stream. With more than one, frames come out some chunks later.
-    #[serde(default = "usual_threads")]
-    pub threads: u32,
-    /// Streams of one context at a time.
-    #[serde(default = "usual_streams")]
-    pub streams: u32,
+table! {
+    /// A `[[decoder]]` table of the operator's file.
+    pub struct Declaration {}
 }
 
 impl Declaration {
@@ -40,8 +22,7 @@ impl Declaration {
     /// # Errors
     /// One sentence.
     pub fn check(&self) -> Result<(), String> {
-        let sides = [("max_width", self.max_width, 16384), ("max_height", self.max_height, 16384)];
-        states::check(&self.codecs, &[sides[0], sides[1], ("threads", self.threads, 64)], self.streams)
+        self.check_common()
     }
 }
 

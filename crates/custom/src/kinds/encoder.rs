@@ -5,37 +5,20 @@ use std::time::Instant;
 
 use ropeway_abi::ropeway::custom;
 use ropeway_codec::{PixelFormat, Settings, VideoEncoder, video_library};
-use serde::{Deserialize, Serialize};
 
+use super::codecs::{CodecName, table, within};
 use super::records::{ChunkRecord, failure, pixel_format};
-use super::states::{self, CodecName, States, usual_codecs, usual_height, usual_streams, usual_threads, usual_width};
+use super::states::States;
 use crate::cancel::Cancel;
 use crate::kind::{Call, Failure, Instance, Kind, Parameter, Passed, Signature};
 
-/// An `[[encoder]]` table of the operator's file.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Declaration {
-    /// The device's name.
-    pub name: String,
-    /// Into what it encodes.
-    #[serde(default = "usual_codecs")]
-    pub codecs: Vec<CodecName>,
-    /// Wider frames are refused. In pixels.
-    #[serde(default = "usual_width")]
-    pub max_width: u32,
-    /// Higher frames are refused. In pixels.
-    #[serde(default = "usual_height")]
-    pub max_height: u32,
-    /// Threads of each stream.
-    #[serde(default = "usual_threads")]
-    pub threads: u32,
-    /// Frames in a second, by which a stream's bits are shared out.
-    #[serde(default = "usual_rate")]
-    pub rate: u32,
-    /// Streams of one context at a time.
-    #[serde(default = "usual_streams")]
-    pub streams: u32,
+table! {
+    /// An `[[encoder]]` table of the operator's file.
+    pub struct Declaration {
+        /// Frames in a second, by which a stream's bits are shared out.
+        #[serde(default = "usual_rate")]
+        pub rate: u32,
+    }
 }
 
 fn usual_rate() -> u32 {
@@ -48,9 +31,8 @@ impl Declaration {
     /// # Errors
     /// One sentence.
     pub fn check(&self) -> Result<(), String> {
-        let sides = [("max_width", self.max_width, 16384), ("max_height", self.max_height, 16384)];
-        let numbers = [sides[0], sides[1], ("threads", self.threads, 64), ("rate", self.rate, 1000)];
-        states::check(&self.codecs, &numbers, self.streams)
+        self.check_common()?;
+        within("rate", self.rate, 1000)
     }
 }
 

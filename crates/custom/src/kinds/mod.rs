@@ -1,5 +1,6 @@
-//! The kinds of custom devices, one file each; `records` and `states` are what several of them use.
+//! The kinds of custom devices, one file each; `codecs`, `records` and `states` are what several of them use.
 
+pub mod codecs;
 pub mod decoder;
 pub mod draco;
 pub mod encoder;

@@ -5,90 +5,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ropeway_abi as cl;
-use ropeway_codec::Codec;
-use serde::{Deserialize, Serialize};
 
 use crate::kind::Failure;
-
-/// Streams of one context at one device, unless the operator's file says another number.
-pub fn usual_streams() -> u32 {
-    16
-}
-
-/// The most of them: each has threads and frames of its own.
-const MOST_STREAMS: u32 = 256;
-
-/// Threads of each stream, unless the operator's file says another number: as many as there are processors, but no more than
-/// codecs have use for.
-pub fn usual_threads() -> u32 {
-    std::thread::available_parallelism().map_or(1, |count| count.get().min(8) as u32)
-}
-
-/// The largest frames, unless the operator's file says otherwise. In pixels.
-pub fn usual_width() -> u32 {
-    4096
-}
-
-/// As [`usual_width`].
-pub fn usual_height() -> u32 {
-    2304
-}
-
-/// All codecs.
-pub fn usual_codecs() -> Vec<CodecName> {
-    vec![CodecName::H264, CodecName::Hevc, CodecName::Av1]
-}
-
-/// A codec as the operator's file and kernels' names have it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum CodecName {
-    /// `h264`
-    H264,
-    /// `hevc`
-    Hevc,
-    /// `av1`
-    Av1,
-}
-
-impl CodecName {
-    /// The codec.
-    pub fn codec(self) -> Codec {
-        match self {
-            Self::H264 => Codec::H264,
-            Self::Hevc => Codec::Hevc,
-            Self::Av1 => Codec::Av1,
-        }
-    }
-
-    /// As it stands in kernels' names.
-    pub fn text(self) -> &'static str {
-        match self {
-            Self::H264 => "h264",
-            Self::Hevc => "hevc",
-            Self::Av1 => "av1",
-        }
-    }
-}
-
-/// Holds what tables of decoders and of encoders have in common against what is allowed.
-///
-/// # Errors
-/// One sentence.
-pub fn check(codecs: &[CodecName], numbers: &[(&str, u32, u32)], streams: u32) -> Result<(), String> {
-    if codecs.is_empty() {
-        return Err("it has no codecs: name some of h264, hevc, av1".to_owned());
-    }
-    if (1..codecs.len()).any(|at| codecs[..at].contains(&codecs[at])) {
-        return Err("it names a codec twice".to_owned());
-    }
-    for (name, number, most) in numbers.iter().copied().chain([("streams", streams, MOST_STREAMS)]) {
-        if !(1..=most).contains(&number) {
-            return Err(format!("{name} = {number} cannot be: it is 1 to {most}"));
-        }
-    }
-    Ok(())
-}
 
 /// A kernel's place among those of its device, and the program's number for a stream.
 pub type Key = (usize, u32);
@@ -158,15 +76,5 @@ mod tests {
         assert_eq!(get(4, false).unwrap_err().status, cl::CL_OUT_OF_RESOURCES);
         streams.forget((0, 1));
         assert_eq!(get(4, false), Ok(false));
-    }
-
-    #[test]
-    fn tables_are_checked() {
-        let all = usual_codecs();
-        assert_eq!(check(&all, &[("threads", 1, 64)], 16), Ok(()));
-        assert!(check(&[], &[], 16).unwrap_err().contains("no codecs"));
-        assert!(check(&[CodecName::Av1, CodecName::Av1], &[], 16).unwrap_err().contains("twice"));
-        assert_eq!(check(&all, &[("threads", 65, 64)], 16), Err("threads = 65 cannot be: it is 1 to 64".to_owned()));
-        assert_eq!(check(&all, &[], 0), Err("streams = 0 cannot be: it is 1 to 256".to_owned()));
     }
 }
