@@ -30,10 +30,11 @@ pub fn serve(args: ServeArgs) -> Result<(), Failure> {
     if args.listen.iter().any(|endpoint| matches!(endpoint, Endpoint::Ucx { .. })) {
         worker.push("--ucx".into());
     }
-    let mut streams = Vec::new();
+    let (mut streams, mut needs_proof) = (Vec::new(), false);
     if let Some(file) = &args.custom {
         let declared = Declarations::read(file).map_err(Failure::new)?;
         streams = declared.streams().map_err(Failure::new)?;
+        needs_proof = declared.needs_proof();
         worker.extend(["--custom-devices".into(), declared.to_text().into()]);
     }
     // `/proc/self/exe` is the image that runs now, even if a newer one has been installed in its place meanwhile.
@@ -77,6 +78,7 @@ pub fn serve(args: ServeArgs) -> Result<(), Failure> {
         worker_user: worker_user(&args.worker)?,
         lending,
         streams,
+        needs_proof,
         worker: WorkerCommand { program, args: worker },
     };
     let served = ropeway_daemon::serve(&options);

@@ -1,9 +1,9 @@
 //! Video decoders.
 
 use std::collections::VecDeque;
-use std::ffi::CStr;
 
 use crate::convert::{Colours, Converter};
+use crate::engine::Engine;
 use crate::error::{Error, Kind};
 use crate::headers;
 use crate::libav::{Api, Chunk, Coder, Surface, Taken};
@@ -16,7 +16,8 @@ pub struct Limits {
     pub max_width: u32,
     /// Frames that are higher are refused. In pixels.
     pub max_height: u32,
-    /// How many threads the codec has; with more than one, it holds back about as many frames.
+    /// How many threads the codec has; with more than one, it holds back about as many frames. Hardware has none, and holds back four
+    /// frames with more than one.
     pub threads: u32,
 }
 
@@ -36,6 +37,7 @@ const MOST_HELD: usize = 256;
 /// with several threads may say so some chunks later.
 pub struct VideoDecoder {
     codec: Codec,
+    engine: Engine,
     limits: Limits,
     api: &'static Api,
     coder: Coder,
@@ -46,6 +48,10 @@ pub struct VideoDecoder {
     ready: VecDeque<Result<(Surface, Option<Colours>), Error>>,
     spare: Vec<Surface>,
     state: State,
+    /// The size that the stream's headers said last; none before the first.
+    size: Option<(u32, u32)>,
+    /// Whether the coder, one that keeps its stream's size, is of no use for the stream from its next headers on.
+    is_stale: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -57,13 +63,9 @@ enum State {
 }
 
 impl VideoDecoder {
-    /// A decoder of a codec. Fails with [`Kind::NoLibrary`] where the machine has none.
-    pub fn new(codec: Codec, limits: Limits) -> Result<Self, Error> {
-        let names: &[&CStr] = match codec {
-            Codec::H264 => &[c"h264"],
-            Codec::Hevc => &[c"hevc"],
-            Codec::Av1 => &[c"libdav1d"],
-        };
+    /// A decoder of a codec. Fails with [`Kind::NoLibrary`] where the machine has none, and with [`Kind::BadArgument`] where hardware does not
+    /// take the codec, or no further stream.
+    pub fn new(codec: Codec, engine: Engine, limits: Limits) -> Result<Self, Error> {
         if limits.max_width == 0 || limits.max_height == 0 || limits.threads == 0 {
             return Err(Error::new(
                 Kind::BadArgument,
@@ -71,23 +73,19 @@ impl VideoDecoder {
             ));
         }
         let api = Api::get()?;
-        let mut coder = Coder::decoder(api, names, format!("the {codec} stream"))?;
-        coder.set(c"threads", limits.threads.into())?;
-        // A second fence behind `headers`, for what claims sizes where that does not look. Codecs have memory for whole blocks.
-        let pixels = |side: u32| i64::from(side.next_multiple_of(128)) + 128;
-        let most = pixels(limits.max_width).saturating_mul(pixels(limits.max_height));
-        coder.set(c"max_pixels", most.min(i64::from(i32::MAX)))?;
-        coder.open()?;
         Ok(Self {
             codec,
+            engine,
             limits,
             api,
-            coder,
+            coder: open(api, codec, engine, limits)?,
             chunk: Chunk::new(api)?,
             converter: Converter::new(api),
             ready: VecDeque::new(),
             spare: Vec::new(),
             state: State::Running,
+            size: None,
+            is_stale: false,
         })
     }
 
@@ -98,30 +96,50 @@ impl VideoDecoder {
     /// one before it, cannot be decoded, and with [`Kind::Full`], the chunk not taken, where frames must be taken first.
     pub fn feed(&mut self, chunk: &[u8]) -> Result<(), Error> {
         if chunk.is_empty() {
-            if self.state == State::Running {
-                // What the codec has not looked at yet must not be the last that it sees: libavcodec's wrapper of dav1d takes the end
-                // for one that has come already, and a frame would be lost.
-                let mut vain = 0;
-                while vain < 4 && self.ready.len() < MOST_HELD {
-                    vain += u32::from(!self.receive()?);
-                }
-                if self.send(false)? {
-                    self.state = State::Draining;
-                }
-            }
-            return Ok(());
+            return self.end();
         }
         headers::check(self.codec, chunk)?;
-        if let Some(size) = headers::size(self.codec, chunk) {
+        let size = headers::size(self.codec, chunk);
+        if let Some(size) = size {
             within(self.codec, size, (self.limits.max_width, self.limits.max_height))?;
+        }
+        let is_renewed = self.engine.keeps_size()
+            && size.is_some()
+            && (self.is_stale || self.size.is_some_and(|had| Some(had) != size));
+        if is_renewed && self.end().is_err() {
+            // What has failed may fail again, and has no more frames then.
+            self.state = State::Ended;
         }
         if self.state != State::Running {
             while self.ready.len() < MOST_READY && self.receive()? {}
-            self.coder.restart();
+            if is_renewed {
+                self.note_colours();
+                self.coder = open(self.api, self.codec, self.engine, self.limits)?;
+                self.is_stale = false;
+            } else {
+                self.coder.restart();
+            }
             self.state = State::Running;
         }
+        self.size = size.or(self.size);
         self.chunk.fill(chunk)?;
         self.send(true).map(drop)
+    }
+
+    /// Ends the stream, if it has not ended.
+    fn end(&mut self) -> Result<(), Error> {
+        if self.state == State::Running {
+            // What the codec has not looked at yet must not be the last that it sees: libavcodec's wrapper of dav1d takes the end
+            // for one that has come already, and a frame would be lost.
+            let mut vain = 0;
+            while vain < 4 && self.ready.len() < MOST_HELD {
+                vain += u32::from(!self.receive()?);
+            }
+            if self.send(false)? {
+                self.state = State::Draining;
+            }
+        }
+        Ok(())
     }
 
     /// Sends the chunk, or the stream's end; false if that was sent already.
@@ -129,7 +147,9 @@ impl VideoDecoder {
         let mut vain = 0;
         self.note_colours();
         loop {
-            match self.coder.send_chunk(chunk.then_some(&self.chunk))? {
+            let sent = self.coder.send_chunk(chunk.then_some(&self.chunk));
+            self.is_stale |= sent.is_err();
+            match sent? {
                 Taken::Yes => return Ok(true),
                 Taken::Ended => return Ok(false),
                 // The codec has frames to give first; or it goes on with the chunk before this one only when it is asked for frames.
@@ -198,11 +218,30 @@ impl VideoDecoder {
                 }
                 return Ok(false);
             }
-            Err(error) => Err(error),
+            Err(error) => {
+                self.is_stale = true;
+                Err(error)
+            }
         };
         self.ready.push_back(came);
         Ok(true)
     }
+}
+
+/// A coder that takes chunks.
+fn open(api: &'static Api, codec: Codec, engine: Engine, limits: Limits) -> Result<Coder, Error> {
+    let mut coder = Coder::decoder(api, &[engine.decoder(codec)?], format!("the {codec} stream"))?;
+    match engine {
+        Engine::Processor => coder.set(c"threads", limits.threads.into())?,
+        Engine::Nvdec if limits.threads == 1 => coder.set_text(c"flags", c"+low_delay")?,
+        Engine::Nvdec => {}
+    }
+    // A second fence behind `headers`, for what claims sizes where that does not look. Codecs have memory for whole blocks.
+    let pixels = |side: u32| i64::from(side.next_multiple_of(128)) + 128;
+    let most = pixels(limits.max_width).saturating_mul(pixels(limits.max_height));
+    coder.set(c"max_pixels", most.min(i64::from(i32::MAX)))?;
+    coder.open()?;
+    Ok(coder)
 }
 
 /// What the codec says of the colours of the frame that it has given last.
@@ -265,7 +304,7 @@ mod tests {
         for codec in CODECS {
             let stream = Stream::new(codec, (640, 352), 12);
             for (made_for, frames) in [(limits(2), 12), (Limits { max_width: 64, max_height: 64, threads: 2 }, 0)] {
-                let mut decoder = VideoDecoder::new(codec, made_for).expect("a decoder");
+                let mut decoder = VideoDecoder::new(codec, Engine::Processor, made_for).expect("a decoder");
                 // Nothing else looks at sizes now.
                 decoder.limits = all;
                 let output = decode(&mut decoder, &stream.chunks, PixelFormat::Nv12);

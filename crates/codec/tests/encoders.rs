@@ -5,7 +5,7 @@ mod common;
 use std::process::Command;
 
 use common::{CODECS, Output, decode, ffmpeg, limits};
-use ropeway_codec::{Codec, Kind, PixelFormat, QUIET, Settings, VideoDecoder, VideoEncoder};
+use ropeway_codec::{Codec, Engine, Kind, PixelFormat, QUIET, Settings, VideoDecoder, VideoEncoder};
 
 const SIZE: (u32, u32) = (320, 192);
 const FRAMES: usize = 50;
@@ -71,7 +71,7 @@ fn what_is_encoded_is_decoded_again() {
             } else {
                 assert!(chunks.iter().all(|chunk| chunk[0] == 0x12), "temporal units");
             }
-            let mut decoder = VideoDecoder::new(codec, limits(1)).expect("a decoder");
+            let mut decoder = VideoDecoder::new(codec, Engine::Processor, limits(1)).expect("a decoder");
             let output = decode(&mut decoder, &chunks, PixelFormat::Nv12);
             assert_eq!((output.failures.len(), output.frames.len()), (0, FRAMES));
             for (number, (frame, picture)) in output.frames.iter().zip(&in_nv12).enumerate() {
@@ -106,7 +106,7 @@ fn who_joins_at_a_key_frame_sees_all_from_there() {
     for codec in CODECS {
         let (chunks, _) = encode(codec, 1_000_000, PixelFormat::Nv12, &pictures);
         // Every two seconds, that is, every 50 frames.
-        let mut decoder = VideoDecoder::new(codec, limits(1)).expect("a decoder");
+        let mut decoder = VideoDecoder::new(codec, Engine::Processor, limits(1)).expect("a decoder");
         let output = decode(&mut decoder, &chunks[FRAMES..], PixelFormat::Nv12);
         assert_eq!((output.failures.len(), output.frames.len()), (0, FRAMES), "{codec}");
         assert!(difference(&output.frames[0], &pictures[FRAMES]) < 8.0, "{codec}");
@@ -185,7 +185,7 @@ fn all_codecs_once() {
     let pictures = pictures(PixelFormat::Nv12);
     for codec in CODECS {
         let (chunks, _) = encode(codec, 1_000_000, PixelFormat::Nv12, &pictures[..10]);
-        let mut decoder = VideoDecoder::new(codec, limits(2)).expect("a decoder");
+        let mut decoder = VideoDecoder::new(codec, Engine::Processor, limits(2)).expect("a decoder");
         let mut output = Output::default();
         output.feed(&mut decoder, &[0x12, 0, 0, 1, 0x67, 0xFF, 0xFF], PixelFormat::Nv12);
         output.feed(&mut decoder, &chunks[1], PixelFormat::Nv12);

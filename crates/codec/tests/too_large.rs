@@ -4,13 +4,13 @@ mod common;
 
 use common::claims::{header, peak};
 use common::{CODECS, Output, Stream, limits};
-use ropeway_codec::{Kind, PixelFormat, VideoDecoder};
+use ropeway_codec::{Engine, Kind, PixelFormat, VideoDecoder};
 
 #[test]
 fn frames_of_30000_x_30000_are_refused_before_there_is_memory_for_them() {
     for codec in CODECS {
         let stream = Stream::new(codec, (320, 176), 12);
-        let mut decoder = VideoDecoder::new(codec, limits(2)).expect("a decoder");
+        let mut decoder = VideoDecoder::new(codec, Engine::Processor, limits(2)).expect("a decoder");
         let mut output = Output::default();
         // What a stream of this codec takes in any case.
         output.feed(&mut decoder, &stream.chunks[0], PixelFormat::Nv12);

@@ -3,10 +3,10 @@
 mod common;
 
 use common::{CODECS, Output, Stream, assert_same, decode, limits};
-use ropeway_codec::{Codec, Kind, Limits, PixelFormat, VideoDecoder};
+use ropeway_codec::{Codec, Engine, Kind, Limits, PixelFormat, VideoDecoder};
 
 fn decoder(codec: Codec, threads: u32) -> VideoDecoder {
-    VideoDecoder::new(codec, limits(threads)).expect("a decoder")
+    VideoDecoder::new(codec, Engine::Processor, limits(threads)).expect("a decoder")
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn the_largest_frames_that_are_allowed_are_taken_and_no_larger_ones() {
         let stream = Stream::new(codec, (322, 182), 12);
         for (max_width, max_height, taken) in [(322, 182, true), (321, 182, false), (322, 181, false)] {
             let limits = Limits { max_width, max_height, threads: 1 };
-            let mut decoder = VideoDecoder::new(codec, limits).expect("a decoder");
+            let mut decoder = VideoDecoder::new(codec, Engine::Processor, limits).expect("a decoder");
             let output = decode(&mut decoder, &stream.chunks, PixelFormat::Nv12);
             if taken {
                 assert_eq!(output.failures, []);
@@ -263,6 +263,9 @@ fn arguments_that_no_decoder_has_are_refused() {
         Limits { max_width: 16, max_height: 0, threads: 1 },
         Limits { max_width: 16, max_height: 16, threads: 0 },
     ] {
-        assert_eq!(VideoDecoder::new(Codec::H264, limits).err().map(|error| error.kind()), Some(Kind::BadArgument));
+        assert_eq!(
+            VideoDecoder::new(Codec::H264, Engine::Processor, limits).err().map(|error| error.kind()),
+            Some(Kind::BadArgument)
+        );
     }
 }

@@ -122,6 +122,11 @@ impl Declarations {
         Ok(kinds)
     }
 
+    /// Whether only a trial tells if the machine can do what is declared: [`Kind::prove`](crate::kind::Kind::prove).
+    pub fn needs_proof(&self) -> bool {
+        self.decoders.iter().any(|declared| declared.hardware.is_some())
+    }
+
     /// The files that workers read for these devices.
     pub fn files(&self) -> Vec<PathBuf> {
         let adaptor =

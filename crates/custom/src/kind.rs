@@ -14,6 +14,15 @@ pub trait Kind: Send + Sync {
     /// Its built-in kernels, the same each time.
     fn kernels(&self) -> Vec<Signature>;
 
+    /// Tries what it was declared to do with, where only that tells whether the machine has it. One process does so for all workers, as this
+    /// may take long.
+    ///
+    /// # Errors
+    /// One sentence: what the machine lacks.
+    fn prove(&self) -> Result<(), String> {
+        Ok(())
+    }
+
     /// The device as one context uses it. Whatever its kernels remember from one command to the next belongs to this. Commands that
     /// wait for something outside give up when `cancel` says so. It must not take long, and not fail: what fails, does so in the
     /// commands.

@@ -53,6 +53,8 @@ pub struct ServeOptions {
     pub lending: Option<LendingOptions>,
     /// The streams that it opens for workers.
     pub streams: Vec<Declaration>,
+    /// Whether only a trial tells if the machine can do what custom devices were declared to do.
+    pub needs_proof: bool,
     /// The program and first arguments that start a worker.
     pub worker: WorkerCommand,
 }
@@ -88,6 +90,7 @@ impl ServeOptions {
             worker_user: None,
             lending: None,
             streams: Vec::new(),
+            needs_proof: false,
             worker,
         }
     }
@@ -106,6 +109,8 @@ pub enum ServeError {
     State(StateError),
     /// A socket from systemd is of no use.
     Activation(io::Error),
+    /// The machine cannot do what custom devices were declared to do.
+    Custom(String),
     /// Something that the server itself needs.
     System(&'static str, io::Error),
 }
@@ -133,6 +138,7 @@ impl fmt::Display for ServeError {
             },
             Self::State(error) => write!(f, "{error}"),
             Self::Activation(error) => write!(f, "cannot use a socket that systemd passed: {error}"),
+            Self::Custom(error) => write!(f, "{error}"),
             Self::System(what, error) => write!(f, "cannot {what}: {error}"),
         }
     }

@@ -408,7 +408,7 @@ impl Pool {
             // The exit of a worker with a session is handled when it is reaped.
             Word::Gone if matches!(worker.state, State::Session(_)) => {}
             Word::Gone => worker.gave_up(),
-            Word::Probing(_) | Word::Probed(_) | Word::Nothing => {}
+            Word::Probing(_) | Word::Probed(_) | Word::Proved(_) | Word::Nothing => {}
         }
     }
 

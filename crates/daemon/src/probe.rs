@@ -30,6 +30,8 @@ pub(crate) struct Prober {
     facts: Vec<DriverFact>,
     /// The driver being tried, and the time by which it must have answered.
     trying: Option<(String, Instant)>,
+    /// Whether custom devices can do what they were declared to do, or one sentence; `None` before that is known.
+    proof: Option<Result<(), String>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -44,10 +46,12 @@ enum State {
 
 impl Prober {
     /// Creates a prober that is not started; `command` starts workers, each with one of these folders and groups.
-    pub(crate) fn new(command: &WorkerCommand, rooms: Rooms) -> Self {
+    /// With `needs_proof`, custom devices are tried, too.
+    pub(crate) fn new(command: &WorkerCommand, rooms: Rooms, needs_proof: bool) -> Self {
         let mut command = command.clone();
         command.args.push(ARGUMENT.into());
-        Self { command, rooms, process: None, state: State::New, facts: Vec::new(), trying: None }
+        let proof = if needs_proof { None } else { Some(Ok(())) };
+        Self { command, rooms, process: None, state: State::New, facts: Vec::new(), trying: None, proof }
     }
 
     /// Starts the prober, unless it was started before.
@@ -67,6 +71,17 @@ impl Prober {
         &self.facts
     }
 
+    /// Why custom devices cannot be had, if they cannot: one sentence.
+    pub(crate) fn refutation(&self) -> Option<&str> {
+        self.proof.as_ref()?.as_ref().err().map(String::as_str)
+    }
+
+    /// Takes it for a refutation that no proof has come.
+    fn lacks_proof(&mut self, why: &str) {
+        self.proof
+            .get_or_insert_with(|| Err(format!("custom devices with hardware of their own cannot be had: {why}")));
+    }
+
     fn start_process(&mut self, now: Instant) {
         self.state = State::Running;
         let started = Worker::spawn(&self.command, &self.rooms, now).and_then(|process| {
@@ -81,6 +96,7 @@ impl Prober {
 
     fn give_up(&mut self, error: &io::Error) {
         warn!(%error, "drivers cannot be tried: none is relied on for what it need not do");
+        self.lacks_proof(&format!("the process that tries them does not start: {error}"));
         self.state = State::Done;
     }
 
@@ -102,6 +118,7 @@ impl Prober {
                     debug!(driver, takes_bytes_late, "a driver was tried");
                     self.facts.push(DriverFact { driver, takes_bytes_late });
                 }
+                Word::Proved(proof) => self.proof = Some(proof),
                 Word::Device(..) | Word::Source(..) => {}
                 Word::Ready(_)
                 | Word::Dial(_)
@@ -151,6 +168,7 @@ impl Prober {
         let Some(end) = self.process.as_mut().and_then(Worker::ended) else { return false };
         let heard = self.hear(now);
         self.process = None;
+        self.lacks_proof(&format!("the process that tried them has ended: {end}"));
         match self.trying.take() {
             Some((driver, _)) => {
                 debug!(driver, %end, "a driver did not survive being tried");
@@ -177,7 +195,7 @@ mod tests {
         // Like a worker, the script first takes the message that it is sent.
         let script = format!("dd bs=4096 count=1 > /dev/null 2>&1; {script}");
         let command = WorkerCommand { program: "/bin/sh".into(), args: vec!["-c".into(), script.into()] };
-        let mut prober = Prober::new(&command, Rooms::default());
+        let mut prober = Prober::new(&command, Rooms::default(), false);
         let begin = Instant::now();
         prober.start(begin);
         // The test does not wait for a driver that hangs; it moves the clock on instead.

@@ -151,6 +151,8 @@ pub(crate) enum Word {
     Device(u32, Properties),
     /// The worker begins to try this driver.
     Probing(String),
+    /// Whether custom devices can do what they were declared to do; one sentence if not.
+    Proved(Result<(), String>),
     /// The trial's result: whether the driver takes the bytes of writes late.
     Probed(bool),
     /// The worker asks to be connected to a peer.
@@ -244,6 +246,7 @@ impl Worker {
             }
             Ok(Some((ToDaemon::Source(number, stream), _))) if starting => Word::Source(number, stream),
             Ok(Some((ToDaemon::Probing(driver), _))) if starting => Word::Probing(driver),
+            Ok(Some((ToDaemon::Proved(proof), _))) if starting => Word::Proved(proof),
             Ok(Some((ToDaemon::Probed(late), _))) if starting => Word::Probed(late),
             Ok(Some((ToDaemon::Dial { ticket, addresses, seed, purpose, shares_memory }, _))) if !starting => {
                 Word::Dial(Dial { ticket, addresses, identity: Identity::from_seed(seed), purpose, shares_memory })

@@ -103,7 +103,7 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
         pool: Pool::new(worker, options.warm, session_memory, audit.clone(), now)
             .with_rooms(rooms.clone())
             .with_streams(&options.streams),
-        prober: Prober::new(&options.worker, rooms.clone()),
+        prober: Prober::new(&options.worker, rooms.clone(), options.needs_proof),
         max_sessions: options.max_sessions,
         guests,
         lending,
@@ -205,6 +205,11 @@ impl Server {
                 self.prober.start(now);
             }
             self.announce();
+            if let Some(why) = self.prober.refutation() {
+                let why = why.to_owned();
+                self.end();
+                return Err(ServeError::Custom(why));
+            }
             self.report();
             now = Instant::now();
             let timeout = if started {

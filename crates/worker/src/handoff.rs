@@ -137,6 +137,8 @@ pub enum ToDaemon {
         /// The stream's name.
         stream: String,
     },
+    /// Whether the machine can do what its custom devices were declared to do; one sentence if not.
+    Proved(Result<(), String>),
 }
 
 /// A message of either side.

@@ -6,6 +6,8 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
+use ropeway_custom::file::Declarations;
+
 use crate::handoff::{self, DriverFact, ToDaemon, ToWorker};
 use crate::native::{self, Device, Platform};
 use crate::objects::Context;
@@ -22,6 +24,15 @@ pub fn run(control: &OwnedFd, options: &WorkerOptions) -> u8 {
         // If the daemon is gone, sending the next answer will fail.
         let _ = say(ToDaemon::Step(what.to_owned()));
     };
+    // Once: those that follow a process which a driver has ended know some drivers.
+    if options.custom.needs_proof() && known.is_empty() {
+        step("the trial of custom devices' hardware");
+        let proof = prove(&options.custom);
+        let is_refuted = proof.is_err();
+        if !say(ToDaemon::Proved(proof)) || is_refuted {
+            return 1;
+        }
+    }
     refuse_own_library();
     step("clGetPlatformIDs");
     // A worker, not this process, logs why there is no OpenCL.
@@ -42,6 +53,14 @@ pub fn run(control: &OwnedFd, options: &WorkerOptions) -> u8 {
         }
     }
     0
+}
+
+/// Has the custom devices tried.
+fn prove(declared: &Declarations) -> Result<(), String> {
+    for kind in declared.clone().kinds()? {
+        kind.prove().map_err(|why| format!("the custom device '{}' cannot be had: {why}", kind.name()))?;
+    }
+    Ok(())
 }
 
 /// Determines whether writes read their bytes late; false for a driver on which the trial fails.

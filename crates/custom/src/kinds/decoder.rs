@@ -3,7 +3,8 @@
 use std::sync::PoisonError;
 
 use ropeway_abi::ropeway::custom;
-use ropeway_codec::{Error, Kind as Reason, Limits, PixelFormat, VideoDecoder, video_library};
+use ropeway_codec::{Engine, Error, Kind as Reason, Limits, PixelFormat, VideoDecoder, video_library};
+use serde::{Deserialize, Serialize};
 
 use super::codecs::{CodecName, table};
 use super::records::{ChunkRecord, FrameRecord, failure, format_number, pixel_format};
@@ -13,7 +14,18 @@ use crate::kind::{Call, Failure, Instance, Kind, Parameter, Passed, Signature};
 
 table! {
     /// A `[[decoder]]` table of the operator's file.
-    pub struct Declaration {}
+    pub struct Declaration {
+        /// The hardware that decodes, if it is not the processor.
+        pub hardware: Option<Hardware>,
+    }
+}
+
+/// Hardware as the operator's file names it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Hardware {
+    /// `nvdec`: the decoder of an NVIDIA GPU.
+    Nvdec,
 }
 
 impl Declaration {
@@ -23,6 +35,16 @@ impl Declaration {
     /// One sentence.
     pub fn check(&self) -> Result<(), String> {
         self.check_common()
+    }
+
+    /// A decoder of one of its codecs.
+    fn begin(&self, codec: CodecName) -> Result<VideoDecoder, Error> {
+        let Self { max_width, max_height, threads, .. } = *self;
+        let engine = match self.hardware {
+            None => Engine::Processor,
+            Some(Hardware::Nvdec) => Engine::Nvdec,
+        };
+        VideoDecoder::new(codec.codec(), engine, Limits { max_width, max_height, threads })
     }
 }
 
@@ -60,6 +82,15 @@ impl Kind for Decoder {
         self.declaration.codecs.iter().map(signature).collect()
     }
 
+    fn prove(&self) -> Result<(), String> {
+        if self.declaration.hardware.is_some() {
+            for codec in &self.declaration.codecs {
+                self.declaration.begin(*codec).map_err(|error| error.to_string())?;
+            }
+        }
+        Ok(())
+    }
+
     fn open(&self, _: Cancel) -> Box<dyn Instance> {
         Box::new(Opened { declaration: self.declaration.clone(), streams: States::new(self.declaration.streams) })
     }
@@ -94,9 +125,7 @@ impl Instance for Opened {
 
 impl Opened {
     fn begin(&self, kernel: usize) -> Result<Stream, Failure> {
-        let Declaration { codecs, max_width, max_height, threads, .. } = &self.declaration;
-        let limits = Limits { max_width: *max_width, max_height: *max_height, threads: *threads };
-        let decoder = VideoDecoder::new(codecs[kernel].codec(), limits).map_err(|error| failure(&error))?;
+        let decoder = self.declaration.begin(self.declaration.codecs[kernel]).map_err(|error| failure(&error))?;
         Ok(Stream { decoder, frames: 0, unfit: None })
     }
 }
