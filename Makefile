@@ -133,4 +133,5 @@ golden:
 	UPDATE_GOLDEN=1 $(CARGO) test -p ropeway-icd --locked compatibility
 
 deb: build
+	scripts/packages.sh g++ libdraco-dev
 	packaging/build-deb.sh

@@ -11,6 +11,8 @@ version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Carg
 architecture=$(dpkg --print-architecture)
 triplet=$(dpkg-architecture -qDEB_HOST_MULTIARCH 2>/dev/null || gcc -print-multiarch)
 library=/usr/lib/$triplet/ropeway/libropeway.so
+# Where the program looks for it; whoever wants it installs Draco's own library.
+draco=/usr/lib/ropeway/libropeway-draco.so
 
 # Whoever builds a package answers for it, as Debian's tools have it.
 maintainer="${DEBFULLNAME:-The Ropeway developers}${DEBEMAIL:+ <$DEBEMAIL>}"
@@ -21,7 +23,10 @@ chmod 755 "$root"
 
 install -D -m 755 "$release/ropeway" "$root/usr/bin/ropeway"
 install -D -m 644 "$release/libropeway.so" "$root$library"
-strip --strip-unneeded "$root/usr/bin/ropeway" "$root$library"
+mkdir -p "$root/usr/lib/ropeway"
+crates/codec/draco/build.sh "$root$draco" || { echo "packaging/build-deb.sh: Draco's adaptor takes g++ and libdraco-dev" >&2; exit 1; }
+chmod 644 "$root$draco"
+strip --strip-unneeded "$root/usr/bin/ropeway" "$root$library" "$root$draco"
 
 install -D -m 644 -t "$root/usr/include/CL" include/CL/*.h
 
@@ -45,8 +50,11 @@ install -D -m 644 -t "$doc/extensions" docs/extensions/*.md
 gzip -9nc CHANGELOG.md | install -m 644 /dev/stdin "$doc/changelog.gz"
 install -m 644 packaging/copyright "$doc/copyright"
 
-# The oldest C library that has all that the two files import.
-glibc=$(objdump -T "$root/usr/bin/ropeway" "$root$library" | grep -o 'GLIBC_[0-9.]*' | cut -d_ -f2 | sort -Vu | tail -n 1)
+# Debian's packages of libraries have their numbers in their names.
+libdraco=$(objdump -p "$root$draco" | sed -n 's/^ *NEEDED *libdraco\.so\.\([0-9]*\)$/libdraco\1/p')
+
+# The oldest C library that has all that these files import.
+glibc=$(objdump -T "$root/usr/bin/ropeway" "$root$library" "$root$draco" | grep -o 'GLIBC_[0-9.]*' | cut -d_ -f2 | sort -Vu | tail -n 1)
 install -d "$root/DEBIAN"
 cat > "$root/DEBIAN/control" <<CONTROL
 Package: ropeway
@@ -58,7 +66,7 @@ Priority: optional
 Installed-Size: $(du -sk --exclude=DEBIAN "$root" | cut -f1)
 Depends: libc6 (>= $glibc), libgcc-s1
 Recommends: ocl-icd-libopencl1 | libopencl1
-Suggests: clinfo, ffmpeg, openssh-client, pocl-opencl-icd
+Suggests: clinfo, ffmpeg, $libdraco, openssh-client, pocl-opencl-icd
 Description: OpenCL devices of other machines, as if they were in this one
  Ropeway lets unmodified OpenCL programs use the devices of other machines. The
  library is found through the ordinary OpenCL loader; "ropeway serve" offers a

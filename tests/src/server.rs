@@ -1,6 +1,7 @@
 //! A real server with folders of its own.
 
 use std::ffi::OsStr;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -71,6 +72,11 @@ impl Server {
     /// As [`Self::start_with`], with control groups for its workers, by a server that is itself in these.
     pub fn start_in_groups(groups: &Groups, args: &[&str], env: &[(&str, &str)]) -> Self {
         Self::start_by(groups.command(places::ropeway()), folder(), args, env).until_ready()
+    }
+
+    /// As [`Self::start_with`], with another build of the program.
+    pub fn start_program(program: &Path, args: &[&str]) -> Self {
+        Self::start_command(Command::new(program), folder(), args, &[]).until_ready()
     }
 
     fn start_in(home: TempDir, args: &[&str], env: &[(&str, &str)]) -> Self {

@@ -44,6 +44,19 @@ fn the_package_holds_all_that_a_program_needs() {
     assert!(!control.contains("example.invalid"), "{control}");
     assert_eq!((wrong.status.code(), &*wrong.stdout), (Some(1), ""));
 
+    // Draco's adaptor is where the program looks for it, and looks at streams; Draco itself has a package of its own.
+    assert!(control.contains("\nSuggests: clinfo, ffmpeg, libdraco"), "{control}");
+    let (devices, pack) = (folder.path().join("devices.toml"), folder.path().join("pack"));
+    fs::write(&devices, "[[draco]]\nname = 'Point clouds'\n").unwrap();
+    fs::write(&pack, [&4_u32.to_ne_bytes()[..], b"none"].concat()).unwrap();
+    let args = ["--listen", "tcp://127.0.0.1:0", "--custom", devices.to_str().unwrap()];
+    let packed = Server::start_program(&unpacked.join("usr/bin/ropeway"), &args);
+    let program = Program::remote(c_program("custom_video"), packed.url());
+    let program =
+        program.args(["points".as_ref(), pack.as_os_str(), "0".as_ref(), "10".as_ref(), "/dev/null".as_ref()]);
+    let said = "0 points: -52582: the point cloud cannot be decoded: it does not begin as Draco's streams do\n";
+    assert_eq!(program.run().success().stdout, said);
+
     let version = Program::native(unpacked.join("usr/bin/ropeway")).args(["--version"]).run().success();
     assert!(version.stdout.starts_with("ropeway "), "{}", version.stdout);
     for page in ["ropeway.1.gz", "ropeway-serve.1.gz", "ropeway-run.1.gz"] {
