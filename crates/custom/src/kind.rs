@@ -3,7 +3,6 @@
 use ropeway_abi as cl;
 use ropeway_abi::ropeway::custom;
 
-pub use crate::cancel::Cancel;
 pub use crate::memory::Range;
 
 /// A device that the operator offers.
@@ -23,10 +22,9 @@ pub trait Kind: Send + Sync {
         Ok(())
     }
 
-    /// The device as one context uses it. Whatever its kernels remember from one command to the next belongs to this. Commands that
-    /// wait for something outside give up when `cancel` says so. It must not take long, and not fail: what fails, does so in the
-    /// commands.
-    fn open(&self, cancel: Cancel) -> Box<dyn Instance>;
+    /// The device as one context uses it. Whatever its kernels remember from one command to the next belongs to this. It must not take long,
+    /// and not fail: what fails, does so in the commands.
+    fn open(&self) -> Box<dyn Instance>;
 }
 
 /// A device as one context uses it.
@@ -36,6 +34,9 @@ pub trait Instance: Send + Sync {
     /// # Errors
     /// How the command ends if not well.
     fn run(&self, call: &mut Call) -> Result<(), Failure>;
+
+    /// Calls off the commands that wait for something outside, such as a camera, and all later ones that would.
+    fn call_off(&self) {}
 }
 
 /// A built-in kernel's name and arguments.

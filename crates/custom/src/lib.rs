@@ -15,7 +15,6 @@
 //! Queries answer as OpenCL 3.0 says for devices of CL_DEVICE_TYPE_CUSTOM: no compiler, no images, no shared virtual
 //! memory; built-in kernels, buffers in host memory, queues of both kinds with profiling.
 
-pub mod cancel;
 mod engine;
 pub mod file;
 pub mod kind;

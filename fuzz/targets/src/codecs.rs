@@ -12,7 +12,6 @@ use std::process::{Child, Command};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ropeway_custom::cancel::Cancel;
 use ropeway_custom::file::Declarations;
 use ropeway_custom::kind::{Argument, Call, Instance, Kind, Range, Signature};
 use ropeway_custom::memory::Storage;
@@ -133,7 +132,7 @@ struct Device {
 
 impl Device {
     fn open(kind: &dyn Kind) -> Self {
-        Self { kernels: kind.kernels(), instance: kind.open(Cancel::default()) }
+        Self { kernels: kind.kernels(), instance: kind.open() }
     }
 
     /// Carries out a command; its status.

@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use super::codecs::{CodecName, table};
 use super::records::{ChunkRecord, FrameRecord, failure, format_number, pixel_format};
 use super::states::States;
-use crate::cancel::Cancel;
 use crate::kind::{Call, Failure, Instance, Kind, Parameter, Passed, Signature};
 
 table! {
@@ -91,7 +90,7 @@ impl Kind for Decoder {
         Ok(())
     }
 
-    fn open(&self, _: Cancel) -> Box<dyn Instance> {
+    fn open(&self) -> Box<dyn Instance> {
         Box::new(Opened { declaration: self.declaration.clone(), streams: States::new(self.declaration.streams) })
     }
 }

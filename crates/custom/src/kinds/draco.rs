@@ -6,7 +6,6 @@ use ropeway_codec::Draco as Library;
 use serde::{Deserialize, Serialize};
 
 use super::records::{ChunkRecord, PointsRecord, failure};
-use crate::cancel::Cancel;
 use crate::kind::{Call, Failure, Instance, Kind, Parameter, Passed, Signature, Slice};
 
 /// A `[[draco]]` table of the operator's file.
@@ -48,7 +47,7 @@ impl Kind for Draco {
         vec![Signature::new("ropeway.decode.draco", parameters)]
     }
 
-    fn open(&self, _: Cancel) -> Box<dyn Instance> {
+    fn open(&self) -> Box<dyn Instance> {
         Box::new(Opened)
     }
 }

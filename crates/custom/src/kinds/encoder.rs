@@ -9,7 +9,6 @@ use ropeway_codec::{PixelFormat, Settings, VideoEncoder, video_library};
 use super::codecs::{CodecName, table, within};
 use super::records::{ChunkRecord, failure, pixel_format};
 use super::states::States;
-use crate::cancel::Cancel;
 use crate::kind::{Call, Failure, Instance, Kind, Parameter, Passed, Signature};
 
 table! {
@@ -72,7 +71,7 @@ impl Kind for Encoder {
         self.declaration.codecs.iter().map(signature).collect()
     }
 
-    fn open(&self, _: Cancel) -> Box<dyn Instance> {
+    fn open(&self) -> Box<dyn Instance> {
         Box::new(Opened { declaration: self.declaration.clone(), streams: States::new(self.declaration.streams) })
     }
 }

@@ -9,7 +9,6 @@ use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use ropeway_abi::ropeway::custom;
 use serde::{Deserialize, Serialize};
 
-use crate::cancel::Cancel;
 use crate::kind::{Argument, Call, Failure, Instance, Kind, Parameter, Passed, Signature};
 
 /// A `[[functions]]` table of the operator's file.
@@ -157,7 +156,7 @@ impl Kind for Functions {
         self.kernels.clone()
     }
 
-    fn open(&self, _: Cancel) -> Box<dyn Instance> {
+    fn open(&self) -> Box<dyn Instance> {
         let symbols = self.declaration.kernels.iter().map(|kernel| kernel.symbol.clone()).collect();
         Box::new(Opened { path: self.declaration.library.clone(), symbols, library: self.library.clone() })
     }

@@ -5,13 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use ropeway_abi::ropeway::custom;
 use ropeway_stream::queue::{Chunk, Fault};
-use ropeway_stream::{self as stream, Declaration, Ended, Source};
+use ropeway_stream::{Cancel, Declaration, Ended, Source};
 
 use super::records::ChunkRecord;
-use crate::cancel::Cancel;
 use crate::kind::{Call, Failure, Instance, Kind, Parameter, Passed, Signature, Slice};
 
-/// Opens the stream of this name, as [`stream::feed::Feeds::open`] does.
+/// Opens the stream of this name, as [`ropeway_stream::feed::Feeds::open`] does.
 pub type Opener = dyn Fn(&str) -> Result<OwnedFd, String> + Send + Sync;
 
 /// How this process opens streams.
@@ -45,12 +44,8 @@ impl Kind for StreamSource {
         vec![Signature::new("ropeway.stream.next", [chunk, about])]
     }
 
-    fn open(&self, cancel: Cancel) -> Box<dyn Instance> {
-        let stop = stream::Cancel::new().map_err(|error| format!("a stream cannot be waited for: {error}"));
-        if let Ok(stop) = &stop {
-            let stop = stop.clone();
-            cancel.on_cancel(move || stop.cancel());
-        }
+    fn open(&self) -> Box<dyn Instance> {
+        let stop = Cancel::new().map_err(|error| format!("a stream cannot be waited for: {error}"));
         Box::new(Opened { declaration: self.declaration.clone(), stop, source: Mutex::new(None) })
     }
 }
@@ -58,7 +53,7 @@ impl Kind for StreamSource {
 /// A stream as one context has it: opened by its first command, and read from there on by one command at a time.
 struct Opened {
     declaration: Declaration,
-    stop: Result<stream::Cancel, String>,
+    stop: Result<Cancel, String>,
     source: Mutex<Option<Source>>,
 }
 
@@ -92,6 +87,11 @@ impl Instance for Opened {
                 }
                 Err(failure(&self.declaration, ended, chunk.len()))
             }
+        }
+    }
+    fn call_off(&self) {
+        if let Ok(stop) = &self.stop {
+            stop.cancel();
         }
     }
 }

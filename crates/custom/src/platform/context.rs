@@ -8,7 +8,6 @@ use ropeway_abi as cl;
 use super::device::{self, Device};
 use super::handle::{Object, get, release, retain};
 use super::info::give;
-use crate::cancel::Cancel;
 use crate::kind::Instance;
 
 /// pfn_notify of clCreateContext.
@@ -17,10 +16,16 @@ type Notify = unsafe extern "C" fn(*const c_char, *const c_void, usize, *mut c_v
 /// A context.
 pub(super) struct Context {
     pub(super) devices: Vec<Arc<Object<Device>>>,
-    cancel: Cancel,
-    /// What each device remembers for this context, made when first needed; by the device's place in `devices`.
-    instances: Mutex<Vec<Option<Arc<dyn Instance>>>>,
+    instances: Mutex<Instances>,
     notify: Option<(Notify, usize)>,
+}
+
+/// The devices as a context uses them.
+struct Instances {
+    /// Each made when first needed; by the device's place in the context.
+    made: Vec<Option<Arc<dyn Instance>>>,
+    /// Whether those that are made from now on are called off, too.
+    are_called_off: bool,
 }
 
 impl Context {
@@ -28,10 +33,17 @@ impl Context {
     pub(super) fn instance(&self, device: &Arc<Object<Device>>) -> Arc<dyn Instance> {
         let place = self.devices.iter().position(|known| Arc::ptr_eq(known, device));
         let mut instances = self.instances.lock().unwrap_or_else(PoisonError::into_inner);
-        let made = || Arc::from(device.kind.open(self.cancel.clone()));
-        match place.and_then(|place| instances.get_mut(place)) {
-            Some(instance) => instance.get_or_insert_with(made).clone(),
-            None => made(),
+        let Instances { made, are_called_off } = &mut *instances;
+        let open = || {
+            let instance = device.kind.open();
+            if *are_called_off {
+                instance.call_off();
+            }
+            Arc::from(instance)
+        };
+        match place.and_then(|place| made.get_mut(place)) {
+            Some(instance) => instance.get_or_insert_with(open).clone(),
+            None => open(),
         }
     }
 
@@ -61,9 +73,9 @@ pub(super) unsafe extern "C" fn clCreateContext(
     // SAFETY: as the worker calls it.
     let devices = unsafe { device::list(count, devices) };
     let made = devices.filter(|devices| !devices.is_empty()).ok_or(cl::CL_INVALID_DEVICE).map(|devices| {
-        let instances = Mutex::new(vec![None; devices.len()]);
+        let instances = Mutex::new(Instances { made: vec![None; devices.len()], are_called_off: false });
         let notify = notify.map(|notify| (notify, user.expose_provenance()));
-        Object::new(Context { devices, cancel: Cancel::default(), instances, notify }).into_handle()
+        Object::new(Context { devices, instances, notify }).into_handle()
     });
     // SAFETY: null or valid for a write.
     unsafe { give(status, made) }
@@ -88,6 +100,8 @@ pub(super) unsafe extern "C" fn clReleaseContext(context: cl::cl_context) -> cl:
 pub unsafe fn call_off(context: cl::cl_context) {
     // SAFETY: by the promise of the caller.
     if let Some(context) = unsafe { get::<Context, _>(context) } {
-        context.cancel.cancel();
+        let mut instances = context.instances.lock().unwrap_or_else(PoisonError::into_inner);
+        instances.are_called_off = true;
+        instances.made.iter().flatten().for_each(|instance| instance.call_off());
     }
 }
