@@ -3,11 +3,12 @@
 //! In Intel's CPU runtime (seen in its release of 2026), a thread that waits for a command runs meanwhile what other
 //! threads have begun, their waits among it. So a thread comes to wait for what stands still below on its own stack, and
 //! waits for ever: on two cores, a program with blocking writes in one thread and clWaitForEvents on out-of-order queues
-//! in two others stands still within seconds. A session has several threads also where the application has one. So none of
-//! them waits inside that runtime: it is called back when the command has ended.
+//! in two others stands still within seconds. A session has several threads also where the application has one. So no two of
+//! them wait inside that runtime: one may be in clFinish, where it runs kernels itself, and the others are called back when
+//! their commands have ended.
 
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ropeway_abi as cl;
 use ropeway_protocol::types::Status;
@@ -22,7 +23,13 @@ const INTEL: &str = "Intel(R) OpenCL";
 /// How often a thread looks at the status of a command whose end it has not been told of.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The platforms in which no thread waits.
+/// How long a thread looks again and again before it has itself called back: to be woken costs about as much.
+const AT_ONCE: Duration = Duration::from_micros(30);
+
+/// Held by the one thread that waits inside such a runtime.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// The platforms in which no two threads wait.
 static CLOSED: OnceLock<Vec<Platform>> = OnceLock::new();
 
 /// Takes in which platforms there are, before anybody waits.
@@ -80,7 +87,9 @@ pub(super) fn for_command(
 /// # Errors
 /// The status of clFinish.
 pub(super) fn for_queue(queue: cl::cl_command_queue) -> Result<(), Status> {
-    if !is_closed(queue) {
+    let is_closed = is_closed(queue);
+    let alone = if is_closed { ALONE.try_lock().ok() } else { None };
+    if !is_closed || alone.is_some() {
         // SAFETY: the queue is the caller's, and alive.
         return check(unsafe { (api().clFinish)(queue) });
     }
@@ -100,8 +109,12 @@ pub(super) fn for_queue(queue: cl::cl_command_queue) -> Result<(), Status> {
 /// # Errors
 /// The status of clSetEventCallback.
 fn outside(event: &Event) -> Result<(), Status> {
-    if event.ended() {
-        return Ok(());
+    let begun = Instant::now();
+    while begun.elapsed() < AT_ONCE {
+        if event.ended() {
+            return Ok(());
+        }
+        std::thread::yield_now();
     }
     let bell = Arc::new((Mutex::new(false), Condvar::new()));
     let rings = bell.clone();
@@ -128,7 +141,7 @@ fn queue_of(event: cl::cl_event) -> Option<cl::cl_command_queue> {
     (queue != 0).then(|| std::ptr::with_exposed_provenance_mut(queue))
 }
 
-/// Whether no thread waits in calls for this queue.
+/// Whether no two threads wait in calls for queues like this.
 fn is_closed(queue: cl::cl_command_queue) -> bool {
     let Some(closed) = CLOSED.get().filter(|closed| !closed.is_empty()) else { return false };
     // SAFETY: as in `queue_of`; a queue keeps its device alive.
