@@ -160,6 +160,8 @@ impl Queue {
         if self.connection().look_whether_lost() {
             return Err(SERVER_LOST);
         }
+        // Nor is it to see what was there before a blocking write on another queue, whose call has returned.
+        self.connection().await_early(self.live())?;
         self.enqueue_nothing(blocking, order, command)
     }
 

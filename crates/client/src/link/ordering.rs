@@ -90,4 +90,18 @@ impl Connection {
     pub(crate) fn heed_early(&self, on: LiveQueue, waits: &mut EventList) -> OrderingGuard<'_> {
         OrderingGuard(self.in_flight.heed(on, waits).then_some(self))
     }
+
+    /// Waits for all that a command on this queue must not overtake, for one that is done here and now.
+    ///
+    /// # Errors
+    /// [`crate::SERVER_LOST`].
+    pub(crate) fn await_early(&self, on: LiveQueue) -> Result<()> {
+        let mut events = EventList::default();
+        let _heeded = self.heed_early(on, &mut events);
+        if !events.0.is_empty() {
+            // They report failures of their own.
+            self.call(&WaitForEvents { events })?;
+        }
+        Ok(())
+    }
 }
