@@ -19,11 +19,13 @@ const UNSAID: Colours = Colours { matrix: 2, range: 0 };
 pub(crate) struct Converter {
     api: &'static Api,
     scaler: Option<(Scaler, Surface)>,
+    /// A picture of NV12 in planes.
+    parted: Option<Surface>,
 }
 
 impl Converter {
     pub(crate) fn new(api: &'static Api) -> Self {
-        Self { api, scaler: None }
+        Self { api, scaler: None, parted: None }
     }
 
     /// Writes a picture into `to`, without gaps between its rows, and says how many bytes that were. Asks for its colours where it takes
@@ -47,6 +49,15 @@ impl Converter {
             weave(from, to)?;
         } else if from.format() == self.api.formats.of(format) {
             copy(from, to)?;
+        } else if from.format() == self.api.formats.nv12 {
+            // Hardware's: libswscale would go another way than with the processor's planes, and end elsewhere.
+            let mut planes = match self.parted.take().filter(|kept| kept.size() == from.size()) {
+                Some(kept) => kept,
+                None => Surface::with_memory(self.api, width, height, self.api.formats.yuv420p)?,
+            };
+            part(from, &mut planes)?;
+            copy(self.scale(&planes, colours(), self.api.formats.of(format))?, to)?;
+            self.parted = Some(planes);
         } else {
             copy(self.scale(from, colours(), self.api.formats.of(format))?, to)?;
         }
@@ -160,4 +171,48 @@ fn unweave(mut from: &[u8], to: &mut Surface) -> Result<(), Error> {
         from = tail;
     }
     Ok(())
+}
+
+/// From a picture of NV12 to one with a plane each for luma, Cb and Cr.
+fn part(from: &Surface, to: &mut Surface) -> Result<(), Error> {
+    for row in 0..to.rows(0).map_or(0, |(rows, _)| rows) {
+        to.write(0, row)?.copy_from_slice(from.read(0, row)?);
+    }
+    for row in 0..to.rows(1).map_or(0, |(rows, _)| rows) {
+        for (plane, sample) in [(1, 0), (2, 1)] {
+            let pairs = from.read(1, row)?.as_chunks::<2>().0;
+            for (byte, pair) in to.write(plane, row)?.iter_mut().zip(pairs) {
+                *byte = pair[sample];
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever way a codec has its planes in.
+    #[test]
+    fn colours_do_not_depend_on_how_the_codec_lays_out_its_planes() {
+        let api = Api::get().expect("libav");
+        let (width, height) = (322, 182);
+        let samples: Vec<u8> =
+            (0..PixelFormat::Nv12.bytes(width, height)).map(|at| (at * at / 7 % 251) as u8).collect();
+        let written = |format| {
+            let mut picture = Surface::with_memory(api, width, height, format).expect("memory");
+            let mut converter = Converter::new(api);
+            converter.read(&samples, PixelFormat::Nv12, &mut picture).expect("samples");
+            let mut rgba = vec![0; PixelFormat::Rgba.bytes(width, height)];
+            for _ in 0..2 {
+                converter.write(&picture, || UNSAID, PixelFormat::Rgba, &mut rgba).expect("a frame");
+            }
+            let mut nv12 = vec![0; samples.len()];
+            converter.write(&picture, || UNSAID, PixelFormat::Nv12, &mut nv12).expect("a frame");
+            assert!(nv12 == samples);
+            rgba
+        };
+        assert!(written(api.formats.nv12) == written(api.formats.yuv420p));
+    }
 }

@@ -52,6 +52,8 @@ pub struct VideoDecoder {
     size: Option<(u32, u32)>,
     /// Whether the coder, one that keeps its stream's size, is of no use for the stream from its next headers on.
     is_stale: bool,
+    /// Failures since the last frame.
+    failures: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -86,6 +88,7 @@ impl VideoDecoder {
             state: State::Running,
             size: None,
             is_stale: false,
+            failures: 0,
         })
     }
 
@@ -133,10 +136,18 @@ impl VideoDecoder {
             // for one that has come already, and a frame would be lost.
             let mut vain = 0;
             while vain < 4 && self.ready.len() < MOST_HELD {
-                vain += u32::from(!self.receive()?);
+                vain += u32::from(!self.receive()? || self.failures > 0);
             }
-            if self.send(false)? {
-                self.state = State::Draining;
+            match self.send(false) {
+                Ok(true) => self.state = State::Draining,
+                Ok(false) => {}
+                Err(error) => {
+                    // Hardware that does not take the end has no frames to give.
+                    if self.engine.keeps_size() && error.kind() != Kind::Full {
+                        self.state = State::Ended;
+                    }
+                    return Err(error);
+                }
             }
         }
         Ok(())
@@ -209,8 +220,11 @@ impl VideoDecoder {
             None => Surface::new(self.api)?,
         };
         let came = match self.coder.receive_surface(&mut surface) {
-            Ok(Taken::Yes) => within(self.codec, surface.size(), (self.limits.max_width, self.limits.max_height))
-                .map(|()| (surface, None)),
+            Ok(Taken::Yes) => {
+                self.failures = 0;
+                within(self.codec, surface.size(), (self.limits.max_width, self.limits.max_height))
+                    .map(|()| (surface, None))
+            }
             Ok(taken) => {
                 self.spare.push(surface);
                 if taken == Taken::Ended {
@@ -220,6 +234,11 @@ impl VideoDecoder {
             }
             Err(error) => {
                 self.is_stale = true;
+                self.failures += 1;
+                // A codec that is drained fails at each frame that it lacks, hardware that has failed once for ever.
+                if self.state == State::Draining && (self.engine.keeps_size() || self.failures > MOST_HELD) {
+                    self.state = State::Ended;
+                }
                 Err(error)
             }
         };
@@ -230,7 +249,8 @@ impl VideoDecoder {
 
 /// A coder that takes chunks.
 fn open(api: &'static Api, codec: Codec, engine: Engine, limits: Limits) -> Result<Coder, Error> {
-    let mut coder = Coder::decoder(api, &[engine.decoder(codec)?], format!("the {codec} stream"))?;
+    let name = engine.decoder(codec)?;
+    let mut coder = Coder::decoder(api, &[name], format!("the {codec} stream"))?;
     match engine {
         Engine::Processor => coder.set(c"threads", limits.threads.into())?,
         Engine::Nvdec if limits.threads == 1 => coder.set_text(c"flags", c"+low_delay")?,
@@ -240,8 +260,18 @@ fn open(api: &'static Api, codec: Codec, engine: Engine, limits: Limits) -> Resu
     let pixels = |side: u32| i64::from(side.next_multiple_of(128)) + 128;
     let most = pixels(limits.max_width).saturating_mul(pixels(limits.max_height));
     coder.set(c"max_pixels", most.min(i64::from(i32::MAX)))?;
-    coder.open()?;
-    Ok(coder)
+    match coder.open() {
+        Ok(()) => Ok(coder),
+        Err(error) if engine == Engine::Processor => Err(error),
+        // libav's reason is that of a library below it, and says as good as nothing.
+        Err(error) => {
+            let name = name.to_string_lossy();
+            let sentence = format!(
+                "{error}; the GPU or its driver may not decode {codec}, `ffmpeg -loglevel debug -c:v {name} -i FILE -f null -` says more"
+            );
+            Err(Error::new(error.kind(), sentence))
+        }
+    }
 }
 
 /// What the codec says of the colours of the frame that it has given last.
