@@ -127,6 +127,11 @@ impl Declarations {
         self.decoders.iter().any(|declared| declared.hardware.is_some())
     }
 
+    /// Whether kernels make CUDA's contexts.
+    pub fn uses_cuda(&self) -> bool {
+        self.decoders.iter().any(|declared| declared.hardware == Some(decoder::Hardware::Nvdec))
+    }
+
     /// The files that workers read for these devices.
     pub fn files(&self) -> Vec<PathBuf> {
         let adaptor =

@@ -66,7 +66,8 @@ pub fn run(
         .map_err(|error| WorkerError::System("tie its life to the server's", error.into()))?;
     let readable = options.custom.files();
     let program_cache = options.cache_folder.as_deref();
-    let own = Own { readable: &readable, program_cache, folder, connects: options.ucx };
+    let own =
+        Own { readable: &readable, program_cache, folder, connects: options.ucx, listens: options.custom.uses_cuda() };
     // A server has one such process.
     sandbox::enter(walls, own, options.probe);
     Ok(ropeway_worker::run(control, options))

@@ -82,6 +82,13 @@ const CONNECTIONS: &[c_long] = &[
     libc::SYS_shmget, libc::SYS_shmat, libc::SYS_shmdt, libc::SYS_shmctl,
 ];
 
+/// What CUDA needs for a context beside that: it listens on a Unix socket of its own, by a name that is no file's, and has no context
+/// where it cannot. NVIDIA's OpenCL does not.
+#[rustfmt::skip]
+const LISTENING: &[c_long] = &[
+    libc::SYS_socket, libc::SYS_bind, libc::SYS_listen, libc::SYS_accept, libc::SYS_accept4,
+];
+
 /// Of the sockets, only these: the internet's; datagrams between processes, by which UCX wakes, and no stream to a
 /// service of this machine that trusts whoever connects; and the one by which the C library asks for addresses.
 const DOMAINS: [libc::c_int; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
@@ -172,8 +179,8 @@ const SELF: [libc::c_int; 7] = [
 ///
 /// # Errors
 /// The kernel has no seccomp filters, or this process may not have any; one sentence.
-pub(super) fn restrict(connects: bool) -> Result<(), String> {
-    let [first, second] = filters(std::process::id(), connects).map_err(|error| error.to_string())?;
+pub(super) fn restrict(connects: bool, listens: bool) -> Result<(), String> {
+    let [first, second] = filters(std::process::id(), connects, listens).map_err(|error| error.to_string())?;
     // In this order: of two filters that refuse a call, the newer one's error counts.
     for filter in [first, second] {
         seccompiler::apply_filter_all_threads(&filter).map_err(|error| error.to_string())?;
@@ -181,22 +188,22 @@ pub(super) fn restrict(connects: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// The two filters, for the process with this id, which makes connections or not.
-fn filters(own: u32, connects: bool) -> Result<[BpfProgram; 2], BackendError> {
+/// The two filters, for the process with this id, which makes connections or not, and CUDA's contexts or not.
+fn filters(own: u32, connects: bool, listens: bool) -> Result<[BpfProgram; 2], BackendError> {
     let architecture = TargetArch::try_from(std::env::consts::ARCH)?;
     let all = |lists: &[&[c_long]]| -> BTreeMap<c_long, Vec<SeccompRule>> {
         lists.iter().copied().flatten().map(|&call| (call, Vec::new())).collect()
     };
     let errno = |error: libc::c_int| SeccompAction::Errno(error.unsigned_abs());
     let mut allowed = all(ALLOWED);
-    if connects {
-        allowed.extend(all(&[CONNECTIONS]));
-    }
+    let further = [(connects, CONNECTIONS), (listens, LISTENING)];
+    let further: Vec<_> = further.into_iter().filter(|(is_so, _)| *is_so).map(|(_, calls)| calls).collect();
+    allowed.extend(all(&further));
     let allowed = SeccompFilter::new(allowed, errno(libc::ENOSYS), SeccompAction::Allow, architecture)?;
     let mut refused = all(REFUSED);
-    if connects {
-        refused.retain(|call, _| !CONNECTIONS.contains(call));
-        refused.insert(libc::SYS_socket, sockets()?);
+    if !further.is_empty() {
+        refused.retain(|call, _| !further.iter().any(|calls| calls.contains(call)));
+        refused.insert(libc::SYS_socket, sockets(connects, listens)?);
     }
     refused.extend(conditions(u64::from(own))?);
     let refused = SeccompFilter::new(refused, SeccompAction::Allow, errno(libc::EPERM), architecture)?;
@@ -204,11 +211,19 @@ fn filters(own: u32, connects: bool) -> Result<[BpfProgram; 2], BackendError> {
 }
 
 /// Sockets that are refused where others are not.
-fn sockets() -> Result<Vec<SeccompRule>, BackendError> {
+fn sockets(connects: bool, listens: bool) -> Result<Vec<SeccompRule>, BackendError> {
     let number = |value: libc::c_int| u64::from(value.cast_unsigned());
-    let elsewhere = DOMAINS.iter().map(|&domain| SeccompCondition::new(0, Dword, Ne, number(domain)));
+    let domains = if connects { &DOMAINS[..] } else { &[libc::AF_UNIX] };
+    let elsewhere = domains.iter().map(|&domain| SeccompCondition::new(0, Dword, Ne, number(domain)));
     let mut rules = vec![SeccompRule::new(elsewhere.collect::<Result<_, _>>()?)?];
-    for kind in [libc::SOCK_STREAM, libc::SOCK_SEQPACKET] {
+    // UCX's are datagrams, CUDA's packets; Linux takes the raw kind for datagrams.
+    let kinds = [
+        (libc::SOCK_STREAM, false),
+        (libc::SOCK_DGRAM, connects),
+        (libc::SOCK_RAW, connects),
+        (libc::SOCK_SEQPACKET, listens),
+    ];
+    for (kind, _) in kinds.into_iter().filter(|(_, is_used)| !is_used) {
         rules.push(SeccompRule::new(vec![
             SeccompCondition::new(0, Dword, Eq, number(libc::AF_UNIX))?,
             SeccompCondition::new(1, Dword, MaskedEq(TYPE), number(kind))?,

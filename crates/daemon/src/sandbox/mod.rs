@@ -10,7 +10,8 @@
 //! | `calls` | seccomp: which system calls |
 //!
 //! Where sessions may go over UCX, a worker [makes connections](Own::connects): UCX's are made in the process that uses
-//! them. So a server is asked for that by an address of its own.
+//! them. So a server is asked for that by an address of its own. Where a decoder of hardware makes CUDA's contexts, a worker
+//! [listens](Own::listens) on a Unix socket of packets.
 //!
 //! What a wall here lets through, another may refuse; `tests/tests/inside.rs` tries each alone.
 
@@ -79,6 +80,8 @@ pub(crate) struct Own<'a> {
     pub(crate) folder: Option<&'a Path>,
     /// Whether it makes connections by itself, and shares System V memory: UCX does.
     pub(crate) connects: bool,
+    /// Whether it makes CUDA's contexts, each of which listens on a Unix socket: decoders of hardware do.
+    pub(crate) listens: bool,
 }
 
 /// Puts this process, and all it starts, into the sandbox with these walls; with none, nothing changes. Must be called
@@ -115,7 +118,7 @@ pub(crate) fn enter(walls: &[Wall], own: Own<'_>, is_first: bool) {
         restrict_rights();
     }
     if walls.contains(&Wall::Calls) {
-        match calls::restrict(own.connects) {
+        match calls::restrict(own.connects, own.listens) {
             Ok(()) => debug!("sandbox: system calls are restricted"),
             Err(error) => {
                 lacks(&format!("seccomp cannot be used: {error}; kernels and drivers can make all system calls"));
@@ -162,6 +165,8 @@ mod tests {
     use std::fs;
 
     use landlock::RulesetStatus;
+    use rustix::io::Errno;
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, connect, listen, socket};
 
     use super::files::{SYSTEM, readable, restrict, writable};
     use super::*;
@@ -241,5 +246,37 @@ mod tests {
             .unwrap();
         assert!(fs::write("/proc/self/oom_score_adj", "0").is_err(), "other files of /proc can be written to");
         assert!(std::net::TcpListener::bind("127.0.0.1:0").is_err(), "it can listen");
+    }
+
+    /// As above, in a process of its own.
+    #[test]
+    fn where_cuda_makes_contexts() {
+        const MARK: &str = "ROPEWAY_SANDBOX_CUDA";
+        if std::env::var_os(MARK).is_none() {
+            let mut itself = std::process::Command::new(std::env::current_exe().unwrap());
+            itself.args(["--exact", "sandbox::tests::where_cuda_makes_contexts", "--nocapture"]).env(MARK, "1");
+            let output = itself.output().unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            return;
+        }
+        // The rules for calls alone: those for files refuse some of it as well.
+        enter(&[Wall::Calls], Own { listens: true, ..Own::default() }, true);
+        let packets = || socket(AddressFamily::UNIX, SocketType::SEQPACKET, None);
+        let (own, other) = (packets().expect("a socket"), packets().expect("another"));
+        let name = format!("ropeway-walls-{}", std::process::id());
+        let name = SocketAddrUnix::new_abstract_name(name.as_bytes()).expect("a name");
+        bind(&own, &name).expect("a name that is no file's");
+        listen(&own, 1).expect("a context listens");
+        assert_eq!(connect(&other, &name), Err(Errno::PERM));
+        for (family, kind) in [
+            (AddressFamily::UNIX, SocketType::STREAM),
+            (AddressFamily::UNIX, SocketType::DGRAM),
+            (AddressFamily::UNIX, SocketType::RAW),
+            (AddressFamily::INET, SocketType::STREAM),
+            (AddressFamily::INET6, SocketType::DGRAM),
+            (AddressFamily::NETLINK, SocketType::RAW),
+        ] {
+            assert_eq!(socket(family, kind, None).err(), Some(Errno::PERM), "{family:?}, {kind:?}");
+        }
     }
 }
