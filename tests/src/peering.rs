@@ -1,11 +1,15 @@
 //! Sessions of one client that send each other memory and events, with a client that speaks the protocol itself.
 
-use ropeway_protocol::handshake::features;
-use ropeway_protocol::ids::{EventId, MemoryId, TransferId};
+use std::fs::File;
+use std::time::Duration;
+
+use ropeway_protocol::handshake::{Hello, Opening, PREAMBLE_LEN, Preamble, encode_opening, features, peer_proof};
+use ropeway_protocol::ids::{EventId, MemoryId, SessionId, TransferId};
 use ropeway_protocol::messages::{ConnectPeer, Expect, OpenPeers, Push, PushData};
 use ropeway_protocol::types::{EventList, Moved};
+use ropeway_transport::{Endpoint, Link, Room};
 
-use crate::raw::{Client, frame};
+use crate::raw::{Client, frame, peer_purpose};
 use crate::server::Server;
 
 /// The secret by which the sessions recognise each other.
@@ -29,16 +33,21 @@ impl Pair {
 
     /// The same, of servers with these variables.
     pub fn with_env(args: &[&str], env: &[(&str, &str)]) -> Self {
-        Self::of(0, args, env)
+        Self::of(0, [args; 2], env)
     }
 
     /// The same, of a client who lets them share memory with each other.
     pub fn sharing(args: &[&str]) -> Self {
+        Self::sharing_of([args; 2])
+    }
+
+    /// The same, on servers with arguments of their own.
+    pub fn sharing_of(args: [&[&str]; 2]) -> Self {
         Self::of(features::SHARES_WITH_PEERS, args, &[])
     }
 
-    fn of(features: u64, args: &[&str], env: &[(&str, &str)]) -> Self {
-        let servers = [(); 2].map(|()| Server::start_with(&[&["--listen", "tcp://127.0.0.1:0"], args].concat(), env));
+    fn of(features: u64, args: [&[&str]; 2], env: &[(&str, &str)]) -> Self {
+        let servers = args.map(|args| Server::start_with(&[&["--listen", "tcp://127.0.0.1:0"], args].concat(), env));
         let [mut a, mut b] = [&servers[0], &servers[1]].map(|server| Client::connect_with(server.address(), features));
         for client in [&mut a, &mut b] {
             client.begin().post(&OpenPeers { secret: SECRET }).send();
@@ -76,6 +85,33 @@ pub fn push(a: &mut Client, b: &mut Client, memory: u64, what: &Moved, after: &[
     let (memory, transfer, after) = (MemoryId(memory), TransferId(transfer), events(after));
     b.post(&Expect { memory, what: what.clone(), event: EventId(event), peer: a.id(), transfer, queue: None }).send();
     a.post(&Push { memory, what: what.clone(), after, event: None, peer: b.id(), transfer }).send();
+}
+
+/// A peer's connection of this number to a session, over the Unix socket at `url`, and the memory that they share.
+///
+/// # Panics
+/// When it does not work.
+pub fn join_sharing(url: &str, (from, to): (SessionId, SessionId), number: u8) -> (Link, File) {
+    let endpoint: Endpoint = url.parse().unwrap();
+    let mut link = Link::connect(&endpoint, Duration::from_secs(3)).unwrap();
+    let hello = Hello {
+        features: 0,
+        purpose: peer_purpose((from, to), number, peer_proof(&SECRET, from, to, number)),
+        release: "0.1.0".into(),
+        program: "test".into(),
+        pid: std::process::id(),
+        credential: vec![],
+    };
+    link.offer_memory(&encode_opening(Opening::Hello, &hello), Room::ForPeers).unwrap();
+    let memory = File::from(link.memory().unwrap().0.try_clone_to_owned().unwrap());
+    let mut head = [0; PREAMBLE_LEN];
+    link.recv_exact(&mut head).unwrap();
+    let preamble = Preamble::from_bytes(&head).unwrap();
+    assert_eq!(preamble.opening, Opening::Joined);
+    link.recv_exact(&mut vec![0; preamble.len as usize]).unwrap();
+    let link = link.take_up_memory();
+    assert!(link.shares_memory());
+    (link, memory)
 }
 
 /// A list of events.

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ropeway_protocol::handshake::{Hello, Opening, PREAMBLE_LEN, Preamble, encode_opening, peer_proof};
 use ropeway_protocol::ids::{ContextId, EventId, SessionId, TransferId};
 use ropeway_protocol::messages::{
     ConnectPeer, CreateUserEvent, ExpectSignal, OpenPeers, PushData, SetUserEventStatus, Signal, SignalPeer,
@@ -15,15 +14,14 @@ use ropeway_protocol::messages::{
 use ropeway_tests::cluster::MIB;
 use ropeway_tests::encrypted::Encrypted;
 use ropeway_tests::net::Net;
-use ropeway_tests::peering::{Pair, SECRET, push, whole};
+use ropeway_tests::peering::{Pair, SECRET, join_sharing, push, whole};
 use ropeway_tests::places::c_program;
 use ropeway_tests::program::{Program, Running};
 use ropeway_tests::proxy::{Fault, Proxy};
-use ropeway_tests::raw::{Client, frame, peer_purpose};
+use ropeway_tests::raw::{Client, frame};
 use ropeway_tests::server::Server;
 use ropeway_tests::shared_memory::{held, mapped};
 use ropeway_tests::{fake, process, wait_for};
-use ropeway_transport::{Endpoint, Link, Room};
 use rustix::net::{Shutdown, shutdown};
 
 /// How soon everybody has to know that the other is gone.
@@ -160,10 +158,23 @@ fn nobody_is_gone_round() {
     assert!(shared == 0 && other > 0, "{}", servers[0].log());
 }
 
-/// A worker that is killed at any time leaves nothing at the others, which go on.
+/// Servers of devices that are used as if they had memory of their own: bulk bytes go through memory that lies still.
+fn pinned() -> [Server; 2] {
+    [(); 2].map(|()| Server::start_with(&["--listen", "tcp://127.0.0.1:0", "--force-pinned"], &[]))
+}
+
 #[test]
 fn workers_are_killed_at_any_time() {
-    let servers = [Server::start_unix(), Server::start()];
+    kill_workers([Server::start_unix(), Server::start()]);
+}
+
+#[test]
+fn workers_that_copy_in_place_are_killed_at_any_time() {
+    kill_workers(pinned());
+}
+
+/// A worker that is killed at any time leaves nothing at the others, which go on.
+fn kill_workers(servers: [Server; 2]) {
     for round in 0..24_u64 {
         let size = [64 << 10, 1 << 20, 16 << 20][round as usize % 3];
         let mut program = bouncing(size, &servers);
@@ -195,7 +206,15 @@ fn workers_are_killed_at_any_time() {
 
 #[test]
 fn clients_are_killed_at_any_time() {
-    let servers = [Server::start_unix(), Server::start()];
+    kill_clients([Server::start_unix(), Server::start()]);
+}
+
+#[test]
+fn clients_of_workers_that_copy_in_place_are_killed_at_any_time() {
+    kill_clients(pinned());
+}
+
+fn kill_clients(servers: [Server; 2]) {
     for round in 0..24_u64 {
         let program = bouncing([64 << 10, 1 << 20, 16 << 20][round as usize % 3], &servers);
         let workers = [&servers[0], &servers[1]].map(|server| server.worker_of(program.pid()));
@@ -210,13 +229,22 @@ fn clients_are_killed_at_any_time() {
     }
 }
 
-/// The sockets beside the memory end while both processes live: what was in the memory arrives once all the same.
 #[test]
 fn sockets_are_cut_at_any_time() {
+    cut_sockets(&[]);
+}
+
+#[test]
+fn sockets_are_cut_at_any_time_beside_memory_that_devices_copy_to() {
+    cut_sockets(&["--force-pinned"]);
+}
+
+/// The sockets beside the memory end while both processes live: what was in the memory arrives once all the same.
+fn cut_sockets(args: &[&str]) {
     const ROUNDS: u64 = 30;
     const SIZE: usize = 20_000;
     const LARGE: usize = 300_000;
-    let mut pair = Pair::sharing(&[]).connect();
+    let mut pair = Pair::sharing(args).connect();
     let Pair { a, b, servers } = &mut pair;
     let address = servers[1].address().parse().unwrap();
     let worker = wait_for("the worker that has connected", SOON, || {
@@ -286,30 +314,6 @@ fn write_anywhere(memory: &File, seed: &mut u64, anywhere: bool) {
     memory.write_all_at(&value.to_le_bytes(), at).unwrap();
 }
 
-/// A peer of this session, over a Unix socket, and the memory of its connection.
-fn join_sharing(url: &str, (from, to): (SessionId, SessionId)) -> (Link, File) {
-    let endpoint: Endpoint = url.parse().unwrap();
-    let mut link = Link::connect(&endpoint, SOON).unwrap();
-    let hello = Hello {
-        features: 0,
-        purpose: peer_purpose((from, to), 0, peer_proof(&SECRET, from, to, 0)),
-        release: "0.1.0".into(),
-        program: "test".into(),
-        pid: std::process::id(),
-        credential: vec![],
-    };
-    link.offer_memory(&encode_opening(Opening::Hello, &hello), Room::Rings).unwrap();
-    let memory = File::from(link.memory().unwrap().0.try_clone_to_owned().unwrap());
-    let mut head = [0; PREAMBLE_LEN];
-    link.recv_exact(&mut head).unwrap();
-    let preamble = Preamble::from_bytes(&head).unwrap();
-    assert_eq!(preamble.opening, Opening::Joined);
-    link.recv_exact(&mut vec![0; preamble.len as usize]).unwrap();
-    let link = link.take_up_memory();
-    assert!(link.shares_memory());
-    (link, memory)
-}
-
 /// A peer that writes into the memory at any time may end its connection, or the session: but no worker crashes or stays,
 /// and the server serves others.
 #[test]
@@ -321,7 +325,7 @@ fn a_peer_that_writes_anywhere_ends_no_more_than_its_session() {
         let mut client = Client::connect(server.address());
         client.begin().post(&OpenPeers { secret: SECRET }).send();
         let from = SessionId(77);
-        let (link, memory) = join_sharing(&unix, (from, client.id()));
+        let (link, memory) = join_sharing(&unix, (from, client.id()), 0);
         let over = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {

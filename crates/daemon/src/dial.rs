@@ -101,7 +101,7 @@ impl Dial {
         };
         let hello = encode_opening(Opening::Hello, &hello);
         let said = match self.shares_memory {
-            true => link.offer_memory(&hello, Room::Rings),
+            true => link.offer_memory(&hello, Room::ForPeers),
             false => link.send_all(&mut [io::IoSlice::new(&hello)]),
         };
         said.map_err(|error| plain(&error))?;
@@ -109,7 +109,7 @@ impl Dial {
         let (mut preamble, mut body) = hear(link, deadline)?;
         if preamble.opening == Opening::Nearby {
             let nearby = decode_nearby(preamble, &body).map_err(|error| error.to_string())?;
-            link.hand_in_memory(&nearby.name, &nearby.token, Room::Rings).map_err(|error| plain(&error))?;
+            link.hand_in_memory(&nearby.name, &nearby.token, Room::ForPeers).map_err(|error| plain(&error))?;
             (preamble, body) = hear(link, deadline)?;
         }
         decode_joined(preamble, &body).map(|joined| joined.proof).map_err(|error| error.to_string())

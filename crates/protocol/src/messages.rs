@@ -413,6 +413,11 @@ macro_rules! peer_messages {
     /// begins at a multiple of that; the pieces come in any order, by any of the connections between two sessions.
     /// Pieces of an image are no longer than that, and come in order.
     post 1 push_data: PushData { transfer: TransferId, offset: u64 } + tail;
+    /// As `push_data`, of ranges: these `size` bytes are at `at` in the arena of the memory that both ends share, in the
+    /// half and at the beginning of a slot of the sender's, who leaves them there until `push_taken`.
+    post 7 push_in_place: PushInPlace { transfer: TransferId, offset: u64, at: u64, size: u64 };
+    /// The bytes at `at` in the arena have been taken, or are not wanted: the receiver may use the slot again.
+    post 8 push_taken: PushTaken { at: u64 };
     /// A push failed: something that it had to wait for ended with this status.
     post 2 push_failed: PushFailed { transfer: TransferId, status: Status };
     /// A push whose length was not certain in advance has `size` bytes.

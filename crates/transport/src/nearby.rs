@@ -198,13 +198,13 @@ mod tests {
         assert!(client.may_be_nearby() && server.may_be_nearby());
         assert!(inbox.take().is_none());
         for (link, is_its_own) in [(&mut other, false), (&mut server, true)] {
-            client.hand_in_memory(inbox.name(), &token, Room::Rings).unwrap();
+            client.hand_in_memory(inbox.name(), &token, Room::ForPeers).unwrap();
             let handed_in = inbox.take().unwrap();
             assert_eq!(handed_in.token, token);
             link.accept_memory(handed_in);
             assert_eq!(link.memory().is_some(), is_its_own);
         }
-        let (server, mut welcome) = (server.answer_hello(b"welcome", Room::Rings).unwrap(), [0; 7]);
+        let (server, mut welcome) = (server.answer_hello(b"welcome", Room::ForPeers).unwrap(), [0; 7]);
         client.recv_exact(&mut welcome).unwrap();
         assert!(server.shares_memory() && client.take_up_memory().shares_memory());
     }
@@ -213,11 +213,11 @@ mod tests {
     fn what_others_leave_there_is_passed_over() {
         let inbox = Inbox::open().unwrap();
         let (mut client, server) = connected();
-        client.hand_in_memory("ropeway-nobody", &[7; TOKEN], Room::Rings).unwrap();
+        client.hand_in_memory("ropeway-nobody", &[7; TOKEN], Room::ForPeers).unwrap();
         server.recv_exact(&mut [0]).unwrap();
         // Another program's socket hears nothing.
         let other = Inbox::named(format!("another-{}", std::process::id())).unwrap();
-        client.hand_in_memory(other.name(), &[7; TOKEN], Room::Rings).unwrap();
+        client.hand_in_memory(other.name(), &[7; TOKEN], Room::ForPeers).unwrap();
         server.recv_exact(&mut [0]).unwrap();
         assert!(other.take().is_none() && client.memory().is_none());
         let stranger = UnixDatagram::unbound().unwrap();
@@ -228,7 +228,7 @@ mod tests {
         for bytes in [&b""[..], b"short", &[0xFF; 1000]] {
             stranger.send_to_addr(bytes, &address).unwrap();
         }
-        client.hand_in_memory(inbox.name(), &[7; TOKEN], Room::Rings).unwrap();
+        client.hand_in_memory(inbox.name(), &[7; TOKEN], Room::ForPeers).unwrap();
         assert_eq!(inbox.take().unwrap().token, [7; TOKEN]);
         assert!(inbox.take().is_none());
     }

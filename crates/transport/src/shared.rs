@@ -129,14 +129,14 @@ impl Link {
         offered.or(passed.as_ref().map(|file| (file.as_fd(), Side::Passed)))
     }
 
-    /// The same link in another process, which goes on with the handshake; memory that was offered has no arena.
+    /// The same link in another process, which goes on with the handshake; memory that was offered is for peers.
     ///
     /// # Errors
     /// The operating system's error; [`ErrorKind::InvalidData`] where it is no such memory, unless it was passed: then
     /// [`Link::answer_hello`] finds that.
     pub fn with_memory(mut self, file: OwnedFd, side: Side) -> io::Result<Self> {
         match side {
-            Side::Offered => self.offered(Rings::resume(&file, Room::Rings)?, file),
+            Side::Offered => self.offered(Rings::resume(&file, Room::ForPeers)?, file),
             Side::Passed => self.passed(file),
         }
         Ok(self)

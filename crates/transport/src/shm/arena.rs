@@ -1,7 +1,8 @@
 //! Memory for bulk data, behind the rings: the server has buffers in it, and the client copies their contents in and out.
 //!
 //! It is as large as the machine's memory, and so never what limits a session; only what is used of it takes memory.
-//! Which part is whose, the server decides. Both ends check where the other one says that something is.
+//! Which part is whose, the server decides. That of two peers is smaller: bytes only go through it, each side's through a
+//! half of its own. Both ends check where the other one says that something is.
 
 use std::io;
 use std::ops::Range;
@@ -36,6 +37,9 @@ pub struct Arena {
 }
 
 impl Arena {
+    /// How large that of two peers is, in bytes.
+    pub const OF_PEERS: u64 = STEP;
+
     /// How large it should be on this machine, in bytes.
     pub(super) fn size() -> u64 {
         let about = rustix::system::sysinfo();

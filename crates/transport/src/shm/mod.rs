@@ -45,8 +45,8 @@ const _: () = assert!(IN_USE < DATA);
 /// What memory for a link has room for, at the most.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Room {
-    /// What is sent.
-    Rings,
+    /// What is sent, and [`Arena::OF_PEERS`] bytes through which bulk data goes.
+    ForPeers,
     /// What is sent, and bulk data that lies there.
     WithArena,
 }
@@ -70,9 +70,10 @@ impl Rings {
     /// The operating system's error.
     pub(crate) fn create(room: Room) -> io::Result<(Self, OwnedFd)> {
         match room {
-            Room::Rings => Self::create_with(0),
-            Room::WithArena => Self::create_with(Arena::size()).or_else(|_| Self::create_with(0)),
+            Room::ForPeers => Self::create_with(Arena::OF_PEERS),
+            Room::WithArena => Self::create_with(Arena::size()),
         }
+        .or_else(|_| Self::create_with(0))
     }
 
     fn create_with(arena: u64) -> io::Result<(Self, OwnedFd)> {
@@ -81,8 +82,8 @@ impl Rings {
         Ok((Self::new(Memory::map(&file, 0..LEN)?, arena, [0, 1]), file))
     }
 
-    /// Maps, at the server, what the client has made, and says there that it is used. Where there is no arena, or this
-    /// process cannot map it, it does without; one that nobody wants is not let in: a peer makes none.
+    /// Maps, at the server, what the client has made, and says there that it is used. Where there is no arena, it does
+    /// without, and also where this process cannot map a client's, which nobody uses but by its word; peers use theirs both.
     ///
     /// # Errors
     /// The operating system's error; [`io::ErrorKind::InvalidData`] for another file.
@@ -103,13 +104,14 @@ impl Rings {
     fn map(file: &OwnedFd, room: Room, order: [usize; 2]) -> io::Result<Self> {
         let len = memory::len_of(file)?;
         let is_expected = match room {
-            Room::Rings => len == LEN,
+            Room::ForPeers => len == LEN || len == LEN + Arena::OF_PEERS,
             Room::WithArena => len >= LEN && (len - LEN).is_multiple_of(arena::STEP),
         };
         if !is_expected {
             return Err(memory::unexpected());
         }
-        let arena = if len > LEN { Arena::map(file, LEN..len).ok() } else { None };
+        let mapped = (len > LEN).then(|| Arena::map(file, LEN..len)).transpose();
+        let arena = if room == Room::WithArena { mapped.unwrap_or(None) } else { mapped? };
         Ok(Self::new(Memory::map(file, 0..LEN)?, arena, order))
     }
 

@@ -114,8 +114,8 @@ fn a_server_that_does_not_use_the_memory_is_heard_through_the_socket() {
 
 #[test]
 fn only_a_reader_that_sleeps_is_woken() {
-    let (client, file) = Rings::create(Room::Rings).unwrap();
-    let server = Rings::open(&file, Room::Rings).unwrap();
+    let (client, file) = Rings::create(Room::ForPeers).unwrap();
+    let server = Rings::open(&file, Room::ForPeers).unwrap();
     assert!(client.is_used());
     assert_eq!(client.write(b"one").unwrap(), (3, false), "nobody has asked");
     assert!(server.ask_to_be_woken(), "there is something already");
@@ -141,8 +141,9 @@ fn other_files_are_refused() {
     assert_eq!(made(len, SealFlags::GROW | SealFlags::SEAL), Err(ErrorKind::InvalidData), "it could be shortened");
     assert_eq!(made(len - 1, sealed), Err(ErrorKind::InvalidData));
     assert_eq!(made(len + arena::STEP, sealed), Ok(()));
-    assert_eq!(made_for(Room::Rings, len, sealed), Ok(()));
-    assert_eq!(made_for(Room::Rings, len + arena::STEP, sealed), Err(ErrorKind::InvalidData), "nobody wants it");
+    assert_eq!(made_for(Room::ForPeers, len, sealed), Ok(()));
+    assert_eq!(made_for(Room::ForPeers, len + Arena::OF_PEERS, sealed), Ok(()));
+    assert_eq!(made_for(Room::ForPeers, len + 2 * Arena::OF_PEERS, sealed), Err(ErrorKind::InvalidData));
     assert_eq!(made(len + arena::STEP - 4096, sealed), Err(ErrorKind::InvalidData));
     assert_eq!(made(1 << 40, sealed), Err(ErrorKind::InvalidData));
     let socket = UnixStream::pair().unwrap().0.into();
@@ -199,8 +200,8 @@ fn what_this_side_ends_is_over_for_all_its_threads() {
 /// out or not, but reads and writes stay within the memory, and come to an end.
 #[test]
 fn a_side_that_writes_anywhere_harms_only_itself() {
-    let (client, file) = Rings::create(Room::Rings).unwrap();
-    let server = Rings::open(&file, Room::Rings).unwrap();
+    let (client, file) = Rings::create(Room::ForPeers).unwrap();
+    let server = Rings::open(&file, Room::ForPeers).unwrap();
     let mut seed = 42;
     let (mut faults, mut bytes) = (0, 0);
     let mut room = vec![0; 70_000];

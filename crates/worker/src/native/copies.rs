@@ -64,6 +64,11 @@ impl<const N: usize> Copies<N> {
         self.queue.flush()
     }
 
+    /// The last copy of piece `index`, unless it was waited for.
+    pub(super) fn last(&self, index: usize) -> Option<&Event> {
+        self.last[index].as_ref()
+    }
+
     /// Waits for the last copy of piece `index`.
     ///
     /// # Errors

@@ -1,5 +1,6 @@
 //! Memory objects.
 
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use ropeway_transport::Arena;
 
 use super::addresses::Addresses;
 use super::api::api;
-use super::shared_storage::{SharedStorage, end_of_buffer};
+use super::shared_storage::{Keeper, SharedStorage, end_of_buffer};
 use super::svm::Svm;
 use super::{Context, check};
 
@@ -107,14 +108,43 @@ impl Memory {
             // SAFETY: the extent has room for `bytes`, and no reference into it exists.
             unsafe { host.copy_from_nonoverlapping(NonNull::from(contents).cast(), bytes) };
         }
-        // SAFETY: the extent is as long as the buffer, and outlives it: it is dropped by the callback below.
+        // SAFETY: the extent is as long as the buffer.
+        unsafe { Self::over_host(context, flags, (host, bytes), Keeper::Extent(extent)) }
+    }
+
+    /// A buffer over these bytes of an arena whose parts nobody gives out.
+    ///
+    /// # Errors
+    /// The status of the native call; CL_MEM_OBJECT_ALLOCATION_FAILURE where they are not all in the arena.
+    pub(super) fn over_arena(context: &Context, arena: &Arc<Arena>, range: &Range<u64>) -> Result<Self, Status> {
+        let bytes = range.end.checked_sub(range.start).and_then(|len| usize::try_from(len).ok());
+        let bytes = bytes.ok_or(cl::CL_INVALID_BUFFER_SIZE)?;
+        let host = arena.address(range.start, bytes).ok_or(cl::CL_MEM_OBJECT_ALLOCATION_FAILURE)?;
+        // SAFETY: the arena has so many bytes there.
+        unsafe { Self::over_host(context, cl::CL_MEM_READ_WRITE, (host, bytes), Keeper::Arena(arena.clone())) }
+    }
+
+    /// A buffer in memory that is there, and is kept until the buffer is gone.
+    ///
+    /// # Errors
+    /// The status of the native call.
+    ///
+    /// # Safety
+    /// The memory has so many bytes as long as `keeper` lives.
+    unsafe fn over_host(
+        context: &Context,
+        flags: u64,
+        (host, bytes): (NonNull<u8>, usize),
+        keeper: Keeper,
+    ) -> Result<Self, Status> {
+        // SAFETY: as the caller promises; the keeper outlives the buffer: it is dropped by the callback below.
         let mem = unsafe { buffer_at(context, flags, host.as_ptr(), bytes) }?;
-        let (at, shape) = (host.addr().get(), Shape::Buffer(size));
+        let (at, shape) = (host.addr().get(), Shape::Buffer(bytes as u64));
         let memory = Self::stored(mem, shape, Storage::Shared(at), Addresses::known(at));
-        let extent = Box::into_raw(Box::new(extent)).cast();
+        let keeper = Box::into_raw(Box::new(keeper)).cast();
         // SAFETY: the buffer is alive, and the callback takes what it is given.
-        let status = unsafe { (api().clSetMemObjectDestructorCallback)(mem, Some(end_of_buffer), extent) };
-        // Without a callback nobody can tell when the extent is free again: it is kept for ever, but used for nothing.
+        let status = unsafe { (api().clSetMemObjectDestructorCallback)(mem, Some(end_of_buffer), keeper) };
+        // Without a callback nobody can tell when the memory is free again: it is kept for ever, but used for nothing.
         check(status).map(|()| memory)
     }
 

@@ -162,10 +162,20 @@ impl Drop for Extent {
     }
 }
 
+/// What keeps the memory of a buffer for it alone.
+#[derive(Debug)]
+#[expect(dead_code, reason = "they are kept until they are dropped")]
+pub(super) enum Keeper {
+    /// A part that was given out.
+    Extent(Extent),
+    /// All of what it is a part of.
+    Arena(Arc<Arena>),
+}
+
 /// Called by the native implementation when a buffer and all commands that use it are gone.
-pub(super) extern "C" fn end_of_buffer(_: cl::cl_mem, extent: *mut c_void) {
-    // SAFETY: `Memory::shared` has registered this with a box of this type, and it is called once.
-    drop(unsafe { Box::from_raw(extent.cast::<Extent>()) });
+pub(super) extern "C" fn end_of_buffer(_: cl::cl_mem, keeper: *mut c_void) {
+    // SAFETY: `Memory::over_host` has registered this with a box of this type, and it is called once.
+    drop(unsafe { Box::from_raw(keeper.cast::<Keeper>()) });
 }
 
 #[cfg(test)]

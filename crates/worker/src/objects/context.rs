@@ -1,10 +1,12 @@
 //! Contexts.
 
+use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use ropeway_abi as cl;
 use ropeway_protocol::types::Status;
+use ropeway_transport::Arena;
 
 use crate::base::error::{End, unknown};
 use crate::base::lock::lock;
@@ -59,6 +61,8 @@ pub struct Context {
     spare_rings: [Mutex<Vec<native::Ring>>; 2],
     /// Windows that the client looks through, which are in no use, and how many there are in all.
     windows: Mutex<(Vec<native::Window>, usize)>,
+    /// Ranges of memory that is shared with peers.
+    ranges: Mutex<Vec<Arc<native::PinnedRange>>>,
     /// Whether there ever was shared virtual memory.
     pub has_svm: AtomicBool,
     /// Events that say when all commands of released queues have ended.
@@ -93,6 +97,7 @@ impl Context {
             landing: Mutex::default(),
             spare_rings: Default::default(),
             windows: Mutex::default(),
+            ranges: Mutex::default(),
             has_svm: AtomicBool::new(false),
             queue_ends: Mutex::default(),
             parts: Vec::new(),
@@ -190,6 +195,36 @@ impl Context {
     /// Puts a window back.
     pub fn put_window(&self, window: native::Window) {
         lock(&self.windows).0.push(window);
+    }
+
+    /// These bytes of memory that is shared with a peer, which come from there or go there. `None` where they cannot be used
+    /// so, or transfers need none.
+    pub fn range(
+        &self,
+        arena: &Arc<Arena>,
+        range: Range<u64>,
+        direction: Direction,
+    ) -> Option<Arc<native::PinnedRange>> {
+        if self.maps {
+            return None;
+        }
+        let mut ranges = lock(&self.ranges);
+        if let Some(made) = ranges.iter().find(|made| made.is_in(arena) && *made.range() == range) {
+            return Some(made.clone());
+        }
+        let queue = match direction {
+            Direction::In => self.transfer_queue(),
+            Direction::Out => self.push_queue(),
+        };
+        let made = native::PinnedRange::new(self.native.as_ref().ok()?, queue.ok()?, arena, range).ok()?;
+        let made = Arc::new(made);
+        ranges.push(made.clone());
+        Some(made)
+    }
+
+    /// Gives up the ranges of memory that is shared no more.
+    pub fn forget_ranges(&self, arena: &Arc<Arena>) {
+        lock(&self.ranges).retain(|range| !range.is_in(arena));
     }
 
     fn own_queue<'a>(

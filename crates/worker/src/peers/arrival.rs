@@ -11,9 +11,10 @@ use ropeway_protocol::messages::Completed;
 use ropeway_protocol::types::{Completions, EventDone, Status};
 use ropeway_protocol::{Tail, TailError};
 
+use super::in_place::Incoming;
 use super::services::Services;
 use crate::base::lock::lock;
-use crate::native::{self, AwaitedWrite, ImageWriter, Ranges, Scattered, UserEvent, Waits};
+use crate::native::{self, AwaitedWrite, Event, ImageWriter, Ranges, Scattered, UserEvent, Waits};
 use crate::objects::Direction;
 use crate::objects::{Cell, Memory};
 
@@ -98,6 +99,8 @@ pub struct Arrival {
     /// Whether pieces may be shorter because the push may be.
     may_be_short: bool,
     sink: OnceLock<Sink>,
+    /// Copies from memory that the peer sees, which run in order.
+    copies: Mutex<Vec<Event>>,
     failure: AtomicI32,
     ended: AtomicBool,
 }
@@ -127,6 +130,7 @@ impl Arrival {
             may_be_short: false,
             part,
             sink: OnceLock::new(),
+            copies: Mutex::default(),
             failure: AtomicI32::new(0),
             ended: AtomicBool::new(false),
         }
@@ -168,7 +172,7 @@ impl Arrival {
     ///
     /// # Errors
     /// They are not what was announced, or have come before, or the connection broke.
-    pub fn receive(&self, offset: u64, tail: &mut dyn Tail) -> Result<bool, Fault> {
+    pub fn receive(&self, offset: u64, tail: &mut Incoming<'_>) -> Result<bool, Fault> {
         let len = tail.remaining() as u64;
         let chunk = self.check(offset, len)?;
         match self.sink.get_or_init(|| self.open()) {
@@ -260,8 +264,14 @@ impl Arrival {
         })
     }
 
-    fn receive_pinned(&self, offset: u64, tail: &mut dyn Tail) -> Result<Result<(), Status>, Fault> {
+    fn receive_pinned(&self, offset: u64, tail: &mut Incoming<'_>) -> Result<Result<(), Status>, Fault> {
         let (Part::Ranges(ranges), Ok(native)) = (&self.part, &self.memory.native) else { return Ok(Ok(())) };
+        if let Incoming::Lent(lent) = tail {
+            let parts = ranges.pieces(offset, lent.remaining() as u64);
+            if let Some(outcome) = lent.write(&self.memory.context, native, &parts) {
+                return Ok(outcome.map(|copy| lock(&self.copies).extend(copy)));
+            }
+        }
         let mut broken = false;
         let outcome = self.memory.context.with_own_ring(Direction::In, |ring| {
             let len = tail.remaining().min(CHUNK);
@@ -293,8 +303,11 @@ impl Arrival {
                 });
                 let arrival = self.clone();
                 match marker {
-                    Ok(Some(marker)) => services
-                        .when_ended(marker, None, false, move |services, _| arrival.end(services, cl::CL_COMPLETE)),
+                    Ok(Some(marker)) => services.when_ended(marker, None, false, move |services, _| {
+                        let copies = std::mem::take(&mut *lock(&arrival.copies));
+                        let worst = copies.iter().map(Event::end).min().unwrap_or(cl::CL_COMPLETE);
+                        arrival.end(services, worst);
+                    }),
                     Ok(None) => self.end(services, cl::CL_OUT_OF_RESOURCES),
                     Err(status) => self.end(services, status),
                 }

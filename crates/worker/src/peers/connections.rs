@@ -53,6 +53,11 @@ impl Peer {
         let outlet = Outlet::Links(state.links.clone());
         drop(state);
         let socket = link.socket();
+        let has_slots = link.in_place().is_some();
+        let slots_of = link.clone();
+        if has_slots && !self.in_a_thread(services, move |_, _| slots_of.give_back_slots()) {
+            return;
+        }
         if !self.in_a_thread(services, move |peer, services| peer.read(services, &link, &socket)) {
             return;
         }

@@ -278,7 +278,7 @@ fn admit(peers: &Peers, pending: PendingPeer) {
     peer.await_again();
     let joined = Joined { proof: peer_proof(&secret, peers.services.own, from, number) };
     let joined = encode_opening(Opening::Joined, &joined);
-    match pending.link.answer_hello(&joined, Room::Rings) {
+    match pending.link.answer_hello(&joined, Room::ForPeers) {
         Ok(link) if resumes => peer.resume(&peers.services, stream, link),
         Ok(link) => peer.add(&peers.services, number, stream, link),
         Err(_) => {}

@@ -69,6 +69,11 @@ pub struct Pushes {
 }
 
 impl Pushes {
+    /// Adds a message of `len` bytes without bytes of a push.
+    pub fn add_other(&mut self, len: u64) {
+        self.sent += len;
+    }
+
     /// Adds a message of `len` bytes with bytes of a push.
     pub fn add(&mut self, len: u64, transfer: TransferId) {
         self.sent += len;
@@ -108,11 +113,13 @@ mod tests {
         assert_eq!(pushes.behind(19), Some(vec![TransferId(1), TransferId(2)]));
         assert_eq!(pushes.behind(20), Some(vec![TransferId(2)]));
         assert_eq!((pushes.behind(30), pushes.behind(31)), (Some(vec![]), None));
+        pushes.add_other(5);
+        assert_eq!((pushes.behind(30), pushes.behind(35), pushes.behind(36)), (Some(vec![]), Some(vec![]), None));
         for transfer in 0..MOST_PUSHES as u64 {
             pushes.add(1, TransferId(transfer));
         }
         assert_eq!(pushes.behind(29), None, "forgotten");
-        assert_eq!(pushes.behind(30).map(|lost| lost.len()), Some(MOST_PUSHES));
+        assert_eq!(pushes.behind(35).map(|lost| lost.len()), Some(MOST_PUSHES));
     }
 
     fn behind(kept: &mut Kept, handled: u64) -> Option<Vec<u8>> {

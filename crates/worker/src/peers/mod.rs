@@ -12,6 +12,7 @@ mod dial;
 mod dialer;
 mod feeds;
 mod group;
+mod in_place;
 mod inbox;
 mod kept;
 mod links;
@@ -22,6 +23,7 @@ mod push;
 mod receiving;
 mod sending;
 mod services;
+mod slots;
 mod transfer_pool;
 
 pub use arrival::{Arrival, Part};

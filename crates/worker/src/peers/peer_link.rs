@@ -19,11 +19,12 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use ropeway_protocol::ids::TransferId;
-use ropeway_protocol::messages::{PushData, Received};
+use ropeway_protocol::messages::{PushData, PushInPlace, PushTaken, Received};
 use ropeway_protocol::{Post, encode_post};
 use ropeway_transport::{Link, Sender};
 use smallvec::SmallVec;
 
+use super::in_place::InPlace;
 use super::kept::{Kept, Pushes};
 use crate::base::lock::lock;
 
@@ -67,6 +68,8 @@ pub struct PeerLink {
     confirmed: AtomicU64,
     /// Whether the peer is lost: the connection is not made again.
     closed: AtomicBool,
+    /// Memory that both ends see; of connections for bulk data only.
+    in_place: Option<InPlace>,
 }
 
 #[derive(Debug)]
@@ -105,6 +108,8 @@ impl PeerLink {
     /// A connection over `link`, which a thread is about to read.
     pub fn new(number: u8, stream: Stream, link: Link) -> Self {
         let socket = Arc::new(link);
+        let in_place = socket.arena().filter(|_| number != CONTROL);
+        let in_place = in_place.and_then(|arena| InPlace::new(arena, stream.ours));
         let kept = (number == CONTROL).then(Kept::default);
         let sending = Sending { head: Vec::new(), socket: Some(socket.clone()), kept, pushes: Pushes::default() };
         let (broken, last) = (None, None);
@@ -112,7 +117,7 @@ impl PeerLink {
             Reading { socket, is_read: true, is_over: false, broken, resumes: false, expected: 0, last, fruitless: 0 };
         let (handled, reported, confirmed, closed) = Default::default();
         let (sending, reading) = (Mutex::new(sending), Mutex::new(reading));
-        Self { number, stream, made: Instant::now(), sending, reading, handled, reported, confirmed, closed }
+        Self { number, stream, made: Instant::now(), sending, reading, handled, reported, confirmed, closed, in_place }
     }
 
     /// Sends a message with its tail. By connection 0, a message counts as sent when it is kept: if the connection
@@ -132,6 +137,30 @@ impl PeerLink {
         self.send(message, bytes, Some(message.transfer))
     }
 
+    /// Says where bytes of a push are.
+    ///
+    /// # Errors
+    /// As [`PeerLink::post`].
+    pub fn push_in_place(&self, message: &PushInPlace) -> io::Result<()> {
+        self.send(message, &[], Some(message.transfer))
+    }
+
+    /// Memory that both ends see, if bulk data goes through any.
+    pub fn in_place(&self) -> Option<&InPlace> {
+        self.in_place.as_ref()
+    }
+
+    /// Gives the peer its slots back as soon as nothing copies from them, until the connection is over. Not the work of the
+    /// thread that reads, which must never wait for the peer to read.
+    pub fn give_back_slots(&self) {
+        let Some(in_place) = &self.in_place else { return };
+        while let Some(at) = in_place.next_taken() {
+            // A connection that is gone is noticed where it is read.
+            let _ = self.post(&PushTaken { at }, &[]);
+        }
+        in_place.forget();
+    }
+
     fn send<P: Post>(&self, message: &P, tail: &[&[u8]], push: Option<TransferId>) -> io::Result<()> {
         let mut sending = lock(&self.sending);
         let Sending { head, socket, kept, pushes } = &mut *sending;
@@ -145,8 +174,12 @@ impl PeerLink {
             kept.confirm(self.confirmed.load(Ordering::Acquire));
             kept.add(&head[begin..]);
             tail.iter().for_each(|piece| kept.add(piece));
-        } else if let Some(transfer) = push {
-            pushes.add((head.len() + len) as u64, transfer);
+        } else {
+            let len = (head.len() + len) as u64;
+            match push {
+                Some(transfer) => pushes.add(len, transfer),
+                None => pushes.add_other(len),
+            }
         }
         let mut parts: SmallVec<[IoSlice<'_>; 4]> = SmallVec::new();
         parts.push(IoSlice::new(head));
@@ -343,6 +376,9 @@ impl PeerLink {
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
         self.socket().shutdown();
+        if let Some(in_place) = &self.in_place {
+            in_place.end();
+        }
     }
 }
 

@@ -3,11 +3,12 @@
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ropeway_protocol::messages::{Ended, PushData, PushEnds, PushFailed, Received, Signal};
+use ropeway_protocol::messages::{Ended, PushData, PushEnds, PushFailed, PushInPlace, PushTaken, Received, Signal};
 use ropeway_protocol::{ServePeer, Tail};
 use ropeway_transport::Link;
 
 use super::arrival::{Arrival, Fault};
+use super::in_place::Incoming;
 use super::inbox::{Early, Full, Inbox, Place};
 use super::peer::{Condition, Peer, State};
 use super::peer_link::PeerLink;
@@ -28,7 +29,7 @@ impl Peer {
         let (mut complete, mut failed) = (false, None);
         loop {
             for (offset, bytes) in early.pieces {
-                match arrival.receive(offset, &mut bytes.as_slice()) {
+                match arrival.receive(offset, &mut Incoming::Sent(&mut bytes.as_slice())) {
                     Ok(all) => complete |= all,
                     Err(fault) => return services.end(self.fault(fault)),
                 }
@@ -75,9 +76,9 @@ impl Peer {
         services: &Arc<Services>,
         source: Source<'_>,
         message: &PushData,
-        tail: &mut dyn Tail,
+        bytes: &mut Incoming<'_>,
     ) -> Result<(), End> {
-        let (transfer, len) = (message.transfer, tail.remaining());
+        let (transfer, len) = (message.transfer, bytes.remaining());
         if len == 0 {
             return Err(End::Peer(self.id, format!("no bytes of {transfer}")));
         }
@@ -88,22 +89,23 @@ impl Peer {
                 Place::Nowhere => return Ok(()),
                 Place::Keep => {
                     drop(state);
-                    let bytes = tail.read_to_vec();
+                    let kept = bytes.read_to_vec();
                     state = lock(&self.state);
-                    let Ok(bytes) = bytes else {
+                    let Ok(kept) = kept else {
                         state.inbox.forgo(len);
                         return Err(End::Gone);
                     };
-                    let taken = state.inbox.keep(transfer, message.offset, bytes);
+                    let taken = state.inbox.keep(transfer, message.offset, kept);
                     drop(state);
-                    let Some((arrival, bytes)) = taken else { return Ok(()) };
-                    return self.deliver(services, &arrival, message.offset, &mut bytes.as_slice());
+                    let Some((arrival, kept)) = taken else { return Ok(()) };
+                    let mut kept = kept.as_slice();
+                    return self.deliver(services, &arrival, message.offset, &mut Incoming::Sent(&mut kept));
                 }
                 Place::Wait => state = self.wait_for_client(source, state)?,
             }
         };
         drop(state);
-        self.deliver(services, &arrival, message.offset, tail)
+        self.deliver(services, &arrival, message.offset, bytes)
     }
 
     fn deliver(
@@ -111,9 +113,9 @@ impl Peer {
         services: &Arc<Services>,
         arrival: &Arc<Arrival>,
         offset: u64,
-        tail: &mut dyn Tail,
+        bytes: &mut Incoming<'_>,
     ) -> Result<(), End> {
-        let all = arrival.receive(offset, tail);
+        let all = arrival.receive(offset, bytes);
         self.landed(services, arrival, all)
     }
 
@@ -217,7 +219,23 @@ impl ServePeer for Receiver<'_> {
     type Error = End;
 
     fn push_data(&mut self, message: PushData, tail: &mut dyn Tail) -> Result<(), End> {
-        self.peer.take_push(self.services, Some(self.link), &message, tail)
+        self.peer.take_push(self.services, Some(self.link), &message, &mut Incoming::Sent(tail))
+    }
+
+    fn push_in_place(&mut self, message: PushInPlace) -> Result<(), End> {
+        let PushInPlace { transfer, offset, at, size } = message;
+        let lent = self.link.in_place().and_then(|in_place| in_place.announced(at, size));
+        let lent = lent
+            .ok_or_else(|| End::Peer(self.peer.id, format!("{size} bytes of {transfer} at {at}, in no slot of its")))?;
+        let mut bytes = Incoming::Lent(lent);
+        self.peer.take_push(self.services, Some(self.link), &PushData { transfer, offset }, &mut bytes)
+    }
+
+    fn push_taken(&mut self, message: PushTaken) -> Result<(), End> {
+        let is_right = self.link.in_place().is_some_and(|in_place| in_place.taken(message.at));
+        is_right
+            .then_some(())
+            .ok_or_else(|| End::Peer(self.peer.id, format!("a slot back at {} that it did not have", message.at)))
     }
 
     fn push_ends(&mut self, message: PushEnds) -> Result<(), End> {

@@ -1,23 +1,27 @@
 //! The bytes of a push, chunk by chunk, from where they lie into the sockets.
 
 use std::collections::VecDeque;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ropeway_protocol::image::ImagePart;
 use ropeway_protocol::limits::CHUNK;
-use ropeway_protocol::messages::PushData;
+use ropeway_protocol::messages::{PushData, PushInPlace};
 use ropeway_protocol::types::Status;
 use ropeway_protocol::{Tail, TailError};
 
 use super::arrival::{Part, SMALL};
+use super::in_place::{InPlace, Incoming};
 use super::links::Links;
 use super::peer::Peer;
 use super::peer_link::PeerLink;
 use super::push::Push;
 use super::services::{PEER_LOST, Services};
-use crate::native::{ImageReader, Part as NativePart, Place, Ranges, Scattered, StagedRead, Waits};
+use super::slots::Slot;
+use crate::native::{
+    ImageReader, Part as NativePart, PinnedCopy, PinnedRange, Place, Ranges, Scattered, StagedRead, Waits,
+};
 use crate::objects::Direction;
 
 /// Pushes from this size on go by several connections.
@@ -43,18 +47,27 @@ impl From<Status> for Stop {
 pub(super) trait Way: Sync {
     /// Sends a chunk whole.
     fn send(&self, services: &Arc<Services>, message: &PushData, tail: &[&[u8]]) -> Result<(), Stop>;
+
+    /// The connection, if chunks need not be sent by it: it shares memory.
+    fn sharing(&self) -> Option<(&Arc<PeerLink>, &InPlace)> {
+        None
+    }
 }
 
 impl Way for Arc<PeerLink> {
     fn send(&self, _: &Arc<Services>, message: &PushData, tail: &[&[u8]]) -> Result<(), Stop> {
         self.push(message, tail).map_err(|error| Stop::Link(self.clone(), error))
     }
+
+    fn sharing(&self) -> Option<(&Arc<PeerLink>, &InPlace)> {
+        self.in_place().map(|in_place| (self, in_place))
+    }
 }
 
 /// To this session itself.
 impl Way for Peer {
     fn send(&self, services: &Arc<Services>, message: &PushData, tail: &[&[u8]]) -> Result<(), Stop> {
-        let outcome = self.take_push(services, None, message, &mut Chain(tail, 0));
+        let outcome = self.take_push(services, None, message, &mut Incoming::Sent(&mut Chain(tail, 0)));
         outcome.map_err(|end| {
             services.end(end);
             Stop::Over
@@ -165,6 +178,11 @@ impl Push {
         next: &AtomicU64,
     ) -> Result<(), Stop> {
         let native = self.memory.native.as_ref().map_err(|status| *status)?;
+        if let Some((link, in_place)) = way.sharing()
+            && let Some(range) = in_place.outgoing(&self.memory.context)
+        {
+            return self.send_in_place(link, (in_place, &range), ranges, next);
+        }
         let mut stop = None;
         self.memory.context.with_own_ring(Direction::Out, |ring| {
             // All of the ring but the chunk that is being sent.
@@ -188,6 +206,44 @@ impl Push {
             }
         })?;
         stop.map_or(Ok(()), Err)
+    }
+
+    /// Has the device copy the chunks that no other connection has taken to where the peer takes them from.
+    fn send_in_place(
+        &self,
+        link: &Arc<PeerLink>,
+        (in_place, range): (&InPlace, &Arc<PinnedRange>),
+        ranges: &Ranges,
+        next: &AtomicU64,
+    ) -> Result<(), Stop> {
+        let native = self.memory.native.as_ref().map_err(|status| *status)?;
+        let broken = |error: io::Error| Stop::Link(link.clone(), error);
+        // The copies come before the slots: these are free once nothing copies to them.
+        let mut under_way: VecDeque<(PinnedCopy, Slot<'_>, PushInPlace)> = VecDeque::new();
+        loop {
+            while next.load(Ordering::Relaxed) * (CHUNK as u64) < ranges.size() {
+                // Waits for a slot only while it has none: several pushes may be waiting for the same ones.
+                let slot = match under_way.is_empty() {
+                    true => {
+                        Some(in_place.slots.wait(|| link.works()).ok_or_else(|| broken(ErrorKind::BrokenPipe.into()))?)
+                    }
+                    false => in_place.slots.take(),
+                };
+                let Some(slot) = slot else { break };
+                let offset = next.fetch_add(1, Ordering::Relaxed) * CHUNK as u64;
+                if offset >= ranges.size() {
+                    break;
+                }
+                let size = (ranges.size() - offset).min(CHUNK as u64);
+                let at = in_place.place(slot.number);
+                let copy = range.read(at, native, &ranges.pieces(offset, size))?;
+                under_way.push_back((copy, slot, PushInPlace { transfer: self.transfer, offset, at, size }));
+            }
+            let Some((copy, slot, message)) = under_way.pop_front() else { return Ok(()) };
+            copy.wait()?;
+            slot.lend();
+            link.push_in_place(&message).map_err(broken)?;
+        }
     }
 
     fn send_image<W: Way>(&self, services: &Arc<Services>, way: &W, part: ImagePart) -> Result<(), Stop> {

@@ -1,0 +1,112 @@
+//! A range of memory that another process sees, through which bytes go to a device and from it.
+
+use std::ops::Range;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use ropeway_abi as cl;
+use ropeway_protocol::types::Status;
+use ropeway_transport::Arena;
+
+use super::copies::Copies;
+use super::{Context, Event, Memory, Part, Queue};
+
+/// A range of an arena, pinned for a context as a [`Window`](super::Window) is. Who uses it says which of its bytes each copy
+/// is for, and several may be under way.
+///
+/// Its memory is the other process's to write at any time, so nothing of it is borrowed.
+#[derive(Debug)]
+pub struct PinnedRange {
+    queue: Arc<Queue>,
+    base: NonNull<u8>,
+    range: Range<u64>,
+    arena: Arc<Arena>,
+    _memory: Memory,
+}
+
+// SAFETY: the address is of shared memory, which belongs to no thread.
+unsafe impl Send for PinnedRange {}
+// SAFETY: as above; what uses the address is the native implementation alone.
+unsafe impl Sync for PinnedRange {}
+
+/// A copy between a device and a [`PinnedRange`]. Waits for its end when dropped.
+#[derive(Debug)]
+pub struct PinnedCopy {
+    // Before the memory: it waits for the copy when dropped.
+    copies: Copies<1>,
+    _range: Arc<PinnedRange>,
+}
+
+impl PinnedRange {
+    /// These bytes of `arena`, for copies that go over `queue`.
+    ///
+    /// # Errors
+    /// The status of the native call; CL_MEM_OBJECT_ALLOCATION_FAILURE where they are not all in the arena.
+    pub fn new(context: &Context, queue: &Arc<Queue>, arena: &Arc<Arena>, range: Range<u64>) -> Result<Self, Status> {
+        let memory = Memory::over_arena(context, arena, &range)?;
+        let len = usize::try_from(range.end - range.start).map_err(|_| cl::CL_INVALID_BUFFER_SIZE)?;
+        let base = arena.address(range.start, len).ok_or(cl::CL_MEM_OBJECT_ALLOCATION_FAILURE)?;
+        Ok(Self { queue: queue.clone(), base, range, arena: arena.clone(), _memory: memory })
+    }
+
+    /// Whether it is in this arena.
+    pub fn is_in(&self, arena: &Arc<Arena>) -> bool {
+        Arc::ptr_eq(&self.arena, arena)
+    }
+
+    /// Which bytes of the arena it is.
+    pub fn range(&self) -> &Range<u64> {
+        &self.range
+    }
+
+    /// Starts copying the bytes at `at` in the arena to these parts, one after the other.
+    ///
+    /// # Errors
+    /// The status of the native call that failed; CL_INVALID_VALUE where the bytes are not all in the range.
+    pub fn write(self: &Arc<Self>, at: u64, memory: &Memory, parts: &[Part]) -> Result<PinnedCopy, Status> {
+        let from = self.address(at, parts)?;
+        let mut copy = self.copy();
+        // SAFETY: the range has so many bytes there, and the copy keeps it until it has ended.
+        unsafe { copy.copies.write(0, memory, parts, from) }?;
+        Ok(copy)
+    }
+
+    /// Starts copying these parts, one after the other, to `at` in the arena.
+    ///
+    /// # Errors
+    /// As [`Self::write`].
+    pub fn read(self: &Arc<Self>, at: u64, memory: &Memory, parts: &[Part]) -> Result<PinnedCopy, Status> {
+        let into = self.address(at, parts)?;
+        let mut copy = self.copy();
+        // SAFETY: as in `write`.
+        unsafe { copy.copies.read(0, memory, parts, into) }?;
+        Ok(copy)
+    }
+
+    fn copy(self: &Arc<Self>) -> PinnedCopy {
+        PinnedCopy { copies: Copies::new(&self.queue), _range: self.clone() }
+    }
+
+    /// The address of as many bytes at `at` in the arena as these parts have.
+    fn address(&self, at: u64, parts: &[Part]) -> Result<*mut u8, Status> {
+        let total = parts.iter().try_fold(0_u64, |sum, part| sum.checked_add(part.size()));
+        let end = total.and_then(|total| at.checked_add(total)).filter(|end| *end <= self.range.end);
+        let offset = at.checked_sub(self.range.start).filter(|_| end.is_some()).ok_or(cl::CL_INVALID_VALUE)?;
+        Ok(self.base.as_ptr().wrapping_add(offset as usize))
+    }
+}
+
+impl PinnedCopy {
+    /// The event of its end.
+    pub fn event(&self) -> Option<&Event> {
+        self.copies.last(0)
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Errors
+    /// The status that it ended with.
+    pub fn wait(mut self) -> Result<(), Status> {
+        self.copies.drain()
+    }
+}
