@@ -72,7 +72,7 @@ fn passed(entropy: &mut Entropy<'_>) -> (OwnedFd, Option<u64>) {
 
 /// Whether an end that wants no more than this takes memory with so many bytes for bulk data.
 fn wants(room: Room, arena: u64) -> bool {
-    arena == 0 || room == Room::WithArena
+    arena == 0 || arena == ARENA || room == Room::WithArena
 }
 
 fn pair() -> (Link, UnixStream) {
@@ -131,7 +131,7 @@ pub fn at_server(entropy: &mut Entropy<'_>) -> Begun {
     if pick.is_multiple_of(3) {
         link = hand_on(link).expect("what is passed is looked at when it is used");
     }
-    let room = if entropy.byte() < 128 { Room::WithArena } else { Room::Rings };
+    let room = if entropy.byte() < 128 { Room::WithArena } else { Room::ForPeers };
     // With nothing before it, there was only one place for a file.
     let passed = files.first().map(|(file, arena)| (file, arena.filter(|arena| wants(room, *arena))));
     match (passed, link.answer_hello(ANSWER, room)) {
@@ -166,7 +166,7 @@ fn ready(hostile: Hostile, said: &[u8]) -> Hostile {
 /// When the client takes it for used where it is not, or the other way round.
 pub fn at_client(entropy: &mut Entropy<'_>) -> Begun {
     let (mut link, server) = pair();
-    let room = if entropy.byte() < 64 { Room::WithArena } else { Room::Rings };
+    let room = if entropy.byte() < 64 { Room::WithArena } else { Room::ForPeers };
     link.offer_memory(HELLO, room).expect("it can be said");
     let (file, side) = link.memory().expect("it is offered");
     assert_eq!(side, Side::Offered);
@@ -179,10 +179,11 @@ pub fn at_client(entropy: &mut Entropy<'_>) -> Begun {
     hostile.socket.as_mut().expect("it is open").write_all(ANSWER).expect("there is room");
     let mut answer = [0; ANSWER.len()];
     link.recv_exact(&mut answer).expect("it is there");
-    if pick.is_multiple_of(3) && room == Room::Rings {
+    if pick.is_multiple_of(3) && room == Room::ForPeers {
         let (other, arena) = passed(entropy);
         let bare = Link::from_fd(copy(link.as_fd())).expect("a link");
-        assert_eq!(bare.with_memory(other, Side::Offered).is_ok(), arena == Some(0), "other memory");
+        let is_a_peers = arena.is_some_and(|arena| wants(room, arena));
+        assert_eq!(bare.with_memory(other, Side::Offered).is_ok(), is_a_peers, "other memory");
         link = hand_on(link).expect("it is the memory that it has made");
     }
     let link = link.take_up_memory();
