@@ -64,6 +64,8 @@ pub fn run(
     // control socket is at its end, which ends the worker as well.
     set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|error| WorkerError::System("tie its life to the server's", error.into()))?;
+    // Kept from here on: it is in what the kernel has told this process at its start, which another user's worker cannot read behind the walls.
+    let _ = rustix::param::page_size();
     let readable = options.custom.files();
     let program_cache = options.cache_folder.as_deref();
     let own =
