@@ -3,13 +3,13 @@
 use std::fs::File;
 use std::time::Duration;
 
-use ropeway_protocol::handshake::{Hello, Opening, PREAMBLE_LEN, Preamble, encode_opening, features, peer_proof};
+use ropeway_protocol::handshake::{Opening, PREAMBLE_LEN, Preamble, features, peer_proof};
 use ropeway_protocol::ids::{EventId, MemoryId, SessionId, TransferId};
 use ropeway_protocol::messages::{ConnectPeer, Expect, OpenPeers, Push, PushData};
 use ropeway_protocol::types::{EventList, Moved};
 use ropeway_transport::{Endpoint, Link, Room};
 
-use crate::raw::{Client, frame, peer_purpose};
+use crate::raw::{Client, frame, hello, peer_purpose};
 use crate::server::Server;
 
 /// The secret by which the sessions recognise each other.
@@ -94,15 +94,8 @@ pub fn push(a: &mut Client, b: &mut Client, memory: u64, what: &Moved, after: &[
 pub fn join_sharing(url: &str, (from, to): (SessionId, SessionId), number: u8) -> (Link, File) {
     let endpoint: Endpoint = url.parse().unwrap();
     let mut link = Link::connect(&endpoint, Duration::from_secs(3)).unwrap();
-    let hello = Hello {
-        features: 0,
-        purpose: peer_purpose((from, to), number, peer_proof(&SECRET, from, to, number)),
-        release: "0.1.0".into(),
-        program: "test".into(),
-        pid: std::process::id(),
-        credential: vec![],
-    };
-    link.offer_memory(&encode_opening(Opening::Hello, &hello), Room::ForPeers).unwrap();
+    let hello = hello(peer_purpose((from, to), number, peer_proof(&SECRET, from, to, number)));
+    link.offer_memory(&hello, Room::ForPeers).unwrap();
     let memory = File::from(link.memory().unwrap().0.try_clone_to_owned().unwrap());
     let mut head = [0; PREAMBLE_LEN];
     link.recv_exact(&mut head).unwrap();

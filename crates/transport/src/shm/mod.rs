@@ -83,7 +83,7 @@ impl Rings {
     }
 
     /// Maps, at the server, what the client has made, and says there that it is used. Where there is no arena, it does
-    /// without, and also where this process cannot map a client's, which nobody uses but by its word; peers use theirs both.
+    /// without, as it does where this process cannot map a client's. A peer's must be mapped: the peer uses it unasked.
     ///
     /// # Errors
     /// The operating system's error; [`io::ErrorKind::InvalidData`] for another file.

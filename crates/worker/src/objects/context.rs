@@ -62,7 +62,7 @@ pub struct Context {
     /// Windows that the client looks through, which are in no use, and how many there are in all.
     windows: Mutex<(Vec<native::Window>, usize)>,
     /// Ranges of memory that is shared with peers.
-    ranges: Mutex<Vec<Arc<native::PinnedRange>>>,
+    pinned_ranges: Mutex<Vec<Arc<native::PinnedRange>>>,
     /// Whether there ever was shared virtual memory.
     pub has_svm: AtomicBool,
     /// Events that say when all commands of released queues have ended.
@@ -97,7 +97,7 @@ impl Context {
             landing: Mutex::default(),
             spare_rings: Default::default(),
             windows: Mutex::default(),
-            ranges: Mutex::default(),
+            pinned_ranges: Mutex::default(),
             has_svm: AtomicBool::new(false),
             queue_ends: Mutex::default(),
             parts: Vec::new(),
@@ -197,9 +197,9 @@ impl Context {
         lock(&self.windows).0.push(window);
     }
 
-    /// These bytes of memory that is shared with a peer, which come from there or go there. `None` where they cannot be used
-    /// so, or transfers need none.
-    pub fn range(
+    /// These bytes of memory that is shared with a peer, for what comes from it (`Direction::In`) or goes to it. `None` where
+    /// transfers need none, or there can be none.
+    pub fn pinned_range(
         &self,
         arena: &Arc<Arena>,
         range: Range<u64>,
@@ -208,7 +208,7 @@ impl Context {
         if self.maps {
             return None;
         }
-        let mut ranges = lock(&self.ranges);
+        let mut ranges = lock(&self.pinned_ranges);
         if let Some(made) = ranges.iter().find(|made| made.is_in(arena) && *made.range() == range) {
             return Some(made.clone());
         }
@@ -223,8 +223,8 @@ impl Context {
     }
 
     /// Gives up the ranges of memory that is shared no more.
-    pub fn forget_ranges(&self, arena: &Arc<Arena>) {
-        lock(&self.ranges).retain(|range| !range.is_in(arena));
+    pub fn unpin(&self, arena: &Arc<Arena>) {
+        lock(&self.pinned_ranges).retain(|range| !range.is_in(arena));
     }
 
     fn own_queue<'a>(

@@ -88,7 +88,8 @@ impl InPlace {
         let remaining = usize::try_from(size).ok().filter(|size| *size <= CHUNK)?;
         let mut announced = lock(&self.announced);
         let is_new = !std::mem::replace(&mut announced.slots[number], true);
-        is_new.then_some(Lent { in_place: self, number, at, remaining, copy: None })
+        // Not made where it is not new: it gives the slot back when dropped.
+        is_new.then(|| Lent { in_place: self, number, at, remaining, copy: None })
     }
 
     /// The peer says that it has taken what was at `at`; returns whether it was to.
@@ -123,17 +124,17 @@ impl InPlace {
     }
 
     /// Gives up what contexts have of the memory.
-    pub fn forget(&self) {
+    pub fn unpin(&self) {
         let copies = std::mem::take(&mut lock(&self.announced).taken);
         drop(copies);
         let contexts = lock(&self.contexts).take().unwrap_or_default();
-        contexts.iter().filter_map(Weak::upgrade).for_each(|context| context.forget_ranges(&self.arena));
+        contexts.iter().filter_map(Weak::upgrade).for_each(|context| context.unpin(&self.arena));
     }
 
     fn range(&self, context: &Arc<Context>, range: &Range<u64>, direction: Direction) -> Option<Arc<PinnedRange>> {
         let mut contexts = lock(&self.contexts);
         let contexts = contexts.as_mut()?;
-        let range = context.range(&self.arena, range.clone(), direction)?;
+        let range = context.pinned_range(&self.arena, range.clone(), direction)?;
         if !contexts.iter().any(|known| std::ptr::eq(known.as_ptr(), Arc::as_ptr(context))) {
             contexts.retain(|known| known.strong_count() > 0);
             contexts.push(Arc::downgrade(context));
@@ -289,7 +290,7 @@ mod tests {
             assert_eq!(waits.join().unwrap(), None);
         });
         drop(other.announced(one.place(2), 5));
-        other.forget();
+        other.unpin();
         assert_eq!(other.next_taken(), None);
     }
 }

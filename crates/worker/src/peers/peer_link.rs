@@ -158,7 +158,7 @@ impl PeerLink {
             // A connection that is gone is noticed where it is read.
             let _ = self.post(&PushTaken { at }, &[]);
         }
-        in_place.forget();
+        in_place.unpin();
     }
 
     fn send<P: Post>(&self, message: &P, tail: &[&[u8]], push: Option<TransferId>) -> io::Result<()> {
