@@ -290,7 +290,7 @@ fn the_loss_waits_for_threads_that_have_taken_a_transfer_out() {
         let sender = {
             let transfers = Arc::clone(&transfers);
             thread::spawn(move || {
-                transfers.asked_for(writing, None);
+                transfers.asked_for(writing);
                 let Some((id, sending)) = transfers.take_ready() else { return };
                 assert_eq!(sending.source.run(0).len(), SIZE);
                 transfers.put_ready(id, sending);
