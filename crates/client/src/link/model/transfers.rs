@@ -19,7 +19,7 @@ use crate::base::modelled::{Mutex, lock};
 use crate::base::status::{Result, SERVER_LOST};
 use crate::link::completion::Completion;
 use crate::link::connection::Connection;
-use crate::link::transfers::{Incoming, Outgoing, Ticket, Transfers};
+use crate::link::transfers::{Incoming, Outgoing, Piece, Ticket, Transfers};
 
 /// Bytes of a transfer: of two chunks and a part of a third.
 const SIZE: usize = 11;
@@ -314,6 +314,58 @@ fn the_loss_waits_for_threads_that_have_taken_a_transfer_out() {
         tickets.iter().for_each(|ticket| ticket.end(SERVER_LOST));
         [sender, receiver].into_iter().for_each(|thread| thread.join().expect("it has not failed"));
         assert_eq!([read.ended(), written.ended()], [Some(SERVER_LOST); 2]);
+    });
+}
+
+/// Memory for a write's pieces comes while threads fill what came before: each piece is filled once and in order, and a
+/// loss in the midst ends the write.
+#[test]
+fn pieces_are_filled_as_they_are_lent() {
+    check(|| {
+        let (id, is_lost) = (TransferId(2), thread_rng().gen_bool(0.3));
+        let from = Host::new(100, pattern(id));
+        let written = Ticket::new(None, None);
+        let transfers = Arc::<Transfers>::default();
+        transfers.offer(id, Outgoing::new(Box::new(Source(from.lend())), Arc::clone(&written), Vec::new()));
+        let filled = Arc::new(Mutex::new(Vec::new()));
+        let senders: Vec<_> = (0..2)
+            .map(|_| {
+                let (transfers, filled, written) = (Arc::clone(&transfers), Arc::clone(&filled), Arc::clone(&written));
+                thread::spawn(move || {
+                    while written.ended().is_none() {
+                        let Some((id, mut sending)) = transfers.take_ready() else {
+                            thread::yield_now();
+                            continue;
+                        };
+                        let piece = sending.piece.expect("it was lent one");
+                        assert_eq!(piece.from, sending.sent);
+                        lock(&filled).push(piece);
+                        sending.sent = piece.until;
+                        if sending.sent < SIZE {
+                            transfers.await_piece(id, sending);
+                            continue;
+                        }
+                        let ticket = sending.give_back();
+                        transfers.forget_lent(id);
+                        ticket.end(0);
+                        transfers.note_sent();
+                    }
+                })
+            })
+            .collect();
+        let pieces = [(0, 4), (4, 8), (8, SIZE)].map(|(from, until)| Piece { at: 1000, from, until });
+        let lent = pieces.iter().take(if is_lost { 2 } else { 3 }).filter(|piece| transfers.lent(id, **piece)).count();
+        assert_eq!(lent, if is_lost { 2 } else { 3 }, "there is such a write");
+        if is_lost {
+            let tickets = transfers.close();
+            assert!(!from.is_lent(), "the loss is about to be made known");
+            tickets.iter().for_each(|ticket| ticket.end(SERVER_LOST));
+        }
+        senders.into_iter().for_each(|thread| thread.join().expect("it has not failed"));
+        let filled = lock(&filled);
+        assert_eq!(filled[..], pieces[..filled.len()]);
+        assert!(is_lost || filled.len() == 3);
+        assert_eq!(written.ended(), Some(if is_lost { SERVER_LOST } else { 0 }));
     });
 }
 
