@@ -66,7 +66,7 @@ impl SharedStorage {
     }
 
     /// What it gives out parts of.
-    pub(super) fn arena(&self) -> &Arena {
+    pub(super) fn arena(&self) -> &Arc<Arena> {
         &self.arena
     }
 
