@@ -375,6 +375,9 @@ fn measures(has: &dyn Fn(&str) -> bool) -> Vec<Measure> {
     );
     add("blocking write of 4 bytes", "us", "write-small 400".into(), 11, Raw::RoundTrip, "", |_, _| Reach::AtMost(5.0));
     let order = |what: &str, count: usize, size: usize| format!("{what} {count} {}", size * MIB);
+    // Where neither copies nor round trips alone decide.
+    add("write of 1 MB", "MB/s", order("write", 64, 1), 9, Raw::None, "", |_, _| Reach::Stated);
+    add("read of 1 MB", "MB/s", order("read", 64, 1), 9, Raw::None, "", |_, _| Reach::Stated);
     add("write of 16 MB", "MB/s", order("write", 8, 16), 9, Raw::Up, "0.9 stream", stream);
     add("read of 16 MB", "MB/s", order("read", 8, 16), 9, Raw::Down, "0.9 stream", stream);
     add("write of 256 MB", "MB/s", order("write", 1, 256), 7, Raw::Up, "0.9 stream", stream);
