@@ -33,6 +33,12 @@ fn a_session_goes_through_shared_memory() {
     assert_eq!(client.finish(1), 0);
 }
 
+/// How many bytes the link has carried in both directions since its traffic was this.
+fn moved_since(client: &Client, (sent, received): (u64, u64)) -> u64 {
+    let now = client.link.traffic();
+    now.0 - sent + now.1 - received
+}
+
 /// What it is to copy, the client finds in the memory; nothing travels.
 #[test]
 fn large_transfers_are_copied_where_they_are() {
@@ -45,8 +51,7 @@ fn large_transfers_are_copied_where_they_are() {
     client.write_large(on(1), 1, 1, &data);
     assert_eq!(client.read(1, 1, 0, SIZE, 2), data);
     assert_eq!(client.finish(1), 0);
-    let after = client.link.traffic();
-    let moved = after.0 - before.0 + after.1 - before.1;
+    let moved = moved_since(&client, before);
     assert!(moved < 1000, "{moved} bytes of messages");
     // It is where the server says it is, and used there.
     let place = client.call(&LocateBuffer { buffer: MemoryId(1) }).unwrap();
@@ -71,8 +76,7 @@ fn large_transfers_of_other_devices_are_copied_in_pieces() {
         client.write_large(on(1), 1, 10 + turn as u64, &data);
         assert!(client.read(1, 1, 0, size as u64, 20 + turn as u64) == data);
         assert_eq!(client.finish(1), 0);
-        let after = client.link.traffic();
-        let moved = after.0 - before.0 + after.1 - before.1;
+        let moved = moved_since(&client, before);
         assert!(moved < 1500, "{moved} bytes of messages");
     }
     assert!(client.call(&LocateBuffer { buffer: MemoryId(1) }).is_err(), "the device has it elsewhere");

@@ -90,6 +90,11 @@ impl Ranges {
 /// between them.
 pub type Pieces = SmallVec<[Part; 5]>;
 
+/// How many bytes these have together; `None` where no number says so.
+pub(super) fn total(parts: &[Part]) -> Option<u64> {
+    parts.iter().try_fold(0_u64, |sum, part| sum.checked_add(part.size()))
+}
+
 impl Part {
     /// How many bytes it has.
     pub fn size(&self) -> u64 {

@@ -9,6 +9,7 @@ use ropeway_protocol::types::Status;
 use ropeway_transport::Arena;
 
 use super::copies::Copies;
+use super::part::total;
 use super::{Context, Event, Memory, Part, Queue, SharedStorage};
 
 /// A range of an arena, pinned for a context. Drivers pin the memory of a buffer that uses it (CL_MEM_USE_HOST_PTR): NVIDIA's
@@ -109,8 +110,7 @@ impl PinnedRange {
 
     /// The address of as many bytes at `at` in the arena as these parts have.
     fn address(&self, at: u64, parts: &[Part]) -> Result<*mut u8, Status> {
-        let total = parts.iter().try_fold(0_u64, |sum, part| sum.checked_add(part.size()));
-        let end = total.and_then(|total| at.checked_add(total)).filter(|end| *end <= self.range.end);
+        let end = total(parts).and_then(|total| at.checked_add(total)).filter(|end| *end <= self.range.end);
         let offset = at.checked_sub(self.range.start).filter(|_| end.is_some()).ok_or(cl::CL_INVALID_VALUE)?;
         Ok(self.base.as_ptr().wrapping_add(offset as usize))
     }

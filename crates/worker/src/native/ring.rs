@@ -6,6 +6,7 @@ use ropeway_abi as cl;
 use ropeway_protocol::types::Status;
 
 use super::copies::Copies;
+use super::part::total;
 use super::{Context, Mapping, Memory, Part, Queue};
 
 /// Bytes of one chunk of a [`Ring`].
@@ -101,6 +102,5 @@ impl Ring {
 
 /// Returns the total size of the pieces, if it fits into a chunk.
 fn chunk_bytes(pieces: &[Part]) -> Result<usize, Status> {
-    let total = pieces.iter().try_fold(0_u64, |sum, piece| sum.checked_add(piece.size()));
-    total.filter(|total| *total <= RING_CHUNK as u64).map(|total| total as usize).ok_or(cl::CL_INVALID_VALUE)
+    total(pieces).filter(|total| *total <= RING_CHUNK as u64).map(|total| total as usize).ok_or(cl::CL_INVALID_VALUE)
 }

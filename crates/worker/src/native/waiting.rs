@@ -8,7 +8,7 @@
 //! their commands have ended.
 
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ropeway_abi as cl;
 use ropeway_protocol::types::Status;
@@ -22,9 +22,6 @@ const INTEL: &str = "Intel(R) OpenCL";
 
 /// How often a thread looks at the status of a command whose end it has not been told of.
 const LOOK: Duration = Duration::from_millis(100);
-
-/// How long a thread looks again and again before it has itself called back: to be woken costs about as much.
-const AT_ONCE: Duration = Duration::from_micros(30);
 
 /// Held by the one thread that waits inside such a runtime.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -109,12 +106,8 @@ pub(super) fn for_queue(queue: cl::cl_command_queue) -> Result<(), Status> {
 /// # Errors
 /// The status of clSetEventCallback.
 fn outside(event: &Event) -> Result<(), Status> {
-    let begun = Instant::now();
-    while begun.elapsed() < AT_ONCE {
-        if event.ended() {
-            return Ok(());
-        }
-        std::thread::yield_now();
+    if event.ended() {
+        return Ok(());
     }
     let bell = Arc::new((Mutex::new(false), Condvar::new()));
     let rings = bell.clone();

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ropeway_abi as cl;
 use ropeway_protocol::types::Status;
 
+use super::part::total;
 use super::{Context, Memory, Part, PinnedCopy, PinnedRange, Queue, SharedStorage};
 
 /// A window of the memory that worker and client share, in slots, each with the last copy that has used it.
@@ -76,6 +77,5 @@ impl Window {
 
 /// Holds the size of these parts against a slot's.
 fn fits(parts: &[Part]) -> Result<(), Status> {
-    let total = parts.iter().try_fold(0_u64, |sum, part| sum.checked_add(part.size()));
-    total.filter(|total| *total <= Window::SLOT as u64).map(drop).ok_or(cl::CL_INVALID_VALUE)
+    total(parts).filter(|total| *total <= Window::SLOT as u64).map(drop).ok_or(cl::CL_INVALID_VALUE)
 }

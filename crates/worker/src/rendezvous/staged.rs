@@ -34,8 +34,7 @@ pub(super) struct Staged {
     copied: u64,
     /// With what the device's copies have failed.
     failure: Option<Status>,
-    /// Until the transfer is over.
-    window: Option<Window>,
+    window: Window,
 }
 
 /// What follows a step.
@@ -57,8 +56,7 @@ impl Staged {
         window: Window,
     ) -> Self {
         let piece = size.div_ceil(Window::SLOTS as u64).next_multiple_of(STEP).clamp(LEAST, Window::SLOT as u64);
-        let (memory, window) = (memory.clone(), Some(window));
-        let (enqueued, lent, copied) = (0, 0, 0);
+        let (memory, enqueued, lent, copied) = (memory.clone(), 0, 0, 0);
         Self { transfer, direction, memory, part, size, piece, enqueued, lent, copied, failure: None, window }
     }
 
@@ -104,23 +102,24 @@ impl Staged {
             return self.rest();
         }
         // Of a read, these are the bytes that are awaited; of a write, the slot's last bytes must have gone.
-        let settled = self.window.as_mut().map_or(Ok(()), |window| window.settle(self.lent as usize));
-        if let Err(status) = settled {
+        if let Err(status) = self.window.settle(self.lent as usize) {
             self.failure = Some(status);
             return self.rest();
         }
         let (offset, size) = self.bytes_of(self.lent);
-        let at = self.window.as_ref().map_or(0, |window| window.place(self.lent as usize));
+        let at = self.window.place(self.lent as usize);
         self.lent += 1;
         Step::Lend(TransferInPlace { transfer: self.transfer, offset, at, size }, self.lent == self.pieces())
     }
 
-    /// Waits for the device's copies.
+    /// Waits for the device's copies, and gives the window back.
     ///
     /// # Errors
     /// The status of the first that failed.
-    pub(super) fn settle(&mut self) -> Result<(), Status> {
-        let drained = self.window.as_mut().map_or(Ok(()), Window::drain);
+    pub(super) fn settle(mut self) -> Result<(), Status> {
+        // The next one that uses it does not wait for copies of this one.
+        let drained = self.window.drain();
+        self.memory.context.put_window(self.window);
         self.failure.map_or(drained, Err)
     }
 
@@ -136,7 +135,7 @@ impl Staged {
         }
         let (offset, size) = self.bytes_of(self.enqueued);
         let (slot, parts) = (self.enqueued as usize, self.part.pieces(offset, size));
-        let Some(window) = &mut self.window else { return };
+        let window = &mut self.window;
         let copy = self.memory.native.as_ref().map_err(|status| *status).and_then(|native| match self.direction {
             Direction::In => window.write(slot, native, &parts),
             Direction::Out => window.read(slot, native, &parts),
@@ -149,15 +148,5 @@ impl Staged {
     fn bytes_of(&self, piece: u64) -> (u64, u64) {
         let offset = piece * self.piece;
         (offset, self.piece.min(self.size - offset))
-    }
-}
-
-impl Drop for Staged {
-    fn drop(&mut self) {
-        if let Some(mut window) = self.window.take() {
-            // The next one that uses it does not wait for copies of this one.
-            let _ = window.drain();
-            self.memory.context.put_window(window);
-        }
     }
 }

@@ -272,7 +272,7 @@ impl Rendezvous {
         match sink {
             Sink::Mapped(mapping) => mapping.unmap(),
             Sink::Image(mut writer) => writer.settle(),
-            Sink::Staged(mut staged) => staged.settle(),
+            Sink::Staged(staged) => staged.settle(),
             Sink::Ring => self.with_ring(|_, ring| ring.drain()),
             Sink::Nowhere(status) => Err(status),
             Sink::Closed | Sink::Lent => Ok(()),
