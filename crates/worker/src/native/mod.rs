@@ -9,7 +9,6 @@ mod addresses;
 mod api;
 mod bands;
 mod commands;
-mod copies;
 pub mod custom;
 mod device_queue;
 mod event;
@@ -17,6 +16,7 @@ pub mod failing;
 #[cfg(test)]
 mod failing_tests;
 mod frees;
+mod host_copy;
 mod image;
 mod in_place;
 mod info;

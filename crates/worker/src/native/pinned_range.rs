@@ -8,7 +8,7 @@ use ropeway_abi as cl;
 use ropeway_protocol::types::Status;
 use ropeway_transport::Arena;
 
-use super::copies::Copies;
+use super::host_copy::HostCopy;
 use super::part::total;
 use super::{Context, Event, Memory, Part, Queue, SharedStorage};
 
@@ -35,7 +35,7 @@ unsafe impl Sync for PinnedRange {}
 #[derive(Debug)]
 pub struct PinnedCopy {
     // Before the memory: it waits for the copy when dropped.
-    copies: Copies<1>,
+    copy: HostCopy,
     _range: Arc<PinnedRange>,
 }
 
@@ -86,10 +86,9 @@ impl PinnedRange {
     /// The status of the native call that failed; CL_INVALID_VALUE where the bytes are not all in the range.
     pub fn write(self: &Arc<Self>, at: u64, memory: &Memory, parts: &[Part]) -> Result<PinnedCopy, Status> {
         let from = self.address(at, parts)?;
-        let mut copy = self.copy();
         // SAFETY: the range has so many bytes there, and the copy keeps it until it has ended.
-        unsafe { copy.copies.write(0, memory, parts, from) }?;
-        Ok(copy)
+        let copy = unsafe { HostCopy::write(&self.queue, memory, parts, from) }?;
+        Ok(PinnedCopy { copy, _range: self.clone() })
     }
 
     /// Starts copying these parts, one after the other, to `at` in the arena.
@@ -98,14 +97,9 @@ impl PinnedRange {
     /// As [`Self::write`].
     pub fn read(self: &Arc<Self>, at: u64, memory: &Memory, parts: &[Part]) -> Result<PinnedCopy, Status> {
         let into = self.address(at, parts)?;
-        let mut copy = self.copy();
         // SAFETY: as in `write`.
-        unsafe { copy.copies.read(0, memory, parts, into) }?;
-        Ok(copy)
-    }
-
-    fn copy(self: &Arc<Self>) -> PinnedCopy {
-        PinnedCopy { copies: Copies::new(&self.queue), _range: self.clone() }
+        let copy = unsafe { HostCopy::read(&self.queue, memory, parts, into) }?;
+        Ok(PinnedCopy { copy, _range: self.clone() })
     }
 
     /// The address of as many bytes at `at` in the arena as these parts have.
@@ -119,14 +113,14 @@ impl PinnedRange {
 impl PinnedCopy {
     /// The event of its end.
     pub fn event(&self) -> Option<&Event> {
-        self.copies.last(0)
+        self.copy.event()
     }
 
     /// Waits for its end.
     ///
     /// # Errors
     /// The status that it ended with.
-    pub fn wait(mut self) -> Result<(), Status> {
-        self.copies.drain()
+    pub fn wait(self) -> Result<(), Status> {
+        self.copy.wait()
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ropeway_abi as cl;
 use ropeway_protocol::types::Status;
 
-use super::copies::Copies;
+use super::host_copy::HostCopy;
 use super::part::total;
 use super::{Context, Mapping, Memory, Part, Queue};
 
@@ -21,8 +21,9 @@ const RING_CHUNKS: usize = 8;
 #[derive(Debug)]
 pub struct Ring {
     // Before the memory: it waits for copies when dropped.
-    copies: Copies<RING_CHUNKS>,
+    copies: [Option<HostCopy>; RING_CHUNKS],
     memory: Mapping,
+    queue: Arc<Queue>,
     next: usize,
 }
 
@@ -36,7 +37,7 @@ impl Ring {
         let size = (RING_CHUNK * RING_CHUNKS) as u64;
         let buffer = Arc::new(Memory::buffer(context, flags, size, None)?);
         let memory = Mapping::pinned(queue, &buffer, size)?;
-        Ok(Self { copies: Copies::new(queue), memory, next: 0 })
+        Ok(Self { copies: Default::default(), memory, queue: queue.clone(), next: 0 })
     }
 
     /// How many copies can be under way at once.
@@ -49,7 +50,7 @@ impl Ring {
     /// # Errors
     /// The status that the copy ended with.
     pub fn chunk(&mut self) -> Result<&mut [u8], Status> {
-        self.copies.settle(self.next)?;
+        self.settle(self.next)?;
         let start = self.next * RING_CHUNK;
         Ok(&mut self.memory.bytes_mut()[start..start + RING_CHUNK])
     }
@@ -63,7 +64,7 @@ impl Ring {
         let len = chunk_bytes(pieces)?;
         let from = self.chunk()?[..len].as_ptr();
         // SAFETY: pieces have `len` bytes together, which the chunk has; it is given out again only by `chunk`.
-        unsafe { self.copies.write(self.next, memory, pieces, from) }?;
+        self.copies[self.next] = Some(unsafe { HostCopy::write(&self.queue, memory, pieces, from) }?);
         self.next = (self.next + 1) % RING_CHUNKS;
         Ok(())
     }
@@ -77,7 +78,7 @@ impl Ring {
         let len = chunk_bytes(pieces)?;
         let into = self.chunk()?[..len].as_mut_ptr();
         // SAFETY: as in `write`; `copied` gives the chunk out as well.
-        unsafe { self.copies.read(index, memory, pieces, into) }?;
+        self.copies[index] = Some(unsafe { HostCopy::read(&self.queue, memory, pieces, into) }?);
         self.next = (index + 1) % RING_CHUNKS;
         Ok(index)
     }
@@ -87,7 +88,7 @@ impl Ring {
     /// # Errors
     /// The status that the copy ended with.
     pub fn copied(&mut self, index: usize) -> Result<&[u8], Status> {
-        self.copies.settle(index)?;
+        self.settle(index)?;
         Ok(&self.memory.bytes()[index * RING_CHUNK..(index + 1) * RING_CHUNK])
     }
 
@@ -96,7 +97,11 @@ impl Ring {
     /// # Errors
     /// The status of the first copy that failed.
     pub fn drain(&mut self) -> Result<(), Status> {
-        self.copies.drain()
+        (0..RING_CHUNKS).map(|index| self.settle(index)).fold(Ok(()), Result::and)
+    }
+
+    fn settle(&mut self, index: usize) -> Result<(), Status> {
+        self.copies[index].take().map_or(Ok(()), HostCopy::wait)
     }
 }
 
