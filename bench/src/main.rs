@@ -6,6 +6,7 @@
 mod bursts;
 mod child;
 mod copies;
+mod devices;
 mod encrypted;
 mod floor;
 mod handed;
@@ -69,6 +70,11 @@ struct Options {
     /// [default: one of its own, over loopback, or over vsock within this machine for a server that is reached so]
     #[arg(long, value_name = "URL")]
     floor: Option<Endpoint>,
+
+    /// Servers for the figures across devices; where there are fewer devices, several servers share one [default: a server
+    /// for each device]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(1..=64))]
+    servers: Option<u8>,
 
     /// Fewer rounds: a first impression
     #[arg(long)]
@@ -135,8 +141,9 @@ fn measure(options: &Options) -> Result<(), String> {
         Side { name: "without OpenCL", environment: environment(&folder, "without", &[])?, filter: String::new() };
 
     let (quick, only) = (options.quick, options.only.clone());
+    let servers = options.servers.map(usize::from);
     let far = options.floor.clone();
-    let mut bench = Bench { native, remote, without, ropeway, library, server, url, far, folder, quick, only };
+    let mut bench = Bench { native, remote, without, ropeway, library, server, url, far, folder, servers, quick, only };
     let (device, rows) = bench.run(&|what| eprintln!("... {what}"))?;
     let cpus = std::thread::available_parallelism().map_or(0, usize::from);
     let about = [("release", env!("CARGO_PKG_VERSION").to_owned()), ("device", device), ("cpus", cpus.to_string())];

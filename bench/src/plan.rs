@@ -1,5 +1,6 @@
 //! The measurements: how often each is taken, and the figure that it has to reach.
 
+use crate::devices;
 use crate::encrypted;
 use crate::floor::Floor;
 use crate::lending;
@@ -73,6 +74,7 @@ impl Bench {
         rows.extend(ssh::rows(self, say));
         rows.extend(lending::rows(self, say));
         rows.extend(servers::rows(self, say));
+        rows.extend(devices::rows(self, say));
         rows.extend(pool::rows(self, say));
         Ok((device, rows))
     }

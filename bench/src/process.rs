@@ -141,7 +141,12 @@ impl Side {
 
     /// Starts a child and waits until it is ready for orders.
     pub fn begin(&self) -> Result<Probe, String> {
-        let mut probe = self.spawn("work", "", false)?;
+        self.ready("work")
+    }
+
+    /// The same of the kind `what`.
+    pub fn ready(&self, what: &str) -> Result<Probe, String> {
+        let mut probe = self.spawn(what, "", false)?;
         probe.answer()?;
         Ok(probe)
     }

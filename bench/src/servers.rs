@@ -37,16 +37,17 @@ const FRAMES: usize = 20;
 const FRAME: usize = 4 * MIB;
 
 /// Servers, and the side whose programs have all devices of these servers in one platform.
-struct Fleet {
+pub struct Fleet {
     // Kept alive for as long as the servers are needed.
     servers: Vec<Server>,
-    side: Side,
+    /// The side of these programs.
+    pub side: Side,
 }
 
 impl Fleet {
     /// Starts `count` servers of the devices that `native` has; `further` gives each server additional variables by its
     /// number.
-    fn start(
+    pub fn start(
         bench: &Bench,
         native: &Side,
         count: usize,
@@ -73,15 +74,15 @@ impl Fleet {
         self.side = client(bench, &links.collect::<Vec<_>>());
     }
 
-    fn spread(&self) -> Result<Probe, String> {
-        spread(&self.side)
+    /// Starts a program with all of the devices.
+    pub fn spread(&self) -> Result<Probe, String> {
+        self.side.ready("spread")
     }
-}
 
-fn spread(side: &Side) -> Result<Probe, String> {
-    let mut probe = side.spawn("spread", "", false)?;
-    probe.answer()?;
-    Ok(probe)
+    /// Where clients find one of the servers.
+    pub fn url(&self, server: usize) -> String {
+        self.servers[server].url()
+    }
 }
 
 /// Returns the side whose programs have all devices of these servers in one platform.
@@ -180,7 +181,7 @@ fn two(bench: &Bench) -> Result<Vec<Row>, String> {
     let has_gpu = described.split(' ').next().is_some_and(|has| has.split(',').any(|what| what == "gpu"));
     let fleet = Fleet::start(bench, &bench.native, 2, &a_device_each(devices), &[])?;
     let mut probe = fleet.spread()?;
-    let mut apart = spread(&fleet.side.through_sockets())?;
+    let mut apart = fleet.side.through_sockets().ready("spread")?;
     let mut copies = Copies::of(64 * MIB);
     let mut handed = Handed::start([0, 1].map(|number| {
         let mut side = bench.native.clone();

@@ -27,6 +27,8 @@ pub struct Bench {
     pub far: Option<Endpoint>,
     /// The folder for the run's files.
     pub folder: Folder,
+    /// How many servers the figures across devices have, if it is not one for each device.
+    pub servers: Option<usize>,
     /// Fewer rounds.
     pub quick: bool,
     /// A text that the names of the measured rows must contain.

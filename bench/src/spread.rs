@@ -1,5 +1,6 @@
 //! The work that is timed on several devices in one context: plain OpenCL, wherever the devices are.
 
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use crate::opencl::{Buffer, Context, Device, Error, Event, Kernel, OpenCl, Program, Queue, Result};
@@ -20,6 +21,10 @@ kernel void fold(global const uint *p, global uint *sums, uint each) {
     uint sum = 0;
     for (uint k = 0; k < each; k++) sum += p[i * each + k];
     sums[i] = sum;
+}
+kernel void fill(global float *p, int n, int by) {
+    int j = get_global_id(0), i = get_global_id(1);
+    p[i * n + j] = (float)((i * by + j * 7) % 23) - 11;
 }
 kernel void product(global const float *a, global const float *b, global float *c, int n) {
     local float left[16][16], right[16][16];
@@ -42,6 +47,8 @@ pub struct Spread {
     queues: Vec<Queue>,
     context: Context,
     program: Program,
+    /// The two devices between which data goes to and fro.
+    pair: Cell<[usize; 2]>,
 }
 
 fn wrong<T>(what: impl Into<String>) -> Result<T> {
@@ -62,7 +69,7 @@ impl Spread {
         let context = Context::of(&devices)?;
         let queues = devices.iter().map(|device| context.queue(device, false)).collect::<Result<_>>()?;
         let program = context.program_everywhere(SOURCE)?;
-        Ok(Self { devices, queues, context, program })
+        Ok(Self { devices, queues, context, program, pair: Cell::new([0, 1]) })
     }
 
     /// How many devices there are, and the first one's name.
@@ -74,10 +81,15 @@ impl Spread {
     /// Carries out the order `name` `count` times, on `size` bytes, or with `size` as the number that the order takes.
     pub fn measure(&self, name: &str, count: usize, size: usize) -> Result<f64> {
         match name {
+            "pair" => {
+                self.pair.set([count, size]);
+                Ok(0.0)
+            }
             "hops" => self.hops(count, 4, 1),
             "bounce" => self.bounce(count, size),
             "signals" => self.signals(count, size.clamp(1, self.queues.len())),
             "product" => self.product(count, size.clamp(1, self.queues.len())),
+            "products" => self.products(count, size),
             "pipeline" => self.pipeline(count, size),
             "nothing" => Ok(0.0),
             _ => wrong(format!("nothing is called '{name}'")),
@@ -88,18 +100,19 @@ impl Spread {
         &self.queues[index % self.queues.len()]
     }
 
-    /// Lets the first two devices change a buffer in turn, `items` numbers of it each time; returns the microseconds
+    /// Lets the two devices of the pair change a buffer in turn, `items` numbers of it each time; returns the microseconds
     /// for each turn.
     fn hops(&self, count: usize, size: usize, items: usize) -> Result<f64> {
         let buffer = self.context.buffer(size)?;
         let kernel = self.program.kernel("inc")?;
         kernel.set_buffer(0, &buffer)?;
         // Bytes that were never written do not move.
+        let pair = self.pair.get();
         let zero = self.program.kernel("number")?;
         zero.set_buffer(0, &buffer)?;
         zero.set_int(1, 0)?;
-        self.queue(0).launch(&zero, size / 4)?;
-        self.queue(0).finish()?;
+        self.queue(pair[0]).launch(&zero, size / 4)?;
+        self.queue(pair[0]).finish()?;
         let both = self.queues.len().min(2);
         // The first turns make the connections between servers, before anything is measured.
         let warm = 2 * both;
@@ -110,7 +123,7 @@ impl Spread {
                 last.as_ref().map_or(Ok(()), Event::wait)?;
                 begin = Instant::now();
             }
-            let queue = self.queue(turn % both);
+            let queue = self.queue(pair[turn % both]);
             let next = queue.launch_with_event(&kernel, items, last.as_ref())?;
             queue.flush()?;
             last = Some(next);
@@ -118,7 +131,7 @@ impl Spread {
         last.as_ref().map_or(Ok(()), Event::wait)?;
         let time = micros(begin) / count as f64;
         let mut have = [0; 4];
-        self.queue(count + warm).read(&buffer, &mut have)?;
+        self.queue(pair[(count + warm) % both]).read(&buffer, &mut have)?;
         if i32::from_ne_bytes(have) as usize != count + warm {
             return wrong(format!("{} increments came to {}", count + warm, i32::from_ne_bytes(have)));
         }
@@ -201,6 +214,42 @@ impl Spread {
             if (have - want).abs() > 1e-3 * want.abs().max(1.0) {
                 return wrong(format!("element ({i}, {j}) of the product is {have} and should be {want}"));
             }
+        }
+        Ok(time)
+    }
+
+    /// Computes a matrix product of n x n floats `count` times in a row on the first device, with operands that are made
+    /// there; returns the seconds for all of them.
+    fn products(&self, count: usize, n: usize) -> Result<f64> {
+        let queue = self.queue(0);
+        let [a, b, c] =
+            [self.context.buffer(n * n * 4)?, self.context.buffer(n * n * 4)?, self.context.buffer(n * n * 4)?];
+        let fill = self.program.kernel("fill")?;
+        for (matrix, by) in [(&a, 3), (&b, 5)] {
+            fill.set_buffer(0, matrix)?;
+            fill.set_int(1, n as i32)?;
+            fill.set_int(2, by)?;
+            queue.launch_plane(&fill, [n, n], None, &[])?;
+        }
+        let kernel = self.program.kernel("product")?;
+        kernel.set_buffer(0, &a)?;
+        kernel.set_buffer(1, &b)?;
+        kernel.set_buffer(2, &c)?;
+        kernel.set_int(3, n as i32)?;
+        queue.finish()?;
+        let begin = Instant::now();
+        for _ in 0..count {
+            queue.launch_plane(&kernel, [n, n], Some([TILE, TILE]), &[])?;
+        }
+        queue.finish()?;
+        let time = begin.elapsed().as_secs_f64();
+        let mut have = [0; 4];
+        queue.read(&c, &mut have)?;
+        let have = f32::from_ne_bytes(have);
+        let element = |i: usize, j: usize, by: usize| ((i * by + j * 7) % 23) as f32 - 11.0;
+        let want: f32 = (0..n).map(|k| element(0, k, 3) * element(k, 0, 5)).sum();
+        if (have - want).abs() > 1e-3 * want.abs().max(1.0) && !self.describe()?.ends_with(", stub") {
+            return wrong(format!("the first element of a product is {have} and should be {want}"));
         }
         Ok(time)
     }

@@ -103,7 +103,7 @@ pub fn markdown(rows: &[Row]) -> String {
             Reach::AtLeast(limit) => format!(">= {}", number(limit)),
             Reach::Stated | Reach::NotOffered => String::new(),
         };
-        let reach = if row.rule.is_empty() { reach } else { format!("{reach} ({})", row.rule) };
+        let reach = if row.rule.is_empty() { reach } else { format!("{reach} ({})", row.rule).trim_start().to_owned() };
         let met = row.met().map_or("", |met| if met { "yes" } else { "NO" }).to_owned();
         let unit = row.unit.to_owned();
         cells.push([row.figure.clone(), unit, some(row.native), ropeway, some(row.floor), ratio, reach, met]);
