@@ -9,6 +9,10 @@ use crate::orders::{answer, parse};
 /// Edge of the squares that the matrix product goes by.
 const TILE: usize = 16;
 
+/// By how much the elements of the left and of the right operand grow from row to row.
+const LEFT: usize = 3;
+const RIGHT: usize = 5;
+
 /// A program of its own: NVIDIA 580 does not compile a program that has a kernel without arguments if it must report
 /// how arguments are declared, and the kernels then count as writing all of their arguments.
 const NOOP: &str = "kernel void noop(void) {}";
@@ -163,6 +167,20 @@ impl Spread {
         Ok(micros(begin) / count as f64)
     }
 
+    /// Two operands of n x n floats, made on the queue's device, and room for their product.
+    fn matrices(&self, queue: &Queue, n: usize) -> Result<[Buffer; 3]> {
+        let fill = self.program.kernel("fill")?;
+        let all = [self.context.buffer(n * n * 4)?, self.context.buffer(n * n * 4)?, self.context.buffer(n * n * 4)?];
+        for (matrix, by) in all.iter().zip([LEFT, RIGHT]) {
+            fill.set_buffer(0, matrix)?;
+            fill.set_int(1, n as i32)?;
+            fill.set_int(2, by as i32)?;
+            queue.launch_plane(&fill, [n, n], None, &[])?;
+        }
+        queue.finish()?;
+        Ok(all)
+    }
+
     /// Computes a matrix product of n x n floats whose rows are split over some devices; returns the seconds from the
     /// operands on the first device to the whole product there.
     fn product(&self, n: usize, over: usize) -> Result<f64> {
@@ -170,13 +188,7 @@ impl Spread {
         if !n.is_multiple_of(over * TILE) {
             return wrong(format!("{n} rows cannot be split over {over} devices"));
         }
-        let element = |i: usize, j: usize, by: usize| ((i * by + j * 7) % 23) as f32 - 11.0;
-        let matrix = |by: usize| -> Vec<f32> { (0..n * n).map(|at| element(at / n, at % n, by)).collect() };
-        let (left, right) = (matrix(3), matrix(5));
-        let [a, b, c] =
-            [self.context.buffer(n * n * 4)?, self.context.buffer(n * n * 4)?, self.context.buffer(n * n * 4)?];
-        self.queues[0].write(&a, bytes(&left).as_slice())?;
-        self.queues[0].write(&b, bytes(&right).as_slice())?;
+        let [a, b, c] = self.matrices(&self.queues[0], n)?;
         let blocks = |whole: &Buffer| -> Result<Vec<Buffer>> {
             (0..over).map(|block| whole.part(block * rows * n * 4, rows * n * 4)).collect()
         };
@@ -207,9 +219,9 @@ impl Spread {
             let have = f32::from_ne_bytes([out[at], out[at + 1], out[at + 2], out[at + 3]]);
             let in_block = i % rows;
             let want: f32 = if stub {
-                left[i * n + j] + right[(4 * in_block + j % 4) % n * n + j]
+                element(i, j, LEFT) + element((4 * in_block + j % 4) % n, j, RIGHT)
             } else {
-                (0..n).map(|k| left[i * n + k] * right[k * n + j]).sum()
+                (0..n).map(|k| element(i, k, LEFT) * element(k, j, RIGHT)).sum()
             };
             if (have - want).abs() > 1e-3 * want.abs().max(1.0) {
                 return wrong(format!("element ({i}, {j}) of the product is {have} and should be {want}"));
@@ -222,21 +234,12 @@ impl Spread {
     /// there; returns the seconds for all of them.
     fn products(&self, count: usize, n: usize) -> Result<f64> {
         let queue = self.queue(0);
-        let [a, b, c] =
-            [self.context.buffer(n * n * 4)?, self.context.buffer(n * n * 4)?, self.context.buffer(n * n * 4)?];
-        let fill = self.program.kernel("fill")?;
-        for (matrix, by) in [(&a, 3), (&b, 5)] {
-            fill.set_buffer(0, matrix)?;
-            fill.set_int(1, n as i32)?;
-            fill.set_int(2, by)?;
-            queue.launch_plane(&fill, [n, n], None, &[])?;
-        }
+        let [a, b, c] = self.matrices(queue, n)?;
         let kernel = self.program.kernel("product")?;
         kernel.set_buffer(0, &a)?;
         kernel.set_buffer(1, &b)?;
         kernel.set_buffer(2, &c)?;
         kernel.set_int(3, n as i32)?;
-        queue.finish()?;
         let begin = Instant::now();
         for _ in 0..count {
             queue.launch_plane(&kernel, [n, n], Some([TILE, TILE]), &[])?;
@@ -246,8 +249,7 @@ impl Spread {
         let mut have = [0; 4];
         queue.read(&c, &mut have)?;
         let have = f32::from_ne_bytes(have);
-        let element = |i: usize, j: usize, by: usize| ((i * by + j * 7) % 23) as f32 - 11.0;
-        let want: f32 = (0..n).map(|k| element(0, k, 3) * element(k, 0, 5)).sum();
+        let want: f32 = (0..n).map(|k| element(0, k, LEFT) * element(k, 0, RIGHT)).sum();
         if (have - want).abs() > 1e-3 * want.abs().max(1.0) && !self.describe()?.ends_with(", stub") {
             return wrong(format!("the first element of a product is {have} and should be {want}"));
         }
@@ -292,9 +294,9 @@ impl Spread {
     }
 }
 
-/// The floats as they are in memory.
-fn bytes(floats: &[f32]) -> Vec<u8> {
-    floats.iter().flat_map(|value| value.to_ne_bytes()).collect()
+/// Row `i`, column `j` of an operand, as the kernel `fill` makes it.
+fn element(i: usize, j: usize, by: usize) -> f32 {
+    ((i * by + j * 7) % 23) as f32 - 11.0
 }
 
 /// Measures, in milliseconds, the time from the listed devices to a context of all of them and the end of a first

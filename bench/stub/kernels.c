@@ -66,6 +66,18 @@ static void inc(struct command *command)
         ((cl_int *)p->bytes)[i] += 1;
 }
 
+/* fill(p, n, by): the elements of a matrix of n columns, as the program that checks them works them out. */
+static void fill(struct command *command)
+{
+    cl_mem p = command->value[0].memory;
+    size_t n = (size_t)command->value[1].number, by = (size_t)command->value[2].number;
+    if (p == NULL || command->global[0] != n || p->size < n * command->global[1] * 4)
+        return;
+    for (size_t i = 0; i < command->global[1]; i++)
+        for (size_t j = 0; j < n; j++)
+            ((float *)p->bytes)[i * n + j] = (float)((i * by + j * 7) % 23) - 11;
+}
+
 void stub_run_kernel(struct command *command)
 {
     const struct declaration *is = command->kernel->is;
@@ -82,6 +94,8 @@ void stub_run_kernel(struct command *command)
         give_device(device);
     } else if (strcmp(is->name, "inc") == 0 && is->args == 1) {
         inc(command);
+    } else if (strcmp(is->name, "fill") == 0 && is->args == 3) {
+        fill(command);
     } else if (strcmp(is->name, "endless") == 0) {
         sleep_until(begun + (cl_ulong)3600 * 1000000000u);
     }
