@@ -5,6 +5,10 @@
  * device has a queue that keeps the order of commands and one that does not. What commands read is compared word by word with a model
  * in host memory. Words that are undefined are not compared. Each seed leaves out some kinds of commands and has more of others.
  *
+ * Operations that can be left out are those of the table below, and: parts (of a device), part-rects (rectangles between parts of
+ * buffers), gates (user events), disorder (queues that do not keep the order), overlap (each command is waited for before the next).
+ * With RANDOM_TRACE in the environment, each command is named before it is enqueued.
+ *
  * Exit code: 0 all is right, 3 a call has failed, 4 a word is wrong. */
 #include "random_buffers.h"
 #include "random_images.h"
@@ -36,7 +40,7 @@ static const struct {
 };
 enum { KINDS = sizeof OPERATIONS / sizeof OPERATIONS[0] };
 
-static int with_images = 1, with_sizes = 1, traced;
+static int with_images = 1, with_sizes = 1, with_disorder = 1, with_overlap = 1;
 
 static int has_content_size(void)
 {
@@ -85,6 +89,8 @@ static void open_queues(void)
         cl_command_queue_properties has;
         CHECK(clGetDeviceInfo(devices[i], CL_DEVICE_QUEUE_ON_HOST_PROPERTIES, sizeof has, &has, NULL));
         MAKE(queues[2 * i].queue, clCreateCommandQueue(context, devices[i], 0, &status));
+        if (!with_disorder)
+            has = 0;
         MAKE(queues[2 * i + 1].queue,
              clCreateCommandQueue(context, devices[i], has & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, &status));
     }
@@ -164,6 +170,13 @@ static int is_left_out(int argc, char **argv, const char *name)
     return 0;
 }
 
+static void finish_all(void)
+{
+    before_waiting();
+    for (cl_uint i = 0; i < 2 * device_count; i++)
+        DO(clFinish(queues[i].queue));
+}
+
 /* All of one seed. */
 static void run(cl_uint steps, int argc, char **argv)
 {
@@ -193,8 +206,8 @@ static void run(cl_uint steps, int argc, char **argv)
         while (drawn >= shares[which])
             drawn -= shares[which++];
         OPERATIONS[which].does();
-        if (traced)
-            fprintf(stderr, "%u: %s\n", step, doing);
+        if (!with_overlap)
+            finish_all();
     }
 
     settle_all();
@@ -206,12 +219,10 @@ static void run(cl_uint steps, int argc, char **argv)
         drop(&buffers[i]);
     for (cl_uint i = 0; with_images && i < IMAGES; i++)
         drop(&images[i]);
-    before_waiting();
     doing = "end";
-    for (cl_uint i = 0; i < 2 * device_count; i++) {
-        DO(clFinish(queues[i].queue));
+    finish_all();
+    for (cl_uint i = 0; i < 2 * device_count; i++)
         DO(clReleaseCommandQueue(queues[i].queue));
-    }
     CHECK(clReleaseKernel(blend));
     CHECK(clReleaseKernel(add));
     CHECK(clReleaseKernel(size));
@@ -234,6 +245,9 @@ int main(int argc, char **argv)
     find_devices(!is_left_out(argc, argv, "parts"));
     with_images = have_images() && !is_left_out(argc, argv, "images");
     with_sizes = has_content_size() && !is_left_out(argc, argv, "size");
+    with_gates = !is_left_out(argc, argv, "gates");
+    with_disorder = !is_left_out(argc, argv, "disorder");
+    with_overlap = !is_left_out(argc, argv, "overlap");
     with_part_rects = !is_left_out(argc, argv, "part-rects");
     if (with_sizes)
         set_content_size = (set_content_size_fn)clGetExtensionFunctionAddressForPlatform(platform, "clSetContentSizeBufferPoCL");

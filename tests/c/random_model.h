@@ -37,11 +37,29 @@ static inline void wrong(const char *what, size_t word, cl_uint found, cl_uint e
     exit(4);
 }
 
+/* The events that the command that is being enqueued waits for. */
+static const cl_event *waits;
+static cl_uint wait_count;
+
+/* Says which of them have failed, and how. */
+static inline void tell_failed_waits(void)
+{
+    for (cl_uint i = 0; i < wait_count; i++) {
+        cl_command_type type = 0;
+        cl_int how = CL_COMPLETE;
+        clGetEventInfo(waits[i], CL_EVENT_COMMAND_TYPE, sizeof type, &type, NULL);
+        clGetEventInfo(waits[i], CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof how, &how, NULL);
+        if (how < 0)
+            printf("waited for: a command of type %#x ended with %d\n", type, how);
+    }
+}
+
 /* As CHECK, with the step besides. */
 #define DO(call)                                                                                                                           \
     do {                                                                                                                                   \
         cl_int do_status = (call);                                                                                                         \
         if (do_status != CL_SUCCESS) {                                                                                                     \
+            tell_failed_waits();                                                                                                           \
             printf("FAILED: seed %llu, step %u, %s: %s returned %d (%s:%d)\n", (unsigned long long)seed, step, doing, #call, do_status,   \
                    __FILE__, __LINE__);                                                                                                    \
             exit(3);                                                                                                                       \
@@ -128,8 +146,12 @@ static struct {
 } pending[MOST_PENDING];
 static cl_uint pending_count;
 
-/* A user event that commands wait for, until something waits for them. */
+/* A user event that commands wait for, until something waits for them; and whether there are any. */
 static cl_event gate;
+static int with_gates = 1;
+
+/* Whether each command is named on stderr before it is enqueued. */
+static int traced;
 
 /* How often a queue is flushed: 0 after each command, 1 sometimes and when another queue waits, 2 when another queue waits. */
 static cl_uint lazy;
@@ -284,8 +306,10 @@ static inline void begin(Command *command, const char *what)
 {
     doing = what;
     command->queue = (cl_uint)roll(2 * device_count);
-    command->count = command->used = 0;
-    int makes = !gate && roll(40) == 0;
+    command->count = command->used = wait_count = 0;
+    if (traced)
+        fprintf(stderr, "seed %llu, step %u: %s on queue %u\n", (unsigned long long)seed, step, what, command->queue);
+    int makes = !gate && roll(40) == 0 && with_gates;
     if (makes)
         MAKE(gate, clCreateUserEvent(context, &status));
     if (gate && (makes || roll(3)))
@@ -294,6 +318,7 @@ static inline void begin(Command *command, const char *what)
 
 static inline const cl_event *list_of(const Command *command)
 {
+    waits = command->list, wait_count = command->count;
     return command->count ? command->list : NULL;
 }
 
@@ -317,6 +342,7 @@ static inline void end(Command *command, cl_event event)
         }
     }
     DO(clReleaseEvent(event));
+    wait_count = 0;
     for (cl_uint i = 0; i < command->count; i++)
         DO(clReleaseEvent(command->list[i]));
     if (lazy == 0 || (lazy == 1 && roll(5) == 0))
