@@ -6,7 +6,8 @@
  * in host memory. Words that are undefined are not compared. Each seed leaves out some kinds of commands and has more of others.
  *
  * Operations that can be left out are those of the table below, and: parts (of a device), part-rects (rectangles between parts of
- * buffers), gates (user events), disorder (queues that do not keep the order), overlap (each command is waited for before the next).
+ * buffers), of images image-writes, image-reads, image-fills, image-copies, image-buffers and image-kernels, gates (user events),
+ * disorder (queues that do not keep the order), overlap (each command is waited for before the next).
  * With RANDOM_TRACE in the environment, each command is named before it is enqueued.
  *
  * Exit code: 0 all is right, 3 a call has failed, 4 a word is wrong. */
@@ -248,6 +249,8 @@ int main(int argc, char **argv)
     with_gates = !is_left_out(argc, argv, "gates");
     with_disorder = !is_left_out(argc, argv, "disorder");
     with_overlap = !is_left_out(argc, argv, "overlap");
+    for (size_t i = 0; i < IMAGE_KINDS; i++)
+        image_kinds[i].is_left_out = is_left_out(argc, argv, image_kinds[i].name);
     with_part_rects = !is_left_out(argc, argv, "part-rects");
     if (with_sizes)
         set_content_size = (set_content_size_fn)clGetExtensionFunctionAddressForPlatform(platform, "clSetContentSizeBufferPoCL");
