@@ -378,8 +378,16 @@ fn measures(has: &dyn Fn(&str) -> bool) -> Vec<Measure> {
     add("blocking write of 4 bytes", "us", "write-small 400".into(), 11, Raw::RoundTrip, "", |_, _| Reach::AtMost(5.0));
     let order = |what: &str, count: usize, size: usize| format!("{what} {count} {}", size * MIB);
     // Where neither copies nor round trips alone decide.
-    add("write of 1 MB", "MB/s", order("write", 64, 1), 9, Raw::None, "", |_, _| Reach::Stated);
-    add("read of 1 MB", "MB/s", order("read", 64, 1), 9, Raw::None, "", |_, _| Reach::Stated);
+    for (figure, what, count, size) in [
+        ("write of 64 KiB", "write", 400, MIB / 16),
+        ("read of 64 KiB", "read", 400, MIB / 16),
+        ("write of 1 MB", "write", 64, MIB),
+        ("read of 1 MB", "read", 64, MIB),
+        ("write of 4 MB", "write", 16, 4 * MIB),
+        ("read of 4 MB", "read", 16, 4 * MIB),
+    ] {
+        add(figure, "MB/s", format!("{what} {count} {size}"), 9, Raw::None, "", |_, _| Reach::Stated);
+    }
     add("write of 16 MB", "MB/s", order("write", 8, 16), 9, Raw::Up, "0.9 stream", stream);
     add("read of 16 MB", "MB/s", order("read", 8, 16), 9, Raw::Down, "0.9 stream", stream);
     add("write of 256 MB", "MB/s", order("write", 1, 256), 7, Raw::Up, "0.9 stream", stream);

@@ -61,6 +61,9 @@ impl Receive for Notes {
     fn transfer_in_place(&mut self, m: TransferInPlace) -> Result<(), DecodeError> {
         panic!("{} is to be copied, and no memory is shared", m.transfer);
     }
+    fn slot_read(&mut self, m: SlotRead) -> Result<(), DecodeError> {
+        panic!("{} is in a slot, and no memory is shared", m.transfer);
+    }
     fn read_data(&mut self, m: ReadData, tail: &mut dyn Tail) -> Result<(), DecodeError> {
         let bytes = tail.read_to_vec().map_err(|_| DecodeError::Body)?;
         self.data.entry(m.transfer).or_default().extend(bytes);

@@ -112,6 +112,24 @@ fn behind_a_kernel_only_its_end_is_asked_for() {
     assert!(added.bytes_sent + added.bytes_received < 100 * 200, "{added:?}");
 }
 
+/// Of devices with memory of their own, a transfer of a mebibyte takes no more than its command, and a read besides the word that it is
+/// there: five commands and three reads a turn.
+#[test]
+fn small_transfers_of_other_devices_take_one_message_each() {
+    let server = Server::start_with(&["--listen", "tcp://127.0.0.1:0", "--force-pinned"], &[]);
+    let added = added(|| in_place(&server), "reads");
+    assert!((499..=501).contains(&added.sent) && added.received == 300, "{added:?}");
+    assert!(added.bytes_sent + added.bytes_received < 100 * 300, "{added:?}");
+}
+
+/// Where more is under way than there are slots, bytes go another way; all is right.
+#[test]
+fn in_place_at_random_on_other_devices() {
+    let env = [("POCL_DEVICES", "pthread pthread pthread")];
+    let server = Server::start_with(&["--listen", "tcp://127.0.0.1:0", "--force-pinned"], &env);
+    at_random(|| in_place(&server), STEPS);
+}
+
 /// Commands in each run of `in_place` at random.
 const STEPS: u32 = 300;
 

@@ -174,6 +174,14 @@ macro_rules! client_messages {
     command 44 read_buffer: ReadBuffer {
         buffer: MemoryId, offset: u64, size: u64, transfer: TransferId,
     };
+    /// Where a context's slots ([`crate::slots`]) begin in the arena of the memory that both ends share. `CL_INVALID_OPERATION` if it
+    /// has none.
+    call 55 open_slots: OpenSlots { context: ContextId } -> u64;
+    /// Writes the first `size` bytes of a slot into a buffer at `offset`. The slot is the server's until it clears its number.
+    command 56 write_slot: WriteSlot { buffer: MemoryId, offset: u64, size: u64, slot: u32 };
+    /// Reads `size` bytes of a buffer at `offset` into a slot; `SlotRead` says that they are there. The slot is the server's as for
+    /// `WriteSlot`.
+    command 57 read_slot: ReadSlot { buffer: MemoryId, offset: u64, size: u64, slot: u32, transfer: TransferId };
     /// Copies between buffers.
     command 45 copy_buffer: CopyBuffer {
         source: MemoryId, target: MemoryId, source_offset: u64, target_offset: u64, size: u64,
@@ -381,6 +389,8 @@ macro_rules! server_notes {
     /// This transfer's bytes from `offset` on, `size` of them, are or belong at `at` in the arena of the memory that both
     /// ends share: the client copies them from there or to there, and then says so with `TransferCopied`. They come in order.
     note 10 transfer_in_place: TransferInPlace { transfer: TransferId, offset: u64, at: u64, size: u64 };
+    /// All bytes of a read are in the slot that it named.
+    note 11 slot_read: SlotRead { transfer: TransferId };
     /// Bytes of a transfer to the client, from `offset` in it. They come in order; the transfer is over with its last
     /// byte.
     note 3 read_data: ReadData { transfer: TransferId, offset: u64 } + tail;

@@ -15,6 +15,7 @@ mod programs;
 mod queues;
 mod rendezvous;
 mod semaphores;
+mod slots;
 mod svm;
 mod transfers;
 

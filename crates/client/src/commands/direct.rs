@@ -3,11 +3,13 @@
 
 use std::sync::Arc;
 
+use ropeway_protocol::slots;
 use ropeway_transport::Arena;
 
 use crate::base::host::{HostSource, HostTarget, copy_in, copy_out};
 use crate::base::status::Result;
 use crate::commands::command::{Enqueued, Order};
+use crate::link::slots::Slot;
 use crate::objects::part::Part;
 use crate::objects::queue::Queue;
 
@@ -57,6 +59,21 @@ impl Queue {
     /// Ends a command whose bytes have been copied: its event, if it is wanted, is a marker's.
     pub(super) fn was_done(self: &Arc<Self>, blocking: bool, order: Order<'_>, command: u32) -> Result<Enqueued> {
         if order.wants_event { self.enqueue_empty(blocking, order, command) } else { Ok(None) }
+    }
+}
+
+/// Fewer bytes travel with the command: other messages do not wait long for so few, and a slot is for one transfer at a time.
+pub(super) const LEAST_IN_SLOT: usize = 32 << 10;
+
+impl Queue {
+    /// A slot for these bytes of a memory object, if they are to go through one and one is free.
+    pub(super) fn slot_for(&self, part: &Part<'_>, size: usize) -> Option<Slot> {
+        let Part::Bytes(memory, _) = *part else { return None };
+        let fits = (LEAST_IN_SLOT..=slots::SIZE as usize).contains(&size);
+        if !fits || !memory.storage().0.is_elsewhere() {
+            return None;
+        }
+        self.home().slots()?.take()
     }
 }
 

@@ -13,8 +13,10 @@ use crate::base::host::{HostSource, HostTarget, gather};
 use crate::base::ids::new_id;
 use crate::base::status::Result;
 use crate::commands::command::{Enqueued, Order, Ordered};
+use crate::commands::direct::LEAST_IN_SLOT;
 use crate::link::completion::Completion;
 use crate::link::ordering::EarlyEvent;
+use crate::link::slots::Slot;
 use crate::link::transfers::{Incoming, Outgoing, Ticket};
 use crate::objects::access::{Access, Use};
 pub use crate::objects::part::Part;
@@ -44,12 +46,14 @@ impl Queue {
         }
         let connection = self.connection();
         let size = source.size();
-        let reach = self.in_reach(&part, size, (blocking, &order), size > MAX_EAGER);
+        let is_worth_asking = size > MAX_EAGER || blocking && size >= LEAST_IN_SLOT;
+        let reach = self.in_reach(&part, size, (blocking, &order), is_worth_asking);
         // A read that is under way may still be filling the memory.
         if reach.is_some_and(|reach| !connection.transfers().fill(&*source) && reach.write(&*source)) {
             drop(source);
             return self.was_done(blocking, order, command);
         }
+        let slot = self.slot_for(&part, size);
         let uses = [part.touched(Access::Write, size)];
         let ordered = self.order(order, command, false, &uses)?;
         let Ordered { mut wire, event, guard: _guard, enqueuing: _enqueuing, prepared } = ordered;
@@ -75,7 +79,11 @@ impl Queue {
         };
         let may_change =
             connection.has_unset_user_events() || !elsewhere.is_empty() || connection.transfers().fill(&*source);
-        if size <= MAX_EAGER && !may_change {
+        // Bytes that do not change until the command's turn comes are taken now.
+        if let Some(slot) = slot.filter(|slot| !may_change && slot.fill(&*source)) {
+            part.post_write_slot(self.home(), wire, size, &slot)?;
+            sent(prepared, own, early_id)?;
+        } else if size <= MAX_EAGER && !may_change {
             part.post_write(self.home(), wire, &gather(&*source, 0, size))?;
             sent(prepared, own, early_id)?;
         } else {
@@ -118,21 +126,23 @@ impl Queue {
             Part::Bytes(memory, offset) => memory.content_limit(self.home(), size).map(|limit| (memory, offset, limit)),
             _ => None,
         };
+        let slot = if limit.is_none() { self.slot_for(&part, size) } else { None };
         let mut uses: SmallVec<[_; 2]> = std::iter::once(part.touched(Access::Read, size)).collect();
         // The content-size buffer must be there first.
         uses.extend(limit.as_ref().map(|(_, _, limit)| Use::bytes(limit, Access::Read, 0, CONTENT_SIZE as usize)));
         let Ordered { wire, event, guard: _guard, enqueuing, prepared } = self.order(order, command, true, &uses)?;
+        let lent = slot.as_ref().map(Slot::lend);
         let transfer = TransferId(new_id());
         let told = event.clone().map(|event| event as Arc<dyn Completion>);
         let ticket = Ticket::new(told, Some(Arc::clone(self.open_transfers())));
-        connection.expect_incoming(transfer, Incoming::new(target, Arc::clone(&ticket)));
+        connection.expect_incoming(transfer, Incoming::new(target, Arc::clone(&ticket)).through(slot));
         match &limit {
             Some((memory, offset, limit)) => {
                 let (buffer, content) = (memory.id(self.home()), limit.id(self.home()));
                 let (offset, size) = (*offset as u64, size as u64);
                 connection.post(&ReadContent { command: wire, buffer, offset, size, content, transfer })?;
             }
-            None => part.post_read(self.home(), wire, size, transfer)?,
+            None => part.post_read(self.home(), wire, (size, lent), transfer)?,
         }
         let arriving = prepared.map(Prepared::sent);
         let number = enqueuing.number();

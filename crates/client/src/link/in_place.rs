@@ -10,7 +10,7 @@ use ropeway_transport::Arena;
 use super::connection::Connection;
 use super::transfers::{Piece, Sending};
 use crate::base::host::gather;
-use crate::base::status::Result;
+use crate::base::status::{Result, SERVER_LOST};
 
 /// Bytes of a write that are copied at once: then others have their turn.
 const CHUNK: usize = 2 << 20;
@@ -60,6 +60,20 @@ impl Connection {
         self.receive_data(id, offset, &mut lent);
         // If this fails, the server is lost.
         let _ = self.say_copied(id);
+    }
+
+    /// All bytes of a read are in the slot that was lent for them.
+    pub(super) fn slot_read(&self, id: TransferId) {
+        let Some(mut incoming) = self.transfers.take_incoming(id) else { return };
+        let is_copied = match incoming.slot.take() {
+            Some(slot) => slot.empty(&mut *incoming.target),
+            None => false,
+        };
+        let ticket = incoming.give_back();
+        if !is_copied {
+            self.lose("it put the bytes of a read into a slot that it was not lent".to_owned());
+        }
+        self.end_transfer(&ticket, if is_copied { 0 } else { SERVER_LOST });
     }
 
     /// Copies some bytes of a write into the piece that the server has lent for them.

@@ -8,7 +8,7 @@
 //!   [using](in_use) their memory, pending [`calls`], writes [`in_flight`], the server's [`liveness`], other
 //!   [`sessions`], the state of its [`background_io`] and of the [`deferred_flush`];
 //! - [`connection`]: one link to one server, and posts;
-//! - what happens over it: [`bulk`] data, or copies of it [`in_place`], [`waiting`], calls and their [`replies`], the
+//! - what happens over it: [`bulk`] data, or copies of it [`in_place`] or through [`slots`], [`waiting`], calls and their [`replies`], the
 //!   [`ordering`] of commands behind in-flight writes, routes to [`peers`], and the messages that [`receive`] handles;
 //! - its [`background`] thread, and how it is [`open`]ed and [`mod@greet`]ed.
 
@@ -37,6 +37,7 @@ pub(crate) mod peers;
 mod receive;
 pub(crate) mod replies;
 mod sessions;
+pub(crate) mod slots;
 mod stream;
 pub(crate) mod transfers;
 mod waiting;

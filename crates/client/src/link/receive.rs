@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ropeway_protocol::frame::{FrameHeader, REPLY};
 use ropeway_protocol::messages::{
-    Closing, Completed, ContextError, Notice, Output, PeerState, Progressed, ReadData, ReadEnds, Receive,
+    Closing, Completed, ContextError, Notice, Output, PeerState, Progressed, ReadData, ReadEnds, Receive, SlotRead,
     TransferFailed, TransferInPlace, TransferReady,
 };
 use ropeway_protocol::types::{OutputStream, Status, Waited};
@@ -72,6 +72,11 @@ impl Receive for Receiver<'_> {
 
     fn transfer_in_place(&mut self, message: TransferInPlace) -> Result<(), DecodeError> {
         self.0.transfer_in_place(message);
+        Ok(())
+    }
+
+    fn slot_read(&mut self, message: SlotRead) -> Result<(), DecodeError> {
+        self.0.slot_read(message.transfer);
         Ok(())
     }
 

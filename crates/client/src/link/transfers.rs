@@ -11,6 +11,7 @@ use rustc_hash::FxBuildHasher;
 
 use super::completion::Completion;
 use super::in_use::{InUse, Using};
+use super::slots::Slot;
 use crate::base::host::{HostSource, HostTarget};
 use crate::base::modelled::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 use crate::base::modelled::{Mutex, lock};
@@ -67,6 +68,8 @@ pub(crate) struct Incoming {
     span: Range<usize>,
     pub(super) size: usize,
     pub(super) received: usize,
+    /// Where the server puts them, if they do not come over the link.
+    pub(super) slot: Option<Slot>,
     pub(super) ticket: Arc<Ticket>,
 }
 
@@ -119,7 +122,12 @@ impl Transfer for Outgoing {
 
 impl Incoming {
     pub(crate) fn new(target: Box<dyn HostTarget>, ticket: Arc<Ticket>) -> Self {
-        Self { span: target.span(), size: target.size(), target, received: 0, ticket }
+        Self { span: target.span(), size: target.size(), target, received: 0, slot: None, ticket }
+    }
+
+    /// The same, of bytes that come through a slot, if there is one.
+    pub(crate) fn through(self, slot: Option<Slot>) -> Self {
+        Self { slot, ..self }
     }
 }
 

@@ -5,14 +5,14 @@
 //! context with one home, the name is the object's own. An object of a context with one home is made at the server at
 //! once; otherwise it is made in each home when a command first needs it there, and [`CreatedIn`] knows where that was.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use ropeway_abi::{
     CL_DEVICE_QUEUE_ON_HOST_PROPERTIES, CL_INVALID_DEVICE, CL_INVALID_OPERATION, CL_INVALID_VALUE,
     CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE,
 };
 use ropeway_protocol::ids::{ContextId, QueueId};
-use ropeway_protocol::messages::{CreateQueue, ReleaseContext, ReleaseQueue};
+use ropeway_protocol::messages::{CreateQueue, OpenSlots, ReleaseContext, ReleaseQueue};
 use smallvec::SmallVec;
 
 use crate::base::ids::new_id;
@@ -20,6 +20,7 @@ use crate::base::status::Result;
 use crate::base::sync::lock;
 use crate::base::threads;
 use crate::link::connection::Connection;
+use crate::link::slots::Slots;
 use crate::objects::device::Device;
 
 /// Where a home's number begins in the names of objects.
@@ -39,6 +40,8 @@ pub struct Home {
     devices: Vec<Arc<Device>>,
     /// The queue for transfers that the client relays from and to this home, once there were any.
     relay_queue: Mutex<Option<QueueId>>,
+    /// The context's slots, once the server was asked; `None` if it has none.
+    slots: OnceLock<Option<Arc<Slots>>>,
 }
 
 impl Home {
@@ -58,6 +61,7 @@ impl Home {
                     context: ContextId(context | (homes.len() as u64) << NUMBER_SHIFT),
                     devices: vec![Arc::clone(device)],
                     relay_queue: Mutex::default(),
+                    slots: OnceLock::new(),
                 }),
             }
         }
@@ -101,6 +105,18 @@ impl Home {
     /// Its devices, in the order in which the context was given them.
     pub(crate) fn devices(&self) -> &[Arc<Device>] {
         &self.devices
+    }
+
+    /// The context's slots, if client and server share memory and the devices have their own; one round trip at the first time.
+    pub(crate) fn slots(&self) -> Option<&Arc<Slots>> {
+        let arena = self.connection.arena()?;
+        let ask = || Slots::new(arena, self.connection.call(&OpenSlots { context: self.context }).ok()?);
+        self.slots.get_or_init(ask).as_ref()
+    }
+
+    /// Whether the context is known to have slots: its devices have memory of their own, all of its buffers' then.
+    pub(crate) fn has_slots(&self) -> bool {
+        matches!(self.slots.get(), Some(Some(_)))
     }
 
     /// Returns the queue for transfers between this home and others by way of the client. Nothing on it waits for an

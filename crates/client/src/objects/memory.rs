@@ -275,13 +275,18 @@ impl Memory {
         matches!(self.place.get(), Some(Some(_)))
     }
 
+    /// Whether it is known to be elsewhere: the devices have memory of their own.
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        matches!(self.place.get(), Some(None)) || self.context.only_home().is_some_and(Home::has_slots)
+    }
+
     /// Whether it may be there: where it is not, nobody has to be asked.
     pub(crate) fn may_be_located(&self) -> bool {
         if let Some(known) = self.place.get() {
             return known.is_some();
         }
-        let has_arena = || self.context.only_home().is_some_and(|home| home.connection().arena().is_some());
-        has_arena() && matches!((&self.kind, &self.parent), (Kind::Buffer, None))
+        let may_have = |home: &Home| home.connection().arena().is_some() && !home.has_slots();
+        self.context.only_home().is_some_and(may_have) && matches!((&self.kind, &self.parent), (Kind::Buffer, None))
     }
 
     /// From now on, only the first bytes of the buffer are meaningful, as many as the first 8 bytes of `size` say,

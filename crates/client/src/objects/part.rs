@@ -1,14 +1,16 @@
 //! Parts of memory objects, and the messages that read and write them.
 
+use ropeway_abi::CL_INVALID_VALUE;
 use ropeway_protocol::ids::TransferId;
 use ropeway_protocol::image::ImagePart;
 use ropeway_protocol::messages::{
-    ReadBuffer, ReadBufferRect, ReadImage, WriteBuffer, WriteBufferRect, WriteBufferRectTransfer, WriteBufferTransfer,
-    WriteImage, WriteImageTransfer,
+    ReadBuffer, ReadBufferRect, ReadImage, ReadSlot, WriteBuffer, WriteBufferRect, WriteBufferRectTransfer,
+    WriteBufferTransfer, WriteImage, WriteImageTransfer, WriteSlot,
 };
 use ropeway_protocol::types::{BufferRect, Command};
 
 use crate::base::status::Result;
+use crate::link::slots::Slot;
 use crate::objects::access::{Access, Use};
 use crate::objects::home::Home;
 use crate::objects::memory::Memory;
@@ -74,13 +76,32 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// Reads `size` bytes.
-    pub(crate) fn post_read(&self, home: &Home, command: Command, size: usize, transfer: TransferId) -> Result<()> {
+    /// Writes the first `size` bytes of a slot, which is the server's from now on.
+    ///
+    /// # Errors
+    /// CL_INVALID_VALUE for other parts than bytes of buffers; [`crate::SERVER_LOST`].
+    pub(crate) fn post_write_slot(&self, home: &Home, command: Command, size: usize, slot: &Slot) -> Result<()> {
+        let Self::Bytes(memory, offset) = *self else { return Err(CL_INVALID_VALUE) };
+        let (buffer, offset, size) = (memory.id(home), offset as u64, size as u64);
+        home.connection().post(&WriteSlot { command, buffer, offset, size, slot: slot.lend() })
+    }
+
+    /// Reads `size` bytes; those of a buffer into a slot, if one is lent for them.
+    pub(crate) fn post_read(
+        &self,
+        home: &Home,
+        command: Command,
+        (size, slot): (usize, Option<u32>),
+        transfer: TransferId,
+    ) -> Result<()> {
         let connection = home.connection();
         match *self {
             Self::Bytes(memory, offset) => {
                 let (buffer, offset, size) = (memory.id(home), offset as u64, size as u64);
-                connection.post(&ReadBuffer { command, buffer, offset, size, transfer })
+                match slot {
+                    Some(slot) => connection.post(&ReadSlot { command, buffer, offset, size, slot, transfer }),
+                    None => connection.post(&ReadBuffer { command, buffer, offset, size, transfer }),
+                }
             }
             Self::Rect(memory, rect) => {
                 connection.post(&ReadBufferRect { command, buffer: memory.id(home), rect, transfer })

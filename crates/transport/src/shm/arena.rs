@@ -8,7 +8,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::memory::Memory;
@@ -104,6 +104,13 @@ impl Arena {
         let at = address.checked_sub(self.memory.base().addr().get())?;
         let is_within = at.checked_add(len).is_some_and(|end| end <= self.memory.len());
         is_within.then_some(at as u64)
+    }
+
+    /// The number of 4 bytes at `at`, which both processes may change at any time. `None` where it is not in the arena, or `at` is no
+    /// multiple of 4.
+    pub fn number(&self, at: u64) -> Option<&AtomicU32> {
+        let at = self.place(at, size_of::<AtomicU32>()).filter(|at| at.is_multiple_of(align_of::<AtomicU32>()))?;
+        Some(self.memory.flag(at))
     }
 
     /// Gives pages of it back to the system. Their contents are lost.

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 use ropeway_abi as cl;
 use ropeway_protocol::types::Status;
@@ -80,6 +81,12 @@ impl PinnedRange {
         &self.range
     }
 
+    /// The number of 4 bytes at `offset` in it, which the other process may change at any time. `None` where it is not all in it.
+    pub(super) fn number(&self, offset: u64) -> Option<&AtomicU32> {
+        let at = self.range.start.checked_add(offset)?;
+        at.checked_add(4).filter(|end| *end <= self.range.end).and_then(|_| self.arena.number(at))
+    }
+
     /// Starts copying the bytes at `at` in the arena to these parts, one after the other.
     ///
     /// # Errors
@@ -103,7 +110,7 @@ impl PinnedRange {
     }
 
     /// The address of as many bytes at `at` in the arena as these parts have.
-    fn address(&self, at: u64, parts: &[Part]) -> Result<*mut u8, Status> {
+    pub(super) fn address(&self, at: u64, parts: &[Part]) -> Result<*mut u8, Status> {
         let end = total(parts).and_then(|total| at.checked_add(total)).filter(|end| *end <= self.range.end);
         let offset = at.checked_sub(self.range.start).filter(|_| end.is_some()).ok_or(cl::CL_INVALID_VALUE)?;
         Ok(self.base.as_ptr().wrapping_add(offset as usize))

@@ -226,8 +226,10 @@ impl Drop for Staging {
 /// A small read under way: the memory that it goes to, and its event.
 #[derive(Debug)]
 pub struct StagedRead {
-    /// `None` only while it is dropped.
+    /// `None` for one into a slot, and while it is dropped.
     memory: Option<Place>,
+    /// Whether it goes into a slot, where the client finds the bytes.
+    is_in_slot: bool,
     event: Event,
 }
 
@@ -246,10 +248,20 @@ impl StagedRead {
         let into = place.pointer_for(part)?;
         // SAFETY: `place` is not touched before the event has ended, and leaked by `drop` if it has not.
         let event = unsafe { queue.read(memory, part, into, waits) }?;
-        Ok(Self { memory: Some(place), event })
+        Ok(Self { memory: Some(place), is_in_slot: false, event })
     }
 
-    /// How many bytes it reads.
+    /// A read into a slot, which has this event.
+    pub(super) fn in_slot(event: Event) -> Self {
+        Self { memory: None, is_in_slot: true, event }
+    }
+
+    /// Whether the client finds the bytes in a slot.
+    pub fn is_in_slot(&self) -> bool {
+        self.is_in_slot
+    }
+
+    /// How many bytes of memory it holds.
     pub fn size(&self) -> usize {
         self.memory.as_ref().map_or(0, Place::size)
     }
@@ -259,7 +271,7 @@ impl StagedRead {
         &self.event
     }
 
-    /// The bytes; blocks until the read has ended.
+    /// The bytes, none of a read into a slot; blocks until the read has ended.
     ///
     /// # Errors
     /// The status that it has ended with.

@@ -6,7 +6,7 @@
 use std::sync::{Arc, Mutex, Weak};
 
 use ropeway_abi as cl;
-use ropeway_protocol::messages::{Completed, Progressed, ReadData, TransferFailed};
+use ropeway_protocol::messages::{Completed, Progressed, ReadData, SlotRead, TransferFailed};
 use ropeway_protocol::types::{Completions, EventDone, Status};
 
 use crate::base::budget::Budget;
@@ -202,6 +202,7 @@ impl Report<'_> {
         for OwedRead { transfer, read } in self.data {
             self.staged.give_back(read.size());
             match read.bytes() {
+                Ok(_) if read.is_in_slot() => sending.note(&SlotRead { transfer }),
                 Ok(bytes) => sending.note_with_tail(&ReadData { transfer, offset: 0 }, bytes)?,
                 Err(status) => sending.note(&TransferFailed { transfer, status }),
             }

@@ -61,6 +61,8 @@ pub struct Context {
     spare_rings: [Mutex<Vec<native::Ring>>; 2],
     /// Windows that the client looks through, which are in no use, and how many there are in all.
     windows: Mutex<(Vec<native::Window>, usize)>,
+    /// Slots that the client fills and empties, once it has asked for them; `None` where transfers need none, or there can be none.
+    slots: OnceLock<Option<native::Slots>>,
     /// Ranges of memory that is shared with peers.
     pinned_ranges: Mutex<Vec<Arc<native::PinnedRange>>>,
     /// Whether there ever was shared virtual memory.
@@ -97,6 +99,7 @@ impl Context {
             landing: Mutex::default(),
             spare_rings: Default::default(),
             windows: Mutex::default(),
+            slots: OnceLock::new(),
             pinned_ranges: Mutex::default(),
             has_svm: AtomicBool::new(false),
             queue_ends: Mutex::default(),
@@ -195,6 +198,17 @@ impl Context {
     /// Puts a window back.
     pub fn put_window(&self, window: native::Window) {
         lock(&self.windows).0.push(window);
+    }
+
+    /// Slots in `storage`, which are made when the client first asks for them.
+    pub fn open_slots(&self, storage: &Arc<native::SharedStorage>) -> Option<&native::Slots> {
+        let make = || native::Slots::new(self.native.as_ref().ok()?, self.transfer_queue().ok()?, storage).ok();
+        self.slots.get_or_init(|| if self.maps { None } else { make() }).as_ref()
+    }
+
+    /// The slots, if the client has asked for them and there are any.
+    pub fn slots(&self) -> Option<&native::Slots> {
+        self.slots.get()?.as_ref()
     }
 
     /// These bytes of memory that is shared with a peer, for what comes from it (`Direction::In`) or goes to it. `None` where

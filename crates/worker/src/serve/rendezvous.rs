@@ -10,7 +10,7 @@ use ropeway_protocol::messages::{TransferCopied, TransferData, TransferFailed};
 use ropeway_protocol::types::Command;
 
 use crate::base::error::End;
-use crate::native::Part;
+use crate::native::{Part, Slots};
 use crate::objects::contents::Contents;
 use crate::objects::{Direction, Memory};
 use crate::queue_states::claim;
@@ -47,6 +47,8 @@ impl Session {
         contents: Option<Contents>,
     ) -> Result<(), End> {
         let total = self.objects();
+        // The client may have found none free.
+        memory.context.slots().into_iter().for_each(Slots::look);
         let mut rendezvous = Rendezvous::new(transfer, direction, memory, part);
         rendezvous.contents = contents;
         rendezvous.storage.clone_from(&self.common.shared);

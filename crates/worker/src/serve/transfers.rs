@@ -13,11 +13,20 @@ use ropeway_protocol::messages::{
 use ropeway_protocol::types::Command;
 
 use crate::base::error::End;
-use crate::native::{Part, Place, StagedRead};
+use crate::native::{Part, Place, Slots, StagedRead};
 use crate::objects::Direction;
 use crate::objects::{Cell, Memory, OwedRead};
 use crate::queue_states::{claim, gather};
 use crate::session::{Deferred, Session};
+
+/// Where the bytes of a read go.
+#[derive(Clone, Copy)]
+pub(super) enum Into {
+    /// Into memory of the worker's, from where they are sent.
+    Memory,
+    /// Into this slot.
+    Slot(u32),
+}
 
 impl Session {
     pub(super) fn write_buffer(&mut self, m: WriteBuffer, tail: &mut dyn Tail) -> Result<(), End> {
@@ -84,6 +93,8 @@ impl Session {
             return Err(End::refused(format_args!("{size} bytes for {} in a write", part.size())));
         }
         self.queue_states.reclaim(&self.common.reporter.staged);
+        // The client may have found none free.
+        memory.context.slots().into_iter().for_each(Slots::look);
         self.queue_states.enqueue(total, command, |queue_state, waits, event| {
             let (Ok(queue), Ok(native)) = (&queue_state.queue.native, &memory.native) else {
                 return Ok(Err(queue_state
@@ -109,17 +120,37 @@ impl Session {
         if part.size() > MAX_EAGER as u64 {
             return self.rendezvous(command, transfer, Direction::Out, (memory, part));
         }
+        self.read_into(command, transfer, (memory, part), Into::Memory)
+    }
+
+    /// As [`Session::read`], for a part that fits there.
+    ///
+    /// # Errors
+    /// As [`Session::read`].
+    pub(super) fn read_into(
+        &mut self,
+        command: &Command,
+        transfer: TransferId,
+        (memory, part): (Arc<Memory>, Part),
+        into: Into,
+    ) -> Result<(), End> {
         let total = self.objects();
         let queue = self.queue_states.queue_state(command.queue)?.queue.clone();
-        let size = part.size() as usize;
+        let size = if let Into::Memory = into { part.size() as usize } else { 0 };
         let staged = self.common.reporter.staged.take(size);
         let outcome = match gather(&self.queue_states.events, &command.waits, &self.queue_states.failures)? {
             Err(status) => Err(status),
             Ok(_) if !staged => Err(cl::CL_OUT_OF_HOST_MEMORY),
             Ok(waits) => self.common.limits.allow_event(total, command.event).and_then(|()| {
                 let native = queue.native.as_ref().map_err(|status| *status)?;
-                let memory = memory.native.as_ref().map_err(|status| *status)?;
-                StagedRead::enqueue(native, (memory, &part), &waits, Place::of(&part, queue.context.pool())?)
+                let place = (&**memory.native.as_ref().map_err(|status| *status)?, &part);
+                match (into, memory.context.slots()) {
+                    (Into::Memory, _) => {
+                        StagedRead::enqueue(native, place, &waits, Place::of(&part, queue.context.pool())?)
+                    }
+                    (Into::Slot(slot), Some(slots)) => slots.read(native, place, slot, &waits),
+                    (Into::Slot(_), None) => Err(cl::CL_INVALID_OPERATION),
+                }
             }),
         };
         let read = match outcome {
@@ -127,6 +158,9 @@ impl Session {
             Err(status) => {
                 if staged {
                     self.common.reporter.staged.give_back(size);
+                }
+                if let (Into::Slot(slot), Some(slots)) = (into, memory.context.slots()) {
+                    slots.give_back(slot);
                 }
                 self.common.client.outgoing.leave(&TransferFailed { transfer, status });
                 // For a command without an event, the failed transfer itself reports the error.

@@ -162,6 +162,8 @@ pub struct Notes {
     pub ready: Vec<TransferId>,
     /// What is to be copied of transfers.
     pub lent: HashMap<TransferId, VecDeque<TransferInPlace>>,
+    /// Reads whose bytes are in their slots.
+    pub slots_read: Vec<TransferId>,
     pub data: HashMap<TransferId, Vec<u8>>,
     pub failed: HashMap<TransferId, Status>,
     /// Memory for one transfer's bytes, and how many of them have arrived.
@@ -208,6 +210,10 @@ impl Receive for Notes {
     }
     fn transfer_in_place(&mut self, m: TransferInPlace) -> Result<(), Wrong> {
         self.lent.entry(m.transfer).or_default().push_back(m);
+        Ok(())
+    }
+    fn slot_read(&mut self, m: SlotRead) -> Result<(), Wrong> {
+        self.slots_read.push(m.transfer);
         Ok(())
     }
     fn read_data(&mut self, m: ReadData, tail: &mut dyn Tail) -> Result<(), Wrong> {

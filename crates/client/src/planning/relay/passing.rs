@@ -152,7 +152,7 @@ impl<'a> Passing<'a> {
         self.from.connection().expect_incoming(transfer, Incoming::new(Box::new(here), Arc::clone(&ticket)));
         self.reading.push_back(Reading { part, size, place, ticket });
         let command = Command { queue: self.source, event: None, waits: EventList::default() };
-        part.post_read(self.from, command, size, transfer)
+        part.post_read(self.from, command, (size, None), transfer)
     }
 
     /// Writes a piece when it is here.
