@@ -417,11 +417,24 @@ impl Link {
     }
 
     /// Waits for bytes, the end of the stream or an error, and returns whether any came within `timeout`; `None` waits
-    /// for ever.
+    /// for ever. For the thread that reads.
     ///
     /// # Errors
     /// The error of poll.
     pub fn wait_readable(&self, timeout: Option<Duration>) -> io::Result<bool> {
+        self.wait_for(timeout, || self.was_woken_for_nothing())
+    }
+
+    /// As [`Link::wait_readable`], for a thread that does not read while another may: what wakes that one is left for it.
+    /// So there may be nothing to read although this says that something came.
+    ///
+    /// # Errors
+    /// As [`Link::wait_readable`].
+    pub fn wait_for_sign(&self, timeout: Option<Duration>) -> io::Result<bool> {
+        self.wait_for(timeout, || Ok(false))
+    }
+
+    fn wait_for(&self, timeout: Option<Duration>, was_nothing: impl Fn() -> io::Result<bool>) -> io::Result<bool> {
         if self.has_more() {
             return Ok(true);
         }
@@ -433,7 +446,7 @@ impl Link {
             let left = deadline.map(|d| d.saturating_duration_since(Instant::now()));
             let left = left.map(|t| Timespec { tv_sec: t.as_secs() as i64, tv_nsec: i64::from(t.subsec_nanos()) });
             match poll(&mut [PollFd::new(self, PollFlags::IN)], left.as_ref()) {
-                Ok(n) if n > 0 && self.sharing.medium.is_some() && self.was_woken_for_nothing()? => {}
+                Ok(n) if n > 0 && self.sharing.medium.is_some() && was_nothing()? => {}
                 Ok(n) => return Ok(n > 0),
                 Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),

@@ -66,7 +66,7 @@ fn run(connection: &Connection) {
         let quiet_after = (QUIET_AFTER / HELPERS.load(Ordering::Relaxed).max(1)).max(QUIET_AFTER_AT_LEAST);
         let readable = if idle < quiet_after {
             if expecting {
-                connection.channel.wait_readable(Some(TICK)).unwrap_or(true)
+                connection.channel.wait_for_sign(Some(TICK)).unwrap_or(true)
             } else {
                 thread::sleep(TICK);
                 false

@@ -139,7 +139,17 @@ impl Channel {
         self.link.is_readable_or_will_tell()
     }
 
-    /// Waits until there is something to read, at most for `timeout`. Returns whether there is.
+    /// Waits until there may be something to read, at most for `timeout`; for a thread without the reader role. Returns
+    /// whether there may be.
+    ///
+    /// # Errors
+    /// The socket's.
+    pub(super) fn wait_for_sign(&self, timeout: Option<Duration>) -> io::Result<bool> {
+        self.link.wait_for_sign(timeout)
+    }
+
+    /// Waits until there is something to read, at most for `timeout`; for the thread that has the reader role. Returns
+    /// whether there is.
     ///
     /// # Errors
     /// The socket's.

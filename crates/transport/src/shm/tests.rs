@@ -6,7 +6,7 @@ use std::time::Instant;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 
 use super::*;
-use crate::{Link, Sender as _};
+use crate::{GLANCE, Link, Sender as _};
 
 /// Numbers that look random; the same for the same `state`.
 fn random(state: &mut u64) -> u64 {
@@ -125,6 +125,40 @@ fn only_a_reader_that_sleeps_is_woken() {
     assert_eq!(server.read(&mut read).unwrap(), 11);
     assert!(!server.ask_to_be_woken());
     assert_eq!(client.write(b"four").unwrap(), (4, true));
+}
+
+#[test]
+fn a_thread_that_looks_leaves_the_waking_to_the_one_that_reads() {
+    const ROUNDS: usize = 20_000;
+    let (mut client, server) = greeted(true);
+    // So that it sleeps each time.
+    client.spins = false;
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                client.wait_for_sign(Some(Duration::from_micros(250))).unwrap();
+            }
+        });
+        scope.spawn(|| {
+            for _ in 0..ROUNDS {
+                if server.recv_exact(&mut [0]).is_ok() {
+                    let _ = server.send_all(&mut [IoSlice::new(&[1])]);
+                }
+            }
+        });
+        let echoed = (0..ROUNDS).take_while(|_| {
+            let begun = Instant::now();
+            client.send_all(&mut [IoSlice::new(&[1])]).unwrap();
+            // It would find the answer when it looks by itself.
+            client.recv_for_a_glance(&mut [0]).is_ok() && begun.elapsed() < GLANCE
+        });
+        let echoed = echoed.count();
+        is_over.store(true, Ordering::Relaxed);
+        // Ends the other thread where not all have come in time.
+        client.shutdown();
+        assert_eq!(echoed, ROUNDS, "an answer was there, and its reader slept on");
+    });
 }
 
 #[test]

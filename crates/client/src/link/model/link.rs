@@ -131,6 +131,10 @@ impl Link {
         self.incoming.is_readable()
     }
 
+    pub(in crate::link) fn wait_for_sign(&self, timeout: Option<Duration>) -> io::Result<bool> {
+        self.wait_readable(timeout)
+    }
+
     /// Waits for ever, or no longer than the other threads take for some steps.
     pub(in crate::link) fn wait_readable(&self, timeout: Option<Duration>) -> io::Result<bool> {
         if timeout.is_some() {
