@@ -254,7 +254,7 @@ mod tests {
     fn what_one_side_leaves_the_other_takes_once() {
         let sides = sides();
         for (from, to) in [(&sides[0], &sides[1]), (&sides[1], &sides[0])] {
-            let slot = from.slots.take().unwrap();
+            let slot = from.slots.take(1).pop().unwrap();
             let at = from.place(slot.number);
             assert!(from.arena.copy_in(at, b"what is sent"));
             slot.lend();

@@ -27,6 +27,9 @@ use crate::objects::Direction;
 /// Pushes from this size on go by several connections.
 const LARGE: u64 = 8 << 20;
 
+/// Chunks that the device copies at once to slots that lie side by side: each copy costs some of the driver's time.
+const AT_ONCE: u64 = 4;
+
 /// Why a push ended early.
 pub(super) enum Stop {
     /// The device failed with this.
@@ -219,30 +222,42 @@ impl Push {
         let native = self.memory.native.as_ref().map_err(|status| *status)?;
         let broken = |error: io::Error| Stop::Link(link.clone(), error);
         // The copies come before the slots: these are free once nothing copies to them.
-        let mut under_way: VecDeque<(PinnedCopy, Slot<'_>, PushInPlace)> = VecDeque::new();
+        let mut under_way: VecDeque<(PinnedCopy, Vec<(Slot<'_>, PushInPlace)>)> = VecDeque::new();
+        let left = || ranges.size().saturating_sub(next.load(Ordering::Relaxed) * CHUNK as u64).div_ceil(CHUNK as u64);
         loop {
-            while next.load(Ordering::Relaxed) * (CHUNK as u64) < ranges.size() {
+            while left() > 0 {
+                let most = left().min(AT_ONCE);
                 // Waits for a slot only while it has none: several pushes may be waiting for the same ones.
-                let slot = match under_way.is_empty() {
-                    true => {
-                        Some(in_place.slots.wait(|| link.works()).ok_or_else(|| broken(ErrorKind::BrokenPipe.into()))?)
-                    }
-                    false => in_place.slots.take(),
+                let slots = match under_way.is_empty() {
+                    true => in_place.slots.wait(most as usize, || link.works()),
+                    false => in_place.slots.take(most as usize),
                 };
-                let Some(slot) = slot else { break };
-                let offset = next.fetch_add(1, Ordering::Relaxed) * CHUNK as u64;
-                if offset >= ranges.size() {
+                let Some(first) = slots.first() else {
+                    if under_way.is_empty() {
+                        return Err(broken(ErrorKind::BrokenPipe.into()));
+                    }
+                    break;
+                };
+                let begin = next.fetch_add(slots.len() as u64, Ordering::Relaxed) * CHUNK as u64;
+                if begin >= ranges.size() {
                     break;
                 }
-                let size = (ranges.size() - offset).min(CHUNK as u64);
-                let at = in_place.place(slot.number);
-                let copy = range.read(at, native, &ranges.pieces(offset, size))?;
-                under_way.push_back((copy, slot, PushInPlace { transfer: self.transfer, offset, at, size }));
+                // The slots lie side by side, and so do the bytes that go there.
+                let size = (ranges.size() - begin).min((slots.len() * CHUNK) as u64);
+                let copy = range.read(in_place.place(first.number), native, &ranges.pieces(begin, size))?;
+                let offsets = (begin..begin + size).step_by(CHUNK);
+                let messages = offsets.zip(slots).map(|(offset, slot)| {
+                    let (at, size) = (in_place.place(slot.number), (ranges.size() - offset).min(CHUNK as u64));
+                    (slot, PushInPlace { transfer: self.transfer, offset, at, size })
+                });
+                under_way.push_back((copy, messages.collect()));
             }
-            let Some((copy, slot, message)) = under_way.pop_front() else { return Ok(()) };
+            let Some((copy, messages)) = under_way.pop_front() else { return Ok(()) };
             copy.wait()?;
-            slot.lend();
-            link.push_in_place(&message).map_err(broken)?;
+            for (slot, message) in messages {
+                slot.lend();
+                link.push_in_place(&message).map_err(broken)?;
+            }
         }
     }
 

@@ -43,24 +43,30 @@ impl Default for Slots {
 }
 
 impl Slots {
-    /// A free one, if there is any.
-    pub fn take(&self) -> Option<Slot<'_>> {
-        self.take_of(&mut lock(&self.state))
+    /// Free ones that lie side by side, as many as there are but no more than `most`; none where none is free.
+    pub fn take(&self, most: usize) -> Vec<Slot<'_>> {
+        self.take_of(&mut lock(&self.state), most)
     }
 
-    fn take_of(&self, state: &mut State) -> Option<Slot<'_>> {
-        let number = state.used.iter().position(|used| !used).filter(|_| !state.over)?;
-        state.used[number] = true;
-        Some(Slot { slots: self, number, is_lent: false })
+    fn take_of(&self, state: &mut State, most: usize) -> Vec<Slot<'_>> {
+        if state.over {
+            return Vec::new();
+        }
+        let free_from = |first: usize| state.used[first..].iter().take(most).take_while(|used| !**used).count();
+        // The first of the longest.
+        let longest = (0..SLOTS).map(|first| (free_from(first), first)).rev().max_by_key(|(count, _)| *count);
+        let (count, first) = longest.unwrap_or_default();
+        state.used[first..first + count].fill(true);
+        (first..first + count).map(|number| Slot { slots: self, number, is_lent: false }).collect()
     }
 
-    /// Waits for a free one; `None` where there will be none, as the connection is over or does not work.
-    pub fn wait(&self, works: impl Fn() -> bool) -> Option<Slot<'_>> {
+    /// As [`Self::take`], but waits until one is free; none where none will be, as the connection is over or does not work.
+    pub fn wait(&self, most: usize, works: impl Fn() -> bool) -> Vec<Slot<'_>> {
         let mut state = lock(&self.state);
         loop {
-            let slot = self.take_of(&mut state);
-            if slot.is_some() || state.over || !works() {
-                return slot;
+            let slots = self.take_of(&mut state, most);
+            if !slots.is_empty() || state.over || !works() {
+                return slots;
             }
             state = self.freed.wait_timeout(state, LOOK).unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -108,31 +114,49 @@ mod tests {
     #[test]
     fn a_slot_is_free_once_the_peer_has_taken_what_was_in_it() {
         let slots = Slots::default();
-        let all: Vec<_> = std::iter::from_fn(|| slots.take()).collect();
+        let all = slots.take(SLOTS);
         assert_eq!(all.len(), SLOTS);
-        assert!(slots.wait(|| false).is_none());
+        assert!(slots.wait(1, || false).is_empty());
         assert!(!slots.taken(3), "the peer does not have it");
         for slot in all {
             if slot.number % 2 == 1 {
                 slot.lend();
             }
         }
-        assert_eq!(std::iter::from_fn(|| slots.take().map(Slot::lend)).count(), SLOTS / 2, "those that were not lent");
+        let unlent = || slots.take(SLOTS).pop().map(Slot::lend);
+        assert_eq!(std::iter::from_fn(unlent).count(), SLOTS / 2, "those that were not lent");
         assert!(slots.taken(3) && !slots.taken(3), "once");
         assert!(!slots.taken(SLOTS) && !slots.taken(usize::MAX));
-        assert_eq!(slots.wait(|| true).map(|slot| slot.number), Some(3));
+        assert_eq!(slots.wait(2, || true).into_iter().map(|slot| slot.number).collect::<Vec<_>>(), [3]);
+    }
+
+    #[test]
+    fn slots_that_lie_side_by_side_are_taken_together() {
+        let slots = Slots::default();
+        let numbers =
+            |most| -> Vec<usize> { slots.take(most).into_iter().map(|slot| (slot.number, slot.lend()).0).collect() };
+        assert_eq!(numbers(4), [0, 1, 2, 3]);
+        assert_eq!(numbers(1), [4]);
+        assert_eq!(numbers(SLOTS), (5..SLOTS).collect::<Vec<_>>());
+        for free in [1, 7, 8, 12, 13, 14] {
+            assert!(slots.taken(free));
+        }
+        assert_eq!(numbers(4), [12, 13, 14], "the most that there are");
+        assert_eq!(numbers(1), [1], "the first of those that are as good");
+        assert_eq!(numbers(4), [7, 8]);
+        assert!(numbers(4).is_empty());
     }
 
     #[test]
     fn nobody_waits_for_a_connection_that_is_over() {
         let slots = Slots::default();
-        let all: Vec<_> = std::iter::from_fn(|| slots.take()).collect();
+        let all = slots.take(SLOTS);
         std::thread::scope(|scope| {
-            let waits = scope.spawn(|| slots.wait(|| true).is_none());
+            let waits = scope.spawn(|| slots.wait(1, || true).is_empty());
             slots.end();
             assert!(waits.join().unwrap());
         });
         drop(all);
-        assert!(slots.take().is_none());
+        assert!(slots.take(1).is_empty());
     }
 }
