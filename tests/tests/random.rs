@@ -148,6 +148,14 @@ fn on_three_servers_through_pinned_memory() {
     run(5, &departures(&Native::pocl(), true), || over(&servers));
 }
 
+/// Three devices of a server of this machine that have, as far as it knows, memory of their own: through windows and slots.
+#[test]
+fn on_a_server_through_pinned_memory() {
+    let env = [("POCL_DEVICES", "pthread pthread pthread")];
+    let server = Server::start_with(&["--listen", "tcp://127.0.0.1:0", "--force-pinned"], &env);
+    run(10, &departures(&Native::pocl(), false), || over(std::slice::from_ref(&server)));
+}
+
 #[test]
 fn on_three_servers_through_the_client() {
     let servers = start(3, &[]);
