@@ -18,6 +18,7 @@ pub mod groups;
 pub mod guest;
 pub mod histories;
 pub mod interrupted;
+pub mod ivshmem;
 pub mod keyless;
 pub mod kubelet;
 pub mod kubernetes;

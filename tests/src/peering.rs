@@ -102,7 +102,7 @@ pub fn join_sharing(url: &str, (from, to): (SessionId, SessionId), number: u8) -
     let preamble = Preamble::from_bytes(&head).unwrap();
     assert_eq!(preamble.opening, Opening::Joined);
     link.recv_exact(&mut vec![0; preamble.len as usize]).unwrap();
-    let link = link.take_up_memory();
+    let link = link.take_up_memory().unwrap();
     assert!(link.shares_memory());
     (link, memory)
 }

@@ -115,7 +115,10 @@ pub fn hello(purpose: Purpose) -> Vec<u8> {
 /// The same, with these features.
 pub fn hello_with(purpose: Purpose, features: u64) -> Vec<u8> {
     let (release, program) = ("0".into(), "raw".into());
-    encode_opening(Opening::Hello, &Hello { features, purpose, release, program, pid: 1, credential: Vec::new() })
+    encode_opening(
+        Opening::Hello,
+        &Hello { features, purpose, release, program, pid: 1, credential: Vec::new(), devices: Vec::new() },
+    )
 }
 
 fn connect(address: &str, hello: &[u8]) -> std::io::Result<(TcpStream, Preamble, Vec<u8>)> {

@@ -83,6 +83,7 @@ fn hello() -> Vec<u8> {
         program: "hostile".into(),
         pid: 1,
         credential: Vec::new(),
+        devices: Vec::new(),
     };
     encode_opening(Opening::Hello, &hello)
 }

@@ -10,6 +10,7 @@ use std::fs;
 use std::time::Duration;
 
 use ropeway_tests::encrypted::Encrypted;
+use ropeway_tests::ivshmem::Guests;
 use ropeway_tests::natives::Native;
 use ropeway_tests::places::{c_program, root};
 use ropeway_tests::program::{Outcome, Program};
@@ -170,6 +171,14 @@ fn through_shared_memory() {
     let url = format!("unix:{}", folder.path().join("ropeway.sock").display());
     let server = Server::start_with(&["--listen", &url], &env);
     run(10, &departures(&Native::pocl(), false), || over(std::slice::from_ref(&server)));
+}
+
+/// Three devices of the host's, in a virtual machine, through the memory of a device.
+#[test]
+fn through_a_guests_memory() {
+    let env = [("POCL_DEVICES", "pthread pthread pthread")];
+    let Some(guests) = Guests::with(512 << 20, 2, &env) else { return };
+    run(5, &departures(&Native::pocl(), false), || guests.remote(c_program("random")));
 }
 
 /// Three devices of a server that is reached over UCX, by each of the transports that any machine has.

@@ -92,7 +92,7 @@ pub struct ServeArgs {
 
     /// Serve through ssh: listen only on a Unix socket in a private folder, which is named on standard output, and end
     /// with standard input. Programs with `ssh://` servers start this
-    #[arg(long, conflicts_with_all = ["listen", "plaintext_network", "state", "allow_user", "allow_group", "allow_cid", "announce"])]
+    #[arg(long, conflicts_with_all = ["listen", "plaintext_network", "state", "allow_user", "allow_group", "allow_cid", "ivshmem", "announce"])]
     pub stdio: bool,
 
     /// Listen also where other machines can connect, without encryption and without asking who they are
@@ -145,6 +145,11 @@ pub struct ServeArgs {
     /// this machine and, for a virtual machine, its host may
     #[arg(long, value_name = "CID")]
     pub allow_cid: Vec<Machine>,
+
+    /// File behind a shared memory device (QEMU's ivshmem-plain) of a virtual machine on this machine: sessions of programs in
+    /// it go through that memory, N at the same time [default: 4]; may be given several times (docs/links.md)
+    #[arg(long, value_name = "FILE[,sessions=N]", value_parser = parse_guest_memory)]
+    pub ivshmem: Vec<(PathBuf, u64)>,
 
     /// Announce this server on the local network (mDNS), under this name [default name: the machine's]
     #[arg(long, value_name = "NAME", num_args = 0..=1, require_equals = true)]
@@ -664,6 +669,15 @@ fn parse_servers(text: &str) -> Result<Servers, String> {
         entry => entry.parse().map_err(|error| format!("{error}")),
     });
     entries.collect::<Result<_, _>>().map(Servers)
+}
+
+/// Reads `FILE` or `FILE,sessions=N`.
+fn parse_guest_memory(text: &str) -> Result<(PathBuf, u64), String> {
+    /// Sessions that share a file at the same time, unless it is said how many.
+    const SESSIONS: u64 = 4;
+    let Some((file, sessions)) = text.rsplit_once(",sessions=") else { return Ok((text.into(), SESSIONS)) };
+    let sessions = sessions.parse().ok().filter(|sessions| (1..=256).contains(sessions));
+    sessions.map(|sessions| (file.into(), sessions)).ok_or_else(|| "1 to 256 sessions can share it".to_owned())
 }
 
 #[cfg(test)]

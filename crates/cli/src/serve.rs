@@ -62,6 +62,7 @@ pub fn serve(args: ServeArgs) -> Result<(), Failure> {
         state: needs_key.then(|| state_folder(args.state.as_deref())).flatten(),
         local_users: LocalUsers::of(&args.allow_user, &args.allow_group).map_err(Failure::new)?,
         machines: Machines::of(&args.allow_cid),
+        guest_memory: args.ivshmem,
         certificates,
         audit: args.audit_log,
         listen: args.listen.into_iter().chain(private).collect(),

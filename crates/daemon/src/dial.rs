@@ -98,6 +98,7 @@ impl Dial {
             program: "ropeway".to_owned(),
             pid: std::process::id(),
             credential: Vec::new(),
+            devices: Vec::new(),
         };
         let hello = encode_opening(Opening::Hello, &hello);
         let said = match self.shares_memory {

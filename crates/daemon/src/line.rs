@@ -177,6 +177,7 @@ mod tests {
             program: "test".into(),
             pid: 1,
             credential: vec![],
+            devices: Vec::new(),
         };
         let link = Link::from_fd(OwnedFd::from(ours)).unwrap();
         (
@@ -186,6 +187,7 @@ mod tests {
                 key: None,
                 guest: None,
                 hello: Box::new(hello),
+                part: None,
                 number,
             }),
             theirs,

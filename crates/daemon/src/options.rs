@@ -29,6 +29,8 @@ pub struct ServeOptions {
     pub local_users: Option<LocalUsers>,
     /// The virtual machines that may come in over vsock.
     pub machines: Machines,
+    /// The files behind the shared memory devices of virtual machines, each with how many sessions share it.
+    pub guest_memory: Vec<(PathBuf, u64)>,
     /// Worker processes to keep ready for the next clients; with none, one is started for each client that comes.
     pub warm: usize,
     /// Most sessions at one time.
@@ -79,6 +81,7 @@ impl ServeOptions {
             audit: None,
             local_users: None,
             machines: Machines::default(),
+            guest_memory: Vec::new(),
             warm: 4,
             max_sessions: 256,
             session_memory: None,
@@ -109,6 +112,8 @@ pub enum ServeError {
     State(StateError),
     /// A socket from systemd is of no use.
     Activation(io::Error),
+    /// The file behind a virtual machine's device is of no use.
+    GuestMemory(PathBuf, io::Error),
     /// The machine cannot do what custom devices were declared to do.
     Custom(String),
     /// Something that the server itself needs.
@@ -138,6 +143,9 @@ impl fmt::Display for ServeError {
             },
             Self::State(error) => write!(f, "{error}"),
             Self::Activation(error) => write!(f, "cannot use a socket that systemd passed: {error}"),
+            Self::GuestMemory(path, error) => {
+                write!(f, "cannot share {} with a virtual machine: {error}", path.display())
+            }
             Self::Custom(error) => write!(f, "{error}"),
             Self::System(what, error) => write!(f, "cannot {what}: {error}"),
         }

@@ -14,6 +14,7 @@ use ropeway_lease::grant::LeaseId;
 use ropeway_lease::property::{self, Properties};
 use ropeway_protocol::handshake::Hello;
 use ropeway_protocol::ids::SessionId;
+use ropeway_transport::GuestPart;
 use ropeway_transport::Link;
 use ropeway_transport::tls::{Identity, PublicKey};
 use ropeway_worker::handoff::{self, Account, Allowance, DriverFact, Files, ToDaemon, ToWorker};
@@ -70,6 +71,8 @@ pub(crate) struct Session {
     pub(crate) guest: Option<Guest>,
     /// The key that its peers show.
     pub(crate) peers: Option<PublicKey>,
+    /// The shared memory of a virtual machine that its worker uses as long as it lives.
+    pub(crate) _part: Option<Arc<GuestPart>>,
     /// When it began.
     pub(crate) since: Instant,
     /// When to check its memory next; `None` once it has taken too much.
@@ -378,7 +381,17 @@ impl Worker {
         let guest = client.guest.clone().map(|guest| Guest { turns: None, ..guest });
         let look_at = Some(now);
         let lease = guest.as_ref().and_then(|guest| guest.lease);
-        let session = Session { about, lease, guest, peers, since: now, look_at, ended_for: None, account: None };
+        let session = Session {
+            about,
+            lease,
+            guest,
+            peers,
+            _part: client.part.clone(),
+            since: now,
+            look_at,
+            ended_for: None,
+            account: None,
+        };
         self.state = State::Session(Box::new(session));
         Ok(())
     }

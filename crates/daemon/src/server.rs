@@ -9,10 +9,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use ropeway_discovery::Announcer;
-use ropeway_protocol::handshake::{Purpose, features};
+use ropeway_protocol::handshake::{Hello, Opening, Part, Purpose, encode_opening, features};
+use ropeway_protocol::limits;
 use ropeway_transport::nearby::Inbox;
 use ropeway_transport::tls::{self, PublicKey};
-use ropeway_transport::{Endpoint, Link, Listener};
+use ropeway_transport::{Endpoint, GuestMemory, GuestPart, Link, Listener, PartPlace};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::{debug, info, warn};
@@ -96,6 +97,10 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
             "workers are root's, as this server is, but without its capabilities; give them a user of their own (--worker-user)"
         );
     }
+    let mut guest_memory = GuestMemory::default();
+    for (path, sessions) in &options.guest_memory {
+        guest_memory.add(path, *sessions).map_err(|error| ServeError::GuestMemory(path.clone(), error))?;
+    }
     let now = Instant::now();
     let mut server = Server {
         listeners,
@@ -115,6 +120,7 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
         audit,
         local_users: options.local_users.clone(),
         machines: options.machines.clone(),
+        guest_memory,
         takes_ucx: options.listen.iter().any(|endpoint| matches!(endpoint, Endpoint::Ucx { .. })),
         look_at: now,
         may_be_plain,
@@ -178,6 +184,8 @@ struct Server {
     local_users: Option<LocalUsers>,
     /// The virtual machines that vsocks are for.
     machines: Machines,
+    /// What is shared with virtual machines.
+    guest_memory: GuestMemory,
     /// Whether sessions may go over UCX.
     takes_ucx: bool,
     /// When to look next whether a client's time is over.
@@ -382,7 +390,7 @@ impl Server {
     /// Reads more of a hello.
     fn advance(&mut self, key: u64) {
         let door = self.guests.as_ref().map(Guests::door);
-        let Some(Opened { link, peer, client, step }) = self.openings.advance(key, door) else { return };
+        let Some(Opened { mut link, peer, client, step }) = self.openings.advance(key, door) else { return };
         let proved = self.guests.as_ref().zip(client);
         let proved = proved.map(|(guests, client)| (guests.key_of(&client), client));
         let name = proved.as_ref().and_then(|(key, client)| {
@@ -419,9 +427,30 @@ impl Server {
                 let key = proved.map(|(key, _)| key);
                 self.clients += u64::from(is_client);
                 let number = self.clients;
-                self.admit(Box::new(Client { link, who, key, guest, hello: Box::new(hello), number }));
+                let part = if is_client { self.share_with_guest(&mut link, &hello, number) } else { None };
+                self.admit(Box::new(Client { link, who, key, guest, hello: Box::new(hello), part, number }));
             }
         }
+    }
+
+    /// Gives a client in a virtual machine a part of a device's memory, and tells it so, if it sees one of ours and there
+    /// is a part left.
+    fn share_with_guest(&self, link: &mut Link, hello: &Hello, client: u64) -> Option<Arc<GuestPart>> {
+        let devices = hello.devices.get(..hello.devices.len().min(limits::MAX_MEMORY_DEVICES))?;
+        let part = self.guest_memory.take(devices, link)?;
+        let PartPlace { at, len, mark } = part.place();
+        let frame = encode_opening(Opening::Part, &Part { device: part.device(), at, len, mark });
+        // A fresh connection has room for so little.
+        if link.try_send(&frame).ok()? != frame.len() {
+            return None;
+        }
+        // From here on the client counts on it.
+        if let Err(error) = link.give_part(&part) {
+            warn!(client, %error, "a part of a virtual machine's memory cannot be given to a worker");
+            link.shutdown();
+        }
+        debug!(client, file = %part.path().display(), at, len, "goes through a virtual machine's memory");
+        Some(Arc::new(part))
     }
 
     /// Who the client is to which this key belongs, if it may begin a session.

@@ -220,7 +220,7 @@ impl HostRange for Owned {
 pub fn map_at(address: usize, wanted: Wanted) -> Option<Arc<dyn HostRange>> {
     let (len, shared) = match &wanted {
         Wanted::Own(len) => (*len, None),
-        Wanted::Shared(arena, at, len) => (*len, arena.address(*at, *len)),
+        Wanted::Shared(arena, at, len) => (*len, arena.address(*at, *len).filter(|_| arena.can_be_mapped_again())),
     };
     isize::try_from(len).ok().filter(|len| *len > 0)?;
     let wanted = std::ptr::with_exposed_provenance_mut::<c_void>(address);

@@ -34,6 +34,8 @@ pub enum Opening {
     Waiting = 4,
     /// The server says where memory to share can be handed in.
     Nearby = 5,
+    /// The server's [`Part`]; another answer follows.
+    Part = 6,
 }
 
 /// The first bytes of each direction: [`MAGIC`], then version (u16), opening (u16) and length of the body (u32),
@@ -126,6 +128,7 @@ impl Preamble {
             3 => (Opening::Joined, limits::MAX_HELLO),
             4 => (Opening::Waiting, limits::MAX_HELLO),
             5 => (Opening::Nearby, limits::MAX_HELLO),
+            6 => (Opening::Part, limits::MAX_HELLO),
             _ => return Err(HandshakeError::Malformed),
         };
         let len = u32::from_le_bytes([l0, l1, l2, l3]);
@@ -173,6 +176,9 @@ pub struct Hello {
     pub pid: u32,
     /// Proof of identity; empty for none. Reserved.
     pub credential: Vec<u8>,
+    /// What stands at the beginning of each shared memory device that the client's virtual machine has: at most
+    /// [`limits::MAX_MEMORY_DEVICES`].
+    pub devices: Vec<[u8; 16]>,
 }
 
 /// The server's answer to a hello.
@@ -215,6 +221,8 @@ pub enum Answer {
     Waiting(Waiting),
     /// Another answer follows when the client has handed in memory, or has said that it does not.
     Nearby(Nearby),
+    /// Another answer follows; both go on through this memory then.
+    Part(Part),
 }
 
 /// A session's answer to a peer that has joined it.
@@ -266,6 +274,20 @@ pub struct Nearby {
     pub name: String,
     /// What the client shows there, so that the server knows which one it is.
     pub token: [u8; 16],
+}
+
+/// Which part of a shared memory device a client in a virtual machine goes on through, behind the welcome. Offsets and
+/// lengths are in bytes, and multiples of a page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Part {
+    /// What stands at the beginning of the device.
+    pub device: [u8; 16],
+    /// Where the part begins.
+    pub at: u64,
+    /// How long it is.
+    pub len: u64,
+    /// What the server writes there before it welcomes the client: so that both know that they see the same memory.
+    pub mark: u64,
 }
 
 /// The queries of clGetDeviceInfo that [`DeviceInfo`] answers: OpenCL 1.0 to 3.0 with Khronos extensions, then vendors'
@@ -347,6 +369,7 @@ pub fn decode_reply(preamble: Preamble, body: &[u8]) -> Result<Answer, Handshake
     match preamble.opening {
         Opening::Waiting => decode_answer(preamble, Opening::Waiting, body).map(Answer::Waiting),
         Opening::Nearby => decode_nearby(preamble, body).map(Answer::Nearby),
+        Opening::Part => decode_answer(preamble, Opening::Part, body).map(Answer::Part),
         _ => decode_welcome(preamble, body).map(|welcome| Answer::Welcome(Box::new(welcome))),
     }
 }

@@ -22,6 +22,9 @@ pub const MAX_EAGER: usize = 256 << 10;
 /// Most bytes of the client's hello (postcard), read by the daemon before it trusts the peer.
 pub const MAX_HELLO: usize = 4 << 10;
 
+/// Most shared memory devices that a client in a virtual machine tells of.
+pub const MAX_MEMORY_DEVICES: usize = 8;
+
 /// Most bytes of the server's welcome (postcard): the properties of all its devices.
 pub const MAX_WELCOME: usize = 4 << 20;
 

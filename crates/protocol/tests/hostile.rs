@@ -118,6 +118,7 @@ fn handshakes_that_do_not_fit_say_so() {
         program: "p".into(),
         pid: 1,
         credential: vec![],
+        devices: Vec::new(),
     };
     let bytes = handshake::encode_opening(Opening::Hello, &hello);
     let read = |bytes: &[u8]| Preamble::from_bytes(bytes.first_chunk::<PREAMBLE_LEN>().unwrap());

@@ -52,6 +52,7 @@ proptest! {
             Opening::Joined,
             Opening::Waiting,
             Opening::Nearby,
+            Opening::Part,
         ];
         let opening = all[usize::from(which)];
         let preamble = Preamble { version, opening, len };

@@ -9,6 +9,7 @@ mod crew;
 mod encrypted;
 mod endpoint;
 pub mod inherited;
+mod ivshmem;
 #[allow(unsafe_code)]
 mod kernel;
 mod link;
@@ -28,6 +29,7 @@ mod ucx;
 mod vsock;
 
 pub use endpoint::{DEFAULT_PORT, Endpoint, ParseEndpointError, Pass};
+pub use ivshmem::{GuestMemory, GuestPart, PartPlace};
 pub use link::{GLANCE, Link, PeerUser, Sender};
 pub use listener::Listener;
 pub use origin::Origin;

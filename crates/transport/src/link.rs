@@ -44,11 +44,12 @@ const CORES_TO_SPIN: u32 = 2;
 pub struct Link {
     /// The listing of a link that this process has made; dropped before the descriptor.
     _kept: Option<Kept>,
+    /// What its bytes go through, if they do not go through the socket; dropped before that, too, as a server may give
+    /// its memory to others then.
+    pub(crate) sharing: Sharing,
     pub(crate) fd: OwnedFd,
     /// How its bytes are encrypted, if they are.
     records: Option<Box<Records>>,
-    /// What its bytes go through, if they do not go through the socket.
-    pub(crate) sharing: Sharing,
     /// What the socket is.
     pub(crate) kind: Kind,
     /// When the other machine was first seen to leave something unanswered.
@@ -463,11 +464,11 @@ impl Link {
 
     /// Ends both directions: all reading and writing on this link stops, at both ends.
     pub fn shutdown(&self) {
-        // The peer may have closed it already, which is just as good.
-        let _ = shutdown(&self.fd, Shutdown::Both);
         if let Some(medium) = &self.sharing.medium {
             medium.end();
         }
+        // The peer may have closed it already, which is just as good.
+        let _ = shutdown(&self.fd, Shutdown::Both);
     }
 
     /// Ends this direction: the other end reads what was sent, and then the end.

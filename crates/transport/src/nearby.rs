@@ -206,7 +206,7 @@ mod tests {
         }
         let (server, mut welcome) = (server.answer_hello(b"welcome", Room::ForPeers).unwrap(), [0; 7]);
         client.recv_exact(&mut welcome).unwrap();
-        assert!(server.shares_memory() && client.take_up_memory().shares_memory());
+        assert!(server.shares_memory() && client.take_up_memory().unwrap().shares_memory());
     }
 
     #[test]

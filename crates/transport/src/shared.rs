@@ -16,6 +16,7 @@ use rustix::net::{
 use serde::{Deserialize, Serialize};
 
 use crate::Sender as _;
+use crate::ivshmem::{Device, GuestPart, NAME, PartPlace};
 use crate::link::{GLANCE, Link};
 use crate::medium::Medium;
 use crate::shm::{Arena, Rings, Room, SHARED_MEMORY};
@@ -54,15 +55,26 @@ pub enum Side {
     Offered,
     /// It came with the hello, which is still to be answered.
     Passed,
+    /// The server has given this part of it, as the client sees it, too; the hello is still to be answered.
+    Given(PartPlace),
+}
+
+/// Why a part that was given is of no use.
+fn given(why: &str) -> io::Error {
+    let why =
+        format!("it gives a part of a shared memory device, which is of no use here ({why}); shm:off goes without");
+    io::Error::new(ErrorKind::InvalidData, why)
 }
 
 /// How far a link has come with sharing memory.
 #[derive(Debug, Default)]
 pub(crate) struct Sharing {
     /// What this client has offered, and its file.
-    offered: Option<(Box<Rings>, OwnedFd)>,
-    /// What came with a client's hello.
-    passed: Option<OwnedFd>,
+    offered: Option<(Box<Rings>, Option<OwnedFd>)>,
+    /// What came with a client's hello, or what part of a file it was given.
+    passed: Option<(OwnedFd, Option<PartPlace>)>,
+    /// What devices this client has told of.
+    pub(crate) devices: Vec<Device>,
     /// What its bytes go through.
     pub(crate) medium: Option<Box<dyn Medium>>,
     /// Bytes that were sent through the socket before.
@@ -86,13 +98,50 @@ impl Link {
         Ok(())
     }
 
+    /// The names of the shared memory devices that this machine has, for the hello of a client that may be in a guest of the
+    /// server's machine.
+    pub fn look_for_devices(&mut self) -> Vec<[u8; NAME]> {
+        if self.passes_files() || self.is_encrypted() || self.may_be_nearby() {
+            return Vec::new();
+        }
+        self.sharing.devices = Device::all();
+        self.sharing.devices.iter().map(|device| device.name).collect()
+    }
+
+    /// Maps what the server has given of the device of this name.
+    ///
+    /// # Errors
+    /// The operating system's error; [`ErrorKind::InvalidData`] for what is no part of a device that was told of.
+    pub fn take_part(&mut self, name: &[u8; NAME], place: PartPlace) -> io::Result<()> {
+        let devices = std::mem::take(&mut self.sharing.devices);
+        let device =
+            devices.iter().find(|device| device.name == *name).ok_or_else(|| given("it is of no such device"))?;
+        let rings = device.rings(place).map_err(|error| given(&error.to_string()))?;
+        self.sharing.offered = Some((Box::new(rings), None));
+        Ok(())
+    }
+
+    /// Gives the client a part of a device's memory, at the server.
+    ///
+    /// # Errors
+    /// The operating system's error.
+    pub fn give_part(&mut self, part: &GuestPart) -> io::Result<()> {
+        self.sharing.passed = Some((part.as_fd().try_clone_to_owned()?, Some(part.place())));
+        Ok(())
+    }
+
     /// Goes on through the memory that was offered, if the server uses it: for a client that has read the answer to its
     /// hello.
-    pub fn take_up_memory(mut self) -> Self {
-        if let Some((rings, _)) = self.sharing.offered.take().filter(|(rings, _)| rings.is_used()) {
-            self.use_medium(rings);
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidData`] where the server has given memory that this side does not see.
+    pub fn take_up_memory(mut self) -> io::Result<Self> {
+        match self.sharing.offered.take() {
+            Some((rings, _)) if rings.is_used() => self.use_medium(rings),
+            Some((rings, _)) if rings.is_given() => return Err(given("the server writes to other memory")),
+            _ => {}
         }
-        self
+        Ok(self)
     }
 
     /// As [`Link::try_recv`], for a server that reads a hello: keeps the memory that comes with it.
@@ -114,7 +163,8 @@ impl Link {
             for message in ancillary.drain() {
                 if let RecvAncillaryMessage::ScmRights(files) = message {
                     // Of several, which no client of ours sends, one is kept.
-                    self.sharing.passed = files.last().or(self.sharing.passed.take());
+                    let last = files.last().map(|file| (file, None));
+                    self.sharing.passed = last.or(self.sharing.passed.take());
                 }
             }
             self.received.fetch_add(got as u64, Ordering::Relaxed);
@@ -125,8 +175,8 @@ impl Link {
     /// The memory that another process needs to go on with the handshake.
     pub fn memory(&self) -> Option<(BorrowedFd<'_>, Side)> {
         let Sharing { offered, passed, .. } = &self.sharing;
-        let offered = offered.as_ref().map(|(_, file)| (file.as_fd(), Side::Offered));
-        offered.or(passed.as_ref().map(|file| (file.as_fd(), Side::Passed)))
+        let offered = offered.as_ref().and_then(|(_, file)| Some((file.as_ref()?.as_fd(), Side::Offered)));
+        offered.or(passed.as_ref().map(|(file, part)| (file.as_fd(), part.map_or(Side::Passed, Side::Given))))
     }
 
     /// The same link in another process, which goes on with the handshake; memory that was offered is for peers.
@@ -138,16 +188,17 @@ impl Link {
         match side {
             Side::Offered => self.offered(Rings::resume(&file, Room::ForPeers)?, file),
             Side::Passed => self.passed(file),
+            Side::Given(place) => self.sharing.passed = Some((file, Some(place))),
         }
         Ok(self)
     }
 
     pub(crate) fn passed(&mut self, file: OwnedFd) {
-        self.sharing.passed = Some(file);
+        self.sharing.passed = Some((file, None));
     }
 
     pub(crate) fn offered(&mut self, rings: Rings, file: OwnedFd) {
-        self.sharing.offered = Some((Box::new(rings), file));
+        self.sharing.offered = Some((Box::new(rings), Some(file)));
     }
 
     /// Answers the hello, and goes on through the memory that came with it, if any did.
@@ -155,7 +206,11 @@ impl Link {
     /// # Errors
     /// The socket's error; [`ErrorKind::InvalidData`] where a file came that is no such memory.
     pub fn answer_hello(mut self, answer: &[u8], room: Room) -> io::Result<Self> {
-        let rings = self.sharing.passed.take().map(|file| Rings::open(&file, room)).transpose()?;
+        let rings = match self.sharing.passed.take() {
+            Some((file, None)) => Some(Rings::open(&file, room)?),
+            Some((file, Some(place))) => Some(Rings::open_part(&file, place)?),
+            None => None,
+        };
         self.send_all(&mut [IoSlice::new(answer)])?;
         if let Some(rings) = rings {
             self.use_medium(Box::new(rings));

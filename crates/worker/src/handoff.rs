@@ -381,6 +381,7 @@ mod tests {
             program: "test".into(),
             pid: 7,
             credential: vec![],
+            devices: Vec::new(),
         };
         let files = Files { share: Some((server.as_fd(), 7)), usage: None, turns: Some(server.as_fd()) };
         send(daemon.as_fd(), &server, (&hello, &Allowance::default()), files).unwrap();

@@ -50,6 +50,7 @@ impl Worker {
             program: "fuzz".to_owned(),
             pid: std::process::id(),
             credential: Vec::new(),
+            devices: Vec::new(),
         };
         let link = Link::from_fd(server.into()).expect("a link");
         // It need not be warm: it takes the connection when it is.

@@ -156,6 +156,7 @@ pub fn hello() -> Hello {
         program: "test".into(),
         pid: std::process::id(),
         credential: vec![],
+        devices: Vec::new(),
     }
 }
 

@@ -5,11 +5,11 @@ use std::io::{self, IoSlice};
 use std::time::{Duration, Instant};
 
 use ropeway_protocol::handshake::{
-    Answer, HandshakeError, Hello, Opening, PREAMBLE_LEN, Preamble, Purpose, Waiting, Welcome, decode_reply,
+    Answer, HandshakeError, Hello, Opening, PREAMBLE_LEN, Part, Preamble, Purpose, Waiting, Welcome, decode_reply,
     encode_opening, features,
 };
 use ropeway_protocol::limits;
-use ropeway_transport::{Endpoint, Link, Room, Sender};
+use ropeway_transport::{Endpoint, Link, PartPlace, Room, Sender};
 
 use super::error::OpenError;
 use super::peers::group_key;
@@ -67,6 +67,7 @@ pub fn greet(mut link: Link, through: Through, server: &str, deadline: Instant) 
             true => group_key().map(|key| key.bytes().to_vec()).unwrap_or_default(),
             false => Vec::new(),
         },
+        devices: if through == Through::Memory { link.look_for_devices() } else { Vec::new() },
     };
     let bytes = encode_opening(Opening::Hello, &hello);
     match through {
@@ -85,11 +86,14 @@ pub fn greet(mut link: Link, through: Through, server: &str, deadline: Instant) 
                 count(&STATS.round_trips, 1);
                 return Ok((link.go_over_to_ucx(deadline)?, *welcome));
             }
-            Answer::Welcome(welcome) => return Ok((link.take_up_memory(), *welcome)),
+            Answer::Welcome(welcome) => return Ok((link.take_up_memory()?, *welcome)),
             Answer::Nearby(nearby) => {
                 link.hand_in_memory(&nearby.name, &nearby.token, Room::WithArena)?;
                 count(&STATS.messages_sent, 1);
                 count(&STATS.round_trips, 1);
+            }
+            Answer::Part(Part { device, at, len, mark }) => {
+                link.take_part(&device, PartPlace { at, len, mark })?;
             }
             Answer::Waiting(waiting) => {
                 let now = Instant::now();

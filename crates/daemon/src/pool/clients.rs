@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use ropeway_lease::grant::LeaseId;
 use ropeway_protocol::handshake::Hello;
-use ropeway_transport::Link;
 use ropeway_transport::tls::{Certified, PublicKey};
+use ropeway_transport::{GuestPart, Link};
 
 use crate::access::{Rules, Share};
 use crate::audit::Who;
@@ -24,6 +24,8 @@ pub(crate) struct Client {
     pub(crate) guest: Option<Guest>,
     /// The server's announcement.
     pub(crate) hello: Box<Hello>,
+    /// The part of a virtual machine's shared memory that its session goes through.
+    pub(crate) part: Option<Arc<GuestPart>>,
     /// The client's number, counted from 1 since the server's start in the order in which hellos arrived.
     pub(crate) number: u64,
 }

@@ -51,6 +51,24 @@ impl Arena {
         Ok(Self { memory: Memory::reserve(file, bytes)?, usable: AtomicUsize::new(0), crew: OnceLock::new() })
     }
 
+    /// As [`Self::map`], in the memory of a device, whose pages are mapped all at once.
+    pub(super) fn map_device(file: &OwnedFd, bytes: Range<u64>) -> io::Result<Self> {
+        let memory = Memory::map_device(file, bytes)?;
+        let usable = AtomicUsize::new(memory.len());
+        Ok(Self { memory, usable, crew: OnceLock::new() })
+    }
+
+    /// As [`Memory::detach`].
+    pub(super) fn detach(&self) {
+        self.memory.detach();
+    }
+
+    /// Whether pages of it can be mapped a second time, with [`map_again`](crate::map_again): those of a device cannot, and
+    /// would not be [let go](Self::detach) with it.
+    pub fn can_be_mapped_again(&self) -> bool {
+        !self.memory.is_device()
+    }
+
     /// How many bytes it has.
     pub fn size_in_bytes(&self) -> usize {
         self.memory.len()

@@ -7,11 +7,12 @@ use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
 use rustix::mm::{
-    Advice, MapFlags, MprotectFlags, MremapFlags, ProtFlags, madvise, mmap, mprotect, mremap, mremap_fixed, munmap,
+    Advice, MapFlags, MprotectFlags, MremapFlags, ProtFlags, madvise, mmap, mmap_anonymous, mprotect, mremap,
+    mremap_fixed, munmap,
 };
 use rustix::process::{Resource, getrlimit};
 
@@ -23,6 +24,8 @@ const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlag
 pub(crate) struct Memory {
     base: NonNull<u8>,
     len: usize,
+    /// Whether it is a device's: the processor may then write it in another order than the program does.
+    is_device: bool,
 }
 
 // SAFETY: the value owns its mapping, and gives access to it by copies and atomics alone.
@@ -64,10 +67,20 @@ impl Memory {
     ///
     /// # Errors
     /// The operating system's error.
-    pub(super) fn map(file: &OwnedFd, bytes: Range<u64>) -> io::Result<Self> {
+    pub(crate) fn map(file: &OwnedFd, bytes: Range<u64>) -> io::Result<Self> {
         let memory = Self::map_with(file, bytes, ProtFlags::READ | ProtFlags::WRITE)?;
         // SAFETY: it is the mapping just made; a child that the program forks has no use for it.
         unsafe { madvise(memory.base.as_ptr().cast(), memory.len, Advice::LinuxDontFork) }?;
+        Ok(memory)
+    }
+
+    /// As [`Self::map`], for the memory of a device, of which children have what their parent has mapped.
+    ///
+    /// # Errors
+    /// As [`Self::map`].
+    pub(super) fn map_device(file: &OwnedFd, bytes: Range<u64>) -> io::Result<Self> {
+        let mut memory = Self::map_with(file, bytes, ProtFlags::READ | ProtFlags::WRITE)?;
+        memory.is_device = true;
         Ok(memory)
     }
 
@@ -87,7 +100,7 @@ impl Memory {
         // SAFETY: a new mapping, at an address that the system chooses, touches no other memory.
         let base = unsafe { mmap(std::ptr::null_mut(), len, access, flags, file.as_fd(), bytes.start) }?;
         let base = NonNull::new(base.cast()).ok_or(ErrorKind::OutOfMemory)?;
-        let memory = Self { base, len };
+        let memory = Self { base, len, is_device: false };
         // SAFETY: it is the mapping just made; a core dump would have all of an arena, which says little of this process.
         unsafe { madvise(memory.base.as_ptr().cast(), len, Advice::LinuxDontDump) }?;
         Ok(memory)
@@ -113,6 +126,21 @@ impl Memory {
         // SAFETY: these bytes are in the mapping, and any value is one for a byte.
         unsafe { madvise(base.as_ptr().cast(), len, Advice::LinuxRemove) }?;
         Ok(())
+    }
+
+    /// Puts private memory in its place, all zero: what this process still does there concerns nobody else. What it still has
+    /// mapped stays mapped.
+    pub(super) fn detach(&self) {
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: the mapping is this value's own, and any value is one for a byte; no reference to its bytes is kept but
+        // those of atomics, which stay at their addresses.
+        let _ = unsafe { mmap_anonymous(self.base.as_ptr().cast(), self.len, access, flags) };
+    }
+
+    /// Whether it was mapped by [`Self::map_device`].
+    pub(super) fn is_device(&self) -> bool {
+        self.is_device
     }
 
     /// How many bytes it has.
@@ -156,13 +184,23 @@ impl Memory {
         // SAFETY: both are as long as that; they may overlap where the program gives what it has mapped. Should the other
         // process access them now, bytes without a meaning yet are mixed up, by its own fault.
         unsafe { to.copy_from(NonNull::from(bytes).cast(), bytes.len()) };
+        self.keep_order();
     }
 
     /// Copies what is at `at` to `into`.
-    pub(super) fn copy_out(&self, at: usize, into: &mut [u8]) {
+    pub(crate) fn copy_out(&self, at: usize, into: &mut [u8]) {
         let from = self.bytes(at, into.len());
+        self.keep_order();
         // SAFETY: as in `copy_in`; any value is one for a byte.
         unsafe { from.copy_to(NonNull::from(&mut *into).cast(), into.len()) };
+    }
+
+    /// What this thread has written there before is there before what it writes next, and what it reads next is read after
+    /// what it has read before: processors collect what goes to the memory of a device, which atomics know nothing of.
+    fn keep_order(&self) {
+        if self.is_device {
+            fence(Ordering::SeqCst);
+        }
     }
 }
 
@@ -208,8 +246,6 @@ impl Drop for Memory {
 
 #[cfg(test)]
 mod tests {
-    use rustix::mm::mmap_anonymous;
-
     use super::*;
 
     const PAGE: usize = 4096;

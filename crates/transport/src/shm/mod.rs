@@ -14,11 +14,13 @@ mod ring;
 mod tests;
 
 use std::io;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::ivshmem::{IVSHMEM, PartPlace};
 use crate::medium::Medium;
 pub use arena::Arena;
 pub(crate) use memory::Memory;
@@ -35,10 +37,16 @@ const SOON: Duration = Duration::from_micros(10);
 const DATA: usize = 4096;
 
 /// Where the arena begins: behind the control of both rings, bytes to the server, bytes to the client.
-const LEN: u64 = (DATA + 2 * RING) as u64;
+pub(crate) const LEN: u64 = (DATA + 2 * RING) as u64;
 
 /// Where the server says that it uses the memory.
 const IN_USE: usize = 2 * CONTROL;
+
+/// What both ends of the rings and that lie in, in bytes.
+pub(crate) const CONTROLS: usize = DATA;
+
+/// What it says, where nobody could take other memory for this.
+const USED: u64 = 1;
 
 const _: () = assert!(IN_USE < DATA);
 
@@ -58,8 +66,22 @@ pub(crate) struct Rings {
     to: Writer,
     from: Reader,
     arena: Option<Arc<Arena>>,
+    /// What the server writes when it uses the memory.
+    mark: u64,
+    place: Place,
     /// This side has ended the link.
     over: AtomicBool,
+}
+
+/// What the memory is, and where this process is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Place {
+    /// Of two processes of one machine.
+    Machine,
+    /// Of a machine and a guest of its; this is the machine.
+    Host,
+    /// As above; this is the guest.
+    Guest,
 }
 
 impl Rings {
@@ -79,7 +101,7 @@ impl Rings {
     fn create_with(arena: u64) -> io::Result<(Self, OwnedFd)> {
         let file = memory::make_file(LEN + arena)?;
         let arena = if arena > 0 { Some(Arena::map(&file, LEN..LEN + arena)?) } else { None };
-        Ok((Self::new(Memory::map(&file, 0..LEN)?, arena, [0, 1]), file))
+        Ok((Self::new(Memory::map(&file, 0..LEN)?, arena, [0, 1], (Place::Machine, USED)), file))
     }
 
     /// Maps, at the server, what the client has made, and says there that it is used. Where there is no arena, it does
@@ -89,8 +111,30 @@ impl Rings {
     /// The operating system's error; [`io::ErrorKind::InvalidData`] for another file.
     pub(crate) fn open(file: &OwnedFd, room: Room) -> io::Result<Self> {
         let rings = Self::map(file, room, [1, 0])?;
-        rings.memory.flag(IN_USE).store(1, Ordering::Release);
+        rings.say_used();
         Ok(rings)
+    }
+
+    /// As [`Self::open`], in a part of a file that is a virtual machine's device.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub(crate) fn open_part(file: &OwnedFd, place: PartPlace) -> io::Result<Self> {
+        let [rings, arena] = ranges(place)?;
+        let arena = if arena.is_empty() { None } else { Some(Arena::map(file, arena)?) };
+        let rings = Self::new(Memory::map(file, rings)?, arena, [1, 0], (Place::Host, place.mark));
+        rings.say_used();
+        Ok(rings)
+    }
+
+    /// Maps, at a client in a virtual machine, the part of a device that it was given.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub(crate) fn in_device(file: &OwnedFd, place: PartPlace) -> io::Result<Self> {
+        let [rings, arena] = ranges(place)?;
+        let arena = if arena.is_empty() { None } else { Some(Arena::map_device(file, arena)?) };
+        Ok(Self::new(Memory::map_device(file, rings)?, arena, [0, 1], (Place::Guest, place.mark)))
     }
 
     /// Maps, in another process of the client's side, what the client has made.
@@ -112,24 +156,46 @@ impl Rings {
         }
         let mapped = (len > LEN).then(|| Arena::map(file, LEN..len)).transpose();
         let arena = if room == Room::WithArena { mapped.unwrap_or(None) } else { mapped? };
-        Ok(Self::new(Memory::map(file, 0..LEN)?, arena, order))
+        Ok(Self::new(Memory::map(file, 0..LEN)?, arena, order, (Place::Machine, USED)))
+    }
+
+    fn say_used(&self) {
+        self.memory.position(IN_USE).store(self.mark, Ordering::Release);
     }
 
     /// Whether the server uses it: known once it has answered.
     pub(crate) fn is_used(&self) -> bool {
-        self.memory.flag(IN_USE).load(Ordering::Acquire) == 1
+        self.memory.position(IN_USE).load(Ordering::Acquire) == self.mark
     }
 
-    fn new(memory: Memory, arena: Option<Arena>, [to, from]: [usize; 2]) -> Self {
+    /// Whether the server uses it without being asked: it has given it.
+    pub(crate) fn is_given(&self) -> bool {
+        self.place == Place::Guest
+    }
+
+    fn new(memory: Memory, arena: Option<Arena>, [to, from]: [usize; 2], (at, mark): (Place, u64)) -> Self {
         let memory = Arc::new(memory);
         let place = |ring: usize| (ring * CONTROL, DATA + ring * RING);
         let ((to_control, to_data), (from_control, from_data)) = (place(to), place(from));
         Self {
-            to: Writer::new(Arc::clone(&memory), to_control, to_data),
+            to: Writer::new(Arc::clone(&memory), to_control, to_data, at != Place::Machine),
             from: Reader::new(Arc::clone(&memory), from_control, from_data),
             memory,
             arena: arena.map(Arc::new),
+            mark,
+            place: at,
             over: AtomicBool::new(false),
+        }
+    }
+
+    /// Lets go of memory that another session may be given, once the server hears that this one is over. What the
+    /// program still has mapped of it is its own from now on.
+    fn let_go(&self) {
+        if self.is_given() {
+            self.memory.detach();
+            if let Some(arena) = &self.arena {
+                arena.detach();
+            }
         }
     }
 
@@ -144,9 +210,26 @@ impl Rings {
     }
 }
 
+/// Where a part has rings and arena, both in whole pages.
+fn ranges(PartPlace { at, len, .. }: PartPlace) -> io::Result<[Range<u64>; 2]> {
+    let end = at.checked_add(len).filter(|end| *end <= i64::MAX as u64);
+    let is_whole = at.is_multiple_of(DATA as u64) && len.is_multiple_of(DATA as u64) && len >= LEN;
+    let end = end.filter(|_| is_whole).ok_or_else(memory::unexpected)?;
+    Ok([at..at + LEN, at + LEN..end])
+}
+
+impl Drop for Rings {
+    fn drop(&mut self) {
+        self.let_go();
+    }
+}
+
 impl Medium for Rings {
     fn name(&self) -> &'static str {
-        SHARED_MEMORY
+        match self.place {
+            Place::Machine => SHARED_MEMORY,
+            Place::Host | Place::Guest => IVSHMEM,
+        }
     }
 
     fn arena(&self) -> Option<&Arc<Arena>> {
@@ -199,6 +282,7 @@ impl Medium for Rings {
     fn end(&self) {
         self.over.store(true, Ordering::Release);
         self.to.wake();
+        self.let_go();
     }
 
     fn is_over(&self) -> bool {

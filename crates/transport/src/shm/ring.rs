@@ -14,7 +14,7 @@
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::thread::futex;
@@ -36,6 +36,12 @@ const STEP: usize = 64 << 10;
 
 /// A writer that found no room is woken when so much is free, not for each byte.
 const ROOM: u64 = RING as u64 / 2;
+
+/// How long a writer that nobody wakes sleeps before it looks for room, at first: about as long as copying half a ring takes.
+const SHORTEST_PAUSE: Duration = Duration::from_micros(50);
+
+/// And at most.
+const LONGEST_PAUSE: Duration = Duration::from_millis(1);
 
 /// One ring's place in the memory.
 #[derive(Debug)]
@@ -80,11 +86,13 @@ fn impossible() -> io::Error {
 pub(super) struct Writer {
     ring: Ring,
     tail: AtomicU64,
+    /// Whether the reader is in another machine, from where no futex wakes this one.
+    is_across: bool,
 }
 
 impl Writer {
-    pub(super) fn new(memory: Arc<Memory>, control: usize, data: usize) -> Self {
-        Self { ring: Ring { memory, control, data }, tail: AtomicU64::new(0) }
+    pub(super) fn new(memory: Arc<Memory>, control: usize, data: usize, is_across: bool) -> Self {
+        Self { ring: Ring { memory, control, data }, tail: AtomicU64::new(0), is_across }
     }
 
     /// Bytes that were written and not read.
@@ -124,7 +132,14 @@ impl Writer {
     fn reader_sleeps(&self) -> bool {
         // Either the reader sees the new tail before it sleeps, or this sees that it is about to.
         fence(Ordering::SeqCst);
-        self.ring.asleep().load(Ordering::Relaxed) != 0 && self.ring.asleep().swap(0, Ordering::Relaxed) != 0
+        let asleep = self.ring.asleep();
+        let sleeps = asleep.load(Ordering::Relaxed) != 0;
+        if sleeps {
+            // No exchange, which the memory of a device may not know: should the reader have asked again meanwhile, it is
+            // woken all the same.
+            asleep.store(0, Ordering::Relaxed);
+        }
+        sleeps
     }
 
     /// Waits until there is room, at most for `patience`, which is below a second; returns whether there is.
@@ -132,6 +147,9 @@ impl Writer {
     /// # Errors
     /// [`ErrorKind::InvalidData`].
     pub(super) fn wait_for_room(&self, patience: Duration) -> io::Result<bool> {
+        if self.is_across {
+            return self.look_for_room(patience);
+        }
         let full = self.ring.full();
         full.store(1, Ordering::Relaxed);
         // Either the reader sees this after it has made room, or the room is seen here.
@@ -145,6 +163,18 @@ impl Writer {
         }
         full.store(0, Ordering::Relaxed);
         Ok(self.unread()? < RING as u64)
+    }
+
+    /// As [`Self::wait_for_room`], where nobody wakes this thread: it looks again and again, less and less often.
+    fn look_for_room(&self, patience: Duration) -> io::Result<bool> {
+        let (deadline, mut pause) = (Instant::now() + patience, SHORTEST_PAUSE);
+        loop {
+            if RING as u64 - self.unread()? >= ROOM || Instant::now() >= deadline {
+                return Ok(self.unread()? < RING as u64);
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
     }
 
     /// Wakes a thread of this process that waits for room.

@@ -34,7 +34,7 @@ fn greeted(uses: bool) -> (Link, Link) {
     let mut welcome = [0; 7];
     client.recv_exact(&mut welcome).unwrap();
     assert_eq!(&welcome, b"welcome");
-    let client = client.take_up_memory();
+    let client = client.take_up_memory().unwrap();
     assert_eq!((client.shares_memory(), server.shares_memory()), (uses, uses));
     (client, server)
 }

@@ -149,7 +149,7 @@ impl Peers {
             if !proofs_equal(&proof, &expected) {
                 return Err("it does not know the secret".to_owned());
             }
-            Ok(link.take_up_memory())
+            link.take_up_memory().map_err(|error| error.to_string())
         });
         if peer.with_again(|again| again.was_asked(number)) {
             return self.made_again(&peer, number, ticket, outcome);

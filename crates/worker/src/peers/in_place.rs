@@ -246,7 +246,7 @@ mod tests {
         assert_eq!(server.try_recv_hello(&mut [0; 1]).unwrap(), 1);
         let server = server.answer_hello(b"w", Room::ForPeers).unwrap();
         client.recv_exact(&mut [0; 1]).unwrap();
-        let client = client.take_up_memory();
+        let client = client.take_up_memory().unwrap();
         [(client, true), (server, false)].map(|(link, ours)| InPlace::new(link.arena().unwrap(), ours).unwrap())
     }
 

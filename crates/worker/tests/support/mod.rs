@@ -125,6 +125,7 @@ impl Worker {
             program: "test".into(),
             pid: std::process::id(),
             credential: vec![],
+            devices: Vec::new(),
         };
         handoff::send(self.control.as_fd(), link, (&hello, &handoff::Allowance::default()), handoff::Files::default())
             .unwrap();
@@ -138,7 +139,7 @@ impl Worker {
         let mut body = vec![0; preamble.len as usize];
         link.recv_exact(&mut body).unwrap();
         let welcome = decode_welcome(preamble, &body).unwrap();
-        let link = link.take_up_memory();
+        let link = link.take_up_memory().unwrap();
         Client { link, welcome, out: vec![], input: vec![], at: 0, calls: 0, notes: Notes::default() }
     }
 

@@ -186,7 +186,7 @@ pub fn at_client(entropy: &mut Entropy<'_>) -> Begun {
         assert_eq!(bare.with_memory(other, Side::Offered).is_ok(), is_a_peers, "other memory");
         link = hand_on(link).expect("it is the memory that it has made");
     }
-    let link = link.take_up_memory();
+    let link = link.take_up_memory().unwrap();
     assert_eq!(link.shares_memory(), uses == 1);
     link.shares_memory().then_some((link, hostile))
 }
