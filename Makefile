@@ -22,7 +22,7 @@ help:
 	@echo 'make model    locks and atomics in many interleavings of threads, RUNS=300 for each test (part of test)'
 	@echo 'make miri     what Miri can run of the unit tests; needs a nightly compiler'
 	@echo 'make e2e      end-to-end tests with real servers and programs (part of test)'
-	@echo 'make integration   tests with a real Slurm, which takes packages of its own, make histories, and tests with a real Kubernetes,'
+	@echo 'make integration   tests with a real Slurm, which takes packages of its own, a virtual machine in QEMU, make histories, and tests with a real Kubernetes,'
 	@echo '              whose programs are in PATH or in ROPEWAY_KUBERNETES=<folder>'
 	@echo 'make ucx      a build with links over UCX, and its tests'
 	@echo 'make natives  the tests that run on each native OpenCL, on PoCL, Intel'\''s runtime and rusticl (e2e: the first two)'
@@ -98,6 +98,9 @@ ucx: packages
 integration: packages build
 	scripts/packages.sh slurm-wlm munge runc
 	$(CARGO) test -p ropeway-tests --locked --test slurm -- --ignored --nocapture
+	scripts/packages.sh qemu-system-x86 busybox-static cpio
+	scripts/guest.sh
+	$(CARGO) test -p ropeway-tests --locked --test ivshmem_qemu -- --ignored --nocapture
 	$(MAKE) --no-print-directory histories
 	$(CARGO) test -p ropeway-tests --locked --test kubernetes -- --ignored --nocapture
 

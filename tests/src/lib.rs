@@ -32,6 +32,7 @@ pub mod program;
 pub mod proxy;
 pub mod pyopencl;
 pub mod python;
+pub mod qemu;
 pub mod raw;
 pub mod server;
 pub mod shared_memory;
