@@ -346,6 +346,10 @@ impl Medium for Stream {
                 return true;
             }
             let mut port = self.port();
+            // Another thread may have taken the event since this one has looked, and woken nobody.
+            if port.has_arrived() {
+                return true;
+            }
             match port.tell_all().and_then(|()| port.arm()) {
                 Ok(true) => {
                     port.reader.falls_asleep();

@@ -33,6 +33,10 @@ const NOTE: usize = 8;
 /// How long the end of a port may take that has something under way.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// How long the library may take to end receives whose sender is gone. It ends no receive of a message in pieces some of
+/// which have come.
+const LAST_CHANCE: Duration = Duration::from_millis(200);
+
 /// How long a message may take that has been announced.
 const STALLED: Duration = Duration::from_secs(20);
 
@@ -89,6 +93,9 @@ pub(super) struct Port {
     memory: (*mut c_void, *mut u8),
     /// Whether the library tells of a failure of the other side, and then ends what is under way.
     tells_of_failure: bool,
+    /// A receive has not ended whose memory has other owners now: the library is not called any more, and so does not write
+    /// there.
+    is_abandoned: bool,
     /// The failure that the library has reported.
     failure: Box<AtomicI8>,
     free: Vec<Place>,
@@ -131,6 +138,7 @@ impl Port {
             endpoint: null_mut(),
             memory: (null_mut(), null_mut()),
             tells_of_failure: true,
+            is_abandoned: false,
             failure: Box::default(),
             free: (0..MESSAGES).rev().collect(),
             under_way: Vec::new(),
@@ -386,6 +394,9 @@ impl Port {
     /// # Errors
     /// What the library said.
     pub(super) fn arm(&mut self) -> io::Result<bool> {
+        if self.is_abandoned {
+            return Err(ErrorKind::BrokenPipe.into());
+        }
         // SAFETY: the worker lives as long as this value.
         match unsafe { (self.api.ucp_worker_arm)(self.worker) } {
             OK => Ok(true),
@@ -516,20 +527,31 @@ impl Port {
 
     /// Whether what was under way is to be left as it is: nothing ends it, and nothing goes on with it any more.
     fn is_left(&self) -> bool {
-        self.endpoint.is_null() && !self.tells_of_failure
+        self.is_abandoned || self.endpoint.is_null() && !self.tells_of_failure
+    }
+
+    /// Leaves everything as it is, for as long as this process lives.
+    fn abandon(&mut self) {
+        self.is_abandoned = true;
+    }
+
+    /// What the library still uses stays.
+    fn leak(&mut self) {
+        std::mem::take(&mut self.under_way).into_iter().for_each(|one| std::mem::forget(one.uses));
+        std::mem::forget(std::mem::take(&mut self.failure));
     }
 }
 
 impl Drop for Port {
     fn drop(&mut self) {
+        if self.is_abandoned {
+            return self.leak();
+        }
         self.close();
         let deadline = Instant::now() + PATIENCE;
         while !self.worker.is_null() && !self.under_way.is_empty() && !self.is_left() {
             if Instant::now() > deadline {
-                // What the library still uses stays.
-                std::mem::take(&mut self.under_way).into_iter().for_each(|one| std::mem::forget(one.uses));
-                std::mem::forget(std::mem::take(&mut self.failure));
-                return;
+                return self.leak();
             }
             // SAFETY: the worker is there.
             unsafe { (self.api.ucp_worker_progress)(self.worker) };
@@ -580,6 +602,9 @@ pub(super) fn read(port: &Mutex<Port>, into: &mut [u8], is_over: impl Fn(Duratio
     let (mut filled, mut receiving, mut outcome) = (0, Vec::new(), Ok(()));
     {
         let mut port = lock(port);
+        if port.is_abandoned {
+            return Err(ErrorKind::BrokenPipe.into());
+        }
         while let Some(message) = port.arrived.pop_front_if(|message| message.len <= into.len() - filled) {
             // SAFETY: this function does not return before all receives have ended.
             match unsafe { port.receive(&message, into[filled..].as_mut_ptr()) } {
@@ -621,9 +646,9 @@ pub(super) fn read(port: &Mutex<Port>, into: &mut [u8], is_over: impl Fn(Duratio
             if port.is_left() {
                 break;
             }
-            if closed.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
-                // Going on would let the library write into memory that has other owners by then.
-                std::process::abort();
+            if closed.get_or_insert_with(Instant::now).elapsed() > LAST_CHANCE {
+                port.abandon();
+                break;
             }
         }
         drop(port);

@@ -1,5 +1,6 @@
 use std::io::{ErrorKind, IoSlice};
 use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -184,4 +185,41 @@ fn what_is_no_address_is_refused_with_a_sentence() {
     let choice = Choice::among("tcp,self");
     let error = near.go_over_by(&choice, Instant::now() + Duration::from_millis(100)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TimedOut);
+}
+
+/// Who is about to sleep while another thread takes the event off the library sees what has come all the same.
+#[test]
+fn nobody_sleeps_beside_what_another_thread_has_taken() {
+    const TURNS: usize = 20_000;
+    for transports in TRANSPORTS {
+        let [near, far] = pair(transports);
+        let is_over = AtomicBool::new(false);
+        let slept_on = thread::scope(|scope| {
+            scope.spawn(|| {
+                for turn in 0..TURNS {
+                    if near.recv_exact(&mut [0]).is_err() {
+                        break;
+                    }
+                    send(&near, turn, 1);
+                }
+            });
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    far.has_more();
+                }
+            });
+            let slept_on = (0..TURNS).find(|turn| {
+                send(&far, *turn, 1);
+                let has_come = far.wait_readable(Some(SOON)).unwrap();
+                if has_come {
+                    expect(&far, *turn, 1);
+                }
+                !has_come
+            });
+            is_over.store(true, Ordering::Relaxed);
+            far.shutdown();
+            slept_on
+        });
+        assert_eq!(slept_on, None, "{transports}");
+    }
 }
