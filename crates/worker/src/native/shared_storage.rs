@@ -52,7 +52,7 @@ unsafe impl Send for Extent {}
 struct Extents {
     /// Unused ones of less than a page, by their size: the first are of [`ALIGNMENT`] bytes, each next one of twice as many.
     small: [Vec<usize>; SMALL_SIZES],
-    /// Unused ones without memory, by where they begin, with their lengths; never two side by side.
+    /// Unused ones, without memory unless room was short, by where they begin, with their lengths; never two side by side.
     empty: BTreeMap<usize, usize>,
     /// Unused ones that still have their memory, the longest unused first.
     kept: VecDeque<Range<usize>>,
@@ -97,7 +97,13 @@ impl Extents {
         if let Some(kept) = self.kept.iter().position(fits) {
             return self.kept.remove(kept);
         }
-        let (&start, &len) = self.empty.iter().find(|(_, len)| **len >= size)?;
+        let first =
+            |extents: &Self| extents.empty.iter().find(|(_, len)| **len >= size).map(|(start, len)| (*start, *len));
+        // An arena that is not much larger than what is kept may have no other room: the part of a virtual machine's device.
+        let (start, len) = first(self).or_else(|| {
+            std::mem::take(&mut self.kept).into_iter().for_each(|range| self.put_empty(range));
+            first(self)
+        })?;
         self.empty.remove(&start);
         if len > size {
             self.empty.insert(start + size, len - size);
@@ -215,6 +221,18 @@ mod tests {
         kept.into_iter().for_each(|range| extents.put_empty(range));
         let small: usize = extents.small.iter().zip(0..).map(|(all, size)| all.len() * (ALIGNMENT << size)).sum();
         assert_eq!(small + extents.empty.values().sum::<usize>(), 1000 * MIB);
+    }
+
+    #[test]
+    fn what_is_kept_gives_way_where_there_is_no_other_room() {
+        let mut extents = Extents { empty: BTreeMap::from([(0, 64 * MIB)]), ..Extents::default() };
+        for size in [16, 33, 5] {
+            let range = extents.take(size * MIB).unwrap();
+            assert!(extents.put(range).is_empty(), "it is kept");
+        }
+        assert_eq!(extents.take(60 * MIB), Some(0..60 * MIB));
+        assert_eq!(extents.take(5 * MIB), None);
+        assert_eq!(extents.take(4 * MIB), Some(60 * MIB..64 * MIB));
     }
 
     #[test]
