@@ -437,6 +437,9 @@ impl Server {
     /// is a part left.
     fn share_with_guest(&self, link: &mut Link, hello: &Hello, client: u64) -> Option<Arc<GuestPart>> {
         let devices = hello.devices.get(..hello.devices.len().min(limits::MAX_MEMORY_DEVICES))?;
+        if link.is_encrypted() || link.memory().is_some() {
+            return None;
+        }
         let part = self.guest_memory.take(devices, link)?;
         let PartPlace { at, len, mark } = part.place();
         let frame = encode_opening(Opening::Part, &Part { device: part.device(), at, len, mark });

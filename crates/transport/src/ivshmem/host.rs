@@ -17,7 +17,6 @@ use rustix::io::pwrite;
 use rustix::net::{Shutdown, shutdown};
 
 use super::{MAGIC, NAME, PartPlace, STEP};
-use crate::Link;
 use crate::shm::{CONTROLS, LEN};
 
 /// The files that a server shares with virtual machines.
@@ -100,14 +99,11 @@ impl GuestMemory {
         Ok(())
     }
 
-    /// Takes a part for the client at the other end of `link`, which sees these devices. `None`: it sees none of ours, all
-    /// parts are taken, or the link is no guest's.
-    pub fn take(&self, devices: &[[u8; NAME]], link: &Link) -> Option<GuestPart> {
-        if link.is_encrypted() || link.memory().is_some() {
-            return None;
-        }
+    /// Takes a part for the client at the other end of this socket, which sees these devices. `None`: it sees none of ours,
+    /// or all parts are taken.
+    pub fn take(&self, devices: &[[u8; NAME]], socket: &impl AsFd) -> Option<GuestPart> {
         let shared = self.files.iter().find(|shared| devices.contains(&shared.name))?;
-        let (socket, mark) = (link.fd.try_clone().ok()?, u64::from_ne_bytes(random().ok()?) | 1);
+        let (socket, mark) = (socket.as_fd().try_clone_to_owned().ok()?, u64::from_ne_bytes(random().ok()?) | 1);
         let index = shared.take()?;
         let part = GuestPart { shared: Arc::clone(shared), index, socket, mark };
         // The ends of the rings begin at 0. Where that cannot be written, the part goes back.
