@@ -278,27 +278,28 @@ void lists_write(__global const uint *order, __global const uint2 *splats, __glo
     }
 }
 
-/* Where the list of each tile begins and ends; both are 0 before. */
-__kernel void lists_ends(__global const uint *tiles, __global uint2 *ends, __global const ulong *about, uint most)
+/* Where the list of each tile begins and ends; both are 0 before. Different items write the two: as parts of one vector, compilers
+ * may write both each time. */
+__kernel void lists_ends(__global const uint *tiles, __global uint *ends, __global const ulong *about, uint most)
 {
     uint i = get_global_id(0), count = count_of(about, most);
     if (i >= count)
         return;
     if (i == 0 || tiles[i - 1] != tiles[i])
-        ends[tiles[i]].x = i;
+        ends[2 * tiles[i]] = i;
     if (i + 1 == count || tiles[i + 1] != tiles[i])
-        ends[tiles[i]].y = i + 1;
+        ends[2 * tiles[i] + 1] = i + 1;
 }
 
-__kernel void lists_clear(__global uint2 *ends) { ends[get_global_id(0)] = (uint2)(0, 0); }
+__kernel void lists_clear(__global uint *ends) { vstore2((uint2)(0, 0), get_global_id(0), ends); }
 
 __kernel __attribute__((reqd_work_group_size(16, 16, 1)))
-void paint_tiles(__global const uint *entries, __global const uint2 *splats, __global const uint2 *ends, __global uint *picture)
+void paint_tiles(__global const uint *entries, __global const uint2 *splats, __global const uint *ends, __global uint *picture)
 {
     __local uint2 near[256];
     uint item = get_local_id(1) * 16 + get_local_id(0);
     int x = get_global_id(0), y = get_global_id(1);
-    uint2 list = ends[get_group_id(1) * TILES_WIDE + get_group_id(0)];
+    uint2 list = vload2(get_group_id(1) * TILES_WIDE + get_group_id(0), ends);
     uint pixel = BACKGROUND;
     for (uint first = list.x; first < list.y; first += 256) {
         uint here = min(list.y - first, 256u);
