@@ -102,7 +102,7 @@ impl Memory {
         if contents.is_some_and(|contents| contents.len() != bytes) {
             return Err(cl::CL_INVALID_BUFFER_SIZE);
         }
-        let extent = storage.take(size).ok_or(cl::CL_MEM_OBJECT_ALLOCATION_FAILURE)?;
+        let extent = storage.take_for_buffer(size).ok_or(cl::CL_MEM_OBJECT_ALLOCATION_FAILURE)?;
         let host = extent.address;
         if let Some(contents) = contents {
             // SAFETY: the extent has room for `bytes`, and no reference into it exists.
