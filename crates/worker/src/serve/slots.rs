@@ -6,7 +6,7 @@ use ropeway_abi as cl;
 use ropeway_protocol::CallId;
 use ropeway_protocol::messages::{OpenSlots, ReadSlot, WriteSlot};
 
-use super::transfers::Into;
+use super::transfers::ReadInto;
 use crate::base::error::End;
 use crate::native::Slots;
 use crate::objects::Memory;
@@ -43,7 +43,7 @@ impl Session {
     pub(super) fn read_slot(&mut self, m: ReadSlot) -> Result<(), End> {
         let (memory, part) = self.buffer_bytes(m.buffer, m.offset, m.size)?;
         free(&memory, m.slot, m.size)?;
-        self.read_into(&m.command, m.transfer, (memory, part), Into::Slot(m.slot))
+        self.read_into(&m.command, m.transfer, (memory, part), ReadInto::Slot(m.slot))
     }
 }
 

@@ -21,7 +21,7 @@ use crate::session::{Deferred, Session};
 
 /// Where the bytes of a read go.
 #[derive(Clone, Copy)]
-pub(super) enum Into {
+pub(super) enum ReadInto {
     /// Into memory of the worker's, from where they are sent.
     Memory,
     /// Into this slot.
@@ -120,7 +120,7 @@ impl Session {
         if part.size() > MAX_EAGER as u64 {
             return self.rendezvous(command, transfer, Direction::Out, (memory, part));
         }
-        self.read_into(command, transfer, (memory, part), Into::Memory)
+        self.read_into(command, transfer, (memory, part), ReadInto::Memory)
     }
 
     /// As [`Session::read`], for a part that fits there.
@@ -132,11 +132,11 @@ impl Session {
         command: &Command,
         transfer: TransferId,
         (memory, part): (Arc<Memory>, Part),
-        into: Into,
+        into: ReadInto,
     ) -> Result<(), End> {
         let total = self.objects();
         let queue = self.queue_states.queue_state(command.queue)?.queue.clone();
-        let size = if let Into::Memory = into { part.size() as usize } else { 0 };
+        let size = if let ReadInto::Memory = into { part.size() as usize } else { 0 };
         let staged = self.common.reporter.staged.take(size);
         let outcome = match gather(&self.queue_states.events, &command.waits, &self.queue_states.failures)? {
             Err(status) => Err(status),
@@ -145,11 +145,11 @@ impl Session {
                 let native = queue.native.as_ref().map_err(|status| *status)?;
                 let place = (&**memory.native.as_ref().map_err(|status| *status)?, &part);
                 match (into, memory.context.slots()) {
-                    (Into::Memory, _) => {
+                    (ReadInto::Memory, _) => {
                         StagedRead::enqueue(native, place, &waits, Place::of(&part, queue.context.pool())?)
                     }
-                    (Into::Slot(slot), Some(slots)) => slots.read(native, place, slot, &waits),
-                    (Into::Slot(_), None) => Err(cl::CL_INVALID_OPERATION),
+                    (ReadInto::Slot(slot), Some(slots)) => slots.read(native, place, slot, &waits),
+                    (ReadInto::Slot(_), None) => Err(cl::CL_INVALID_OPERATION),
                 }
             }),
         };
@@ -159,7 +159,7 @@ impl Session {
                 if staged {
                     self.common.reporter.staged.give_back(size);
                 }
-                if let (Into::Slot(slot), Some(slots)) = (into, memory.context.slots()) {
+                if let (ReadInto::Slot(slot), Some(slots)) = (into, memory.context.slots()) {
                     slots.give_back(slot);
                 }
                 self.common.client.outgoing.leave(&TransferFailed { transfer, status });
