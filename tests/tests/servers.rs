@@ -221,7 +221,8 @@ fn servers_of_a_network_come_and_go() {
         assert_eq!(ask(&mut program, "traffic"), "traffic 1 1");
         for (machine, (after, before)) in cluster.traffic().into_iter().zip(before).enumerate().skip(1) {
             let went = (after - before).bytes();
-            let expected = if machine == number + 1 { (2 << 20)..(2 << 20) + 200_000 } else { 0..1000 };
+            // On a busy machine, TCP takes some of it for lost and sends it again.
+            let expected = if machine == number + 1 { 2 << 20..3 << 20 } else { 0..1000 };
             assert!(expected.contains(&went), "{went} bytes at machine {machine} for server {number}");
         }
         assert_eq!(ask(&mut program, "release"), "released");
