@@ -96,7 +96,7 @@ pub fn join_sharing(url: &str, (from, to): (SessionId, SessionId), number: u8) -
     let mut link = Link::connect(&endpoint, Duration::from_secs(3)).unwrap();
     let hello = hello(peer_purpose((from, to), number, peer_proof(&SECRET, from, to, number)));
     link.offer_memory(&hello, Room::ForPeers).unwrap();
-    let memory = File::from(link.memory().unwrap().0.try_clone_to_owned().unwrap());
+    let memory = File::from(link.memory().unwrap().0[0].try_clone_to_owned().unwrap());
     let mut head = [0; PREAMBLE_LEN];
     link.recv_exact(&mut head).unwrap();
     let preamble = Preamble::from_bytes(&head).unwrap();

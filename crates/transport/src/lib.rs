@@ -34,6 +34,6 @@ pub use link::{GLANCE, Link, PeerUser, Sender};
 pub use listener::Listener;
 pub use origin::Origin;
 pub use shared::Side;
-pub use shm::{Arena, NotMapped, Room, map_again};
+pub use shm::{Arena, Files as SharedFiles, NotMapped, Room, map_again};
 pub use ssh::SshHost;
 pub use vsock::VsockAddress;

@@ -570,6 +570,6 @@ impl Sender for Link {
 impl AsFd for Link {
     /// To be polled after [`Link::is_readable_or_will_tell`]; until a medium is agreed on, the socket.
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.sharing.medium.as_ref().and_then(|medium| medium.descriptor()).unwrap_or(self.fd.as_fd())
+        self.sharing.medium.as_ref().map_or(self.fd.as_fd(), |medium| medium.descriptor())
     }
 }

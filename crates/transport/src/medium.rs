@@ -6,6 +6,8 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::io::Errno;
+
 use crate::shm::Arena;
 
 /// One side of a stream of bytes to the other process, and one back. One thread writes and one reads at a time; any may
@@ -14,12 +16,11 @@ pub(crate) trait Medium: Send + Sync + Debug {
     /// What it is, for a person.
     fn name(&self) -> &'static str;
 
-    /// Takes the beginning of `bytes`; returns how much, and whether the other side is to be woken by a byte on the
-    /// socket.
+    /// Takes the beginning of `bytes`; returns how much.
     ///
     /// # Errors
     /// [`io::ErrorKind::InvalidData`] when the other side says what cannot be; that the medium has broken.
-    fn write(&self, bytes: &[u8]) -> io::Result<(usize, bool)>;
+    fn write(&self, bytes: &[u8]) -> io::Result<usize>;
 
     /// What was written goes to the other side, whatever this thread does next.
     ///
@@ -56,13 +57,18 @@ pub(crate) trait Medium: Send + Sync + Debug {
         self.has_more()
     }
 
-    /// Makes what is polled readable when bytes come; returns whether there are some already.
+    /// Has this side woken when bytes come; returns whether there are some already.
     fn ask_to_be_woken(&self) -> bool;
 
-    /// What is polled for bytes and for the end of the other side; `None`: the socket.
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        None
-    }
+    /// Waits until this side is woken, at most for `patience`; returns how often it was, or 0: the other side has closed.
+    /// That it was woken before is over with this.
+    ///
+    /// # Errors
+    /// [`Errno::AGAIN`] if it was not woken; the operating system's error.
+    fn await_waking(&self, patience: Duration) -> Result<usize, Errno>;
+
+    /// What is polled for being woken, and for the end of the other side.
+    fn descriptor(&self) -> BorrowedFd<'_>;
 
     /// Memory for bulk data that both processes see, where there is any.
     fn arena(&self) -> Option<&Arc<Arena>> {

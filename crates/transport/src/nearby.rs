@@ -17,7 +17,7 @@ use rustix::net::{
 };
 
 use crate::shared::pass;
-use crate::shm::{Rings, Room};
+use crate::shm::{Files, Rings, Room};
 use crate::vsock::Kind;
 use crate::{Link, Sender as _};
 
@@ -47,7 +47,7 @@ pub struct HandedIn {
     pub token: [u8; TOKEN],
     /// The addresses of its connection, as it sees them.
     ends: String,
-    memory: OwnedFd,
+    memory: Files,
 }
 
 fn random<const N: usize>() -> io::Result<[u8; N]> {
@@ -96,7 +96,7 @@ impl Inbox {
     pub fn take(&self) -> Option<HandedIn> {
         for _ in 0..MOST_AT_ONCE {
             let mut bytes = [0; LONGEST];
-            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(Files::COUNT))];
             let mut ancillary = RecvAncillaryBuffer::new(&mut space);
             let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
             let got = match recvmsg(&self.socket, &mut [IoSliceMut::new(&mut bytes)], &mut ancillary, flags) {
@@ -105,7 +105,7 @@ impl Inbox {
                 Err(_) => return None,
             };
             let memory = ancillary.drain().find_map(|message| match message {
-                RecvAncillaryMessage::ScmRights(mut files) => files.next(),
+                RecvAncillaryMessage::ScmRights(files) => Files::from_passed(files),
                 _ => None,
             });
             let Some((token, ends)) = bytes[..got].split_first_chunk() else { continue };
@@ -143,8 +143,8 @@ impl Link {
     /// The socket's error, of the link.
     pub fn hand_in_memory(&mut self, name: &str, token: &[u8; TOKEN], room: Room) -> io::Result<()> {
         match self.try_hand_in(name, token, room) {
-            Ok((rings, file)) => {
-                self.offered(rings, file);
+            Ok((rings, files)) => {
+                self.offered(rings, files);
                 Ok(())
             }
             // Any byte will do.
@@ -152,20 +152,20 @@ impl Link {
         }
     }
 
-    fn try_hand_in(&self, name: &str, token: &[u8; TOKEN], room: Room) -> io::Result<(Rings, OwnedFd)> {
+    fn try_hand_in(&self, name: &str, token: &[u8; TOKEN], room: Room) -> io::Result<(Rings, Files)> {
         // Nobody who is connected to chooses what else this process speaks to.
         if !name.starts_with(PREFIX) {
             return Err(ErrorKind::InvalidInput.into());
         }
         let ends = ends(self.own_address(), self.peer_address()).ok_or(ErrorKind::NotConnected)?;
-        let (rings, file) = Rings::create(room)?;
+        let (rings, files) = Rings::create(room, self.fd.as_fd())?;
         let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
         let address = SocketAddrUnix::new_abstract_name(name.as_bytes())?;
         let message = [IoSlice::new(token), IoSlice::new(ends.as_bytes())];
         // An inbox that is full is none.
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        pass(&file, |ancillary| sendmsg_addr(&socket, &address, &message, ancillary, flags))?;
-        Ok((rings, file))
+        pass(&files, |ancillary| sendmsg_addr(&socket, &address, &message, ancillary, flags))?;
+        Ok((rings, files))
     }
 
     /// Takes memory that was handed in for this link: not where somebody stands between the two ends.

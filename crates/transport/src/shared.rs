@@ -2,16 +2,15 @@
 
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recv,
-    recvmsg, send, sendmsg,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    recvmsg, sendmsg,
 };
 use serde::{Deserialize, Serialize};
 
@@ -19,25 +18,22 @@ use crate::Sender as _;
 use crate::ivshmem::{Device, GuestPart, NAME, PartPlace};
 use crate::link::{GLANCE, Link};
 use crate::medium::Medium;
-use crate::shm::{Arena, Rings, Room, SHARED_MEMORY};
+use crate::shm::{Arena, Files, Rings, Room, SHARED_MEMORY};
 use crate::vsock::Kind;
 
 /// How long a writer sleeps before it looks whether the other process is there: a process that ends wakes nobody.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The bytes that wake a reader are taken off the socket by so many at a time.
-const WAKING: usize = 64;
-
-/// Has `send` send a message with a file; returns how many bytes it sent.
+/// Has `send` send a message with these files; returns how many bytes it sent.
 ///
 /// # Errors
 /// The operating system's error, but for a signal.
 pub(crate) fn pass(
-    file: &OwnedFd,
+    files: &Files,
     send: impl Fn(&mut SendAncillaryBuffer<'_, '_, '_>) -> Result<usize, Errno>,
 ) -> io::Result<usize> {
-    let files = [file.as_fd()];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let files = files.as_fds();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(Files::COUNT))];
     loop {
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
         ancillary.push(SendAncillaryMessage::ScmRights(&files));
@@ -59,6 +55,16 @@ pub enum Side {
     Given(PartPlace),
 }
 
+impl Side {
+    /// How many files the other process needs: [`Link::memory`].
+    pub fn files(&self) -> usize {
+        match self {
+            Self::Offered | Self::Passed => Files::COUNT,
+            Self::Given(_) => 1,
+        }
+    }
+}
+
 /// Why a part that was given is of no use.
 fn given(why: &str) -> io::Error {
     let why =
@@ -66,13 +72,22 @@ fn given(why: &str) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, why)
 }
 
+/// Memory that a server has for a link.
+#[derive(Debug)]
+enum Passed {
+    /// It came with the client's hello.
+    Files(Files),
+    /// It is a part of this file.
+    Part(OwnedFd, PartPlace),
+}
+
 /// How far a link has come with sharing memory.
 #[derive(Debug, Default)]
 pub(crate) struct Sharing {
-    /// What this client has offered, and its file.
-    offered: Option<(Box<Rings>, Option<OwnedFd>)>,
+    /// What this client has offered, and its files.
+    offered: Option<(Box<Rings>, Option<Files>)>,
     /// What came with a client's hello, or what part of a file it was given.
-    passed: Option<(OwnedFd, Option<PartPlace>)>,
+    passed: Option<Passed>,
     /// What devices this client has told of.
     pub(crate) devices: Vec<Device>,
     /// What its bytes go through.
@@ -88,13 +103,13 @@ impl Link {
     /// # Errors
     /// The socket's error.
     pub fn offer_memory(&mut self, hello: &[u8], room: Room) -> io::Result<()> {
-        let made = if self.passes_files() { Rings::create(room).ok() } else { None };
-        let Some((rings, file)) = made else { return self.send_all(&mut [IoSlice::new(hello)]) };
+        let made = if self.passes_files() { Rings::create(room, self.fd.as_fd()).ok() } else { None };
+        let Some((rings, files)) = made else { return self.send_all(&mut [IoSlice::new(hello)]) };
         let sent =
-            pass(&file, |ancillary| sendmsg(self.as_fd(), &[IoSlice::new(hello)], ancillary, SendFlags::NOSIGNAL))?;
+            pass(&files, |ancillary| sendmsg(self.as_fd(), &[IoSlice::new(hello)], ancillary, SendFlags::NOSIGNAL))?;
         self.sent.fetch_add(sent as u64, Ordering::Relaxed);
         self.send_all(&mut [IoSlice::new(&hello[sent..])])?;
-        self.offered(rings, file);
+        self.offered(rings, files);
         Ok(())
     }
 
@@ -116,7 +131,7 @@ impl Link {
         let devices = std::mem::take(&mut self.sharing.devices);
         let device =
             devices.iter().find(|device| device.name == *name).ok_or_else(|| given("it is of no such device"))?;
-        let rings = device.rings(place).map_err(|error| given(&error.to_string()))?;
+        let rings = device.rings(place, self.fd.as_fd()).map_err(|error| given(&error.to_string()))?;
         self.sharing.offered = Some((Box::new(rings), None));
         Ok(())
     }
@@ -126,7 +141,7 @@ impl Link {
     /// # Errors
     /// The operating system's error.
     pub fn give_part(&mut self, part: &GuestPart) -> io::Result<()> {
-        self.sharing.passed = Some((part.as_fd().try_clone_to_owned()?, Some(part.place())));
+        self.sharing.passed = Some(Passed::Part(part.as_fd().try_clone_to_owned()?, part.place()));
         Ok(())
     }
 
@@ -152,7 +167,7 @@ impl Link {
         if !self.passes_files() {
             return self.try_recv(into);
         }
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(Files::COUNT))];
         let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
         loop {
             let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -162,8 +177,8 @@ impl Link {
             };
             for message in ancillary.drain() {
                 if let RecvAncillaryMessage::ScmRights(files) = message {
-                    // Of several, which no client of ours sends, one is kept.
-                    let last = files.last().map(|file| (file, None));
+                    // Of several, which no client of ours sends, the last are kept.
+                    let last = Files::from_passed(files).map(Passed::Files);
                     self.sharing.passed = last.or(self.sharing.passed.take());
                 }
             }
@@ -172,11 +187,14 @@ impl Link {
         }
     }
 
-    /// The memory that another process needs to go on with the handshake.
-    pub fn memory(&self) -> Option<(BorrowedFd<'_>, Side)> {
+    /// The memory, and what wakes its users, that another process needs to go on with the handshake: [`Side::files`] of them.
+    pub fn memory(&self) -> Option<(Vec<BorrowedFd<'_>>, Side)> {
         let Sharing { offered, passed, .. } = &self.sharing;
-        let offered = offered.as_ref().and_then(|(_, file)| Some((file.as_ref()?.as_fd(), Side::Offered)));
-        offered.or(passed.as_ref().map(|(file, part)| (file.as_fd(), part.map_or(Side::Passed, Side::Given))))
+        let offered = offered.as_ref().and_then(|(_, files)| Some((files.as_ref()?.as_fds().to_vec(), Side::Offered)));
+        offered.or(passed.as_ref().map(|passed| match passed {
+            Passed::Files(files) => (files.as_fds().to_vec(), Side::Passed),
+            Passed::Part(file, place) => (vec![file.as_fd()], Side::Given(*place)),
+        }))
     }
 
     /// The same link in another process, which goes on with the handshake; memory that was offered is for peers.
@@ -184,21 +202,27 @@ impl Link {
     /// # Errors
     /// The operating system's error; [`ErrorKind::InvalidData`] where it is no such memory, unless it was passed: then
     /// [`Link::answer_hello`] finds that.
-    pub fn with_memory(mut self, file: OwnedFd, side: Side) -> io::Result<Self> {
+    pub fn with_memory(mut self, files: impl IntoIterator<Item = OwnedFd>, side: Side) -> io::Result<Self> {
         match side {
-            Side::Offered => self.offered(Rings::resume(&file, Room::ForPeers)?, file),
-            Side::Passed => self.passed(file),
-            Side::Given(place) => self.sharing.passed = Some((file, Some(place))),
+            Side::Offered => {
+                let files = Files::from_passed(files).ok_or(ErrorKind::InvalidData)?;
+                self.offered(Rings::resume(&files, Room::ForPeers, self.fd.as_fd())?, files);
+            }
+            Side::Passed => self.passed(Files::from_passed(files).ok_or(ErrorKind::InvalidData)?),
+            Side::Given(place) => {
+                let file = files.into_iter().next().ok_or(ErrorKind::InvalidData)?;
+                self.sharing.passed = Some(Passed::Part(file, place));
+            }
         }
         Ok(self)
     }
 
-    pub(crate) fn passed(&mut self, file: OwnedFd) {
-        self.sharing.passed = Some((file, None));
+    pub(crate) fn passed(&mut self, files: Files) {
+        self.sharing.passed = Some(Passed::Files(files));
     }
 
-    pub(crate) fn offered(&mut self, rings: Rings, file: OwnedFd) {
-        self.sharing.offered = Some((Box::new(rings), Some(file)));
+    pub(crate) fn offered(&mut self, rings: Rings, files: Files) {
+        self.sharing.offered = Some((Box::new(rings), Some(files)));
     }
 
     /// Answers the hello, and goes on through the memory that came with it, if any did.
@@ -206,9 +230,10 @@ impl Link {
     /// # Errors
     /// The socket's error; [`ErrorKind::InvalidData`] where a file came that is no such memory.
     pub fn answer_hello(mut self, answer: &[u8], room: Room) -> io::Result<Self> {
+        let socket = self.fd.as_fd();
         let rings = match self.sharing.passed.take() {
-            Some((file, None)) => Some(Rings::open(&file, room)?),
-            Some((file, Some(place))) => Some(Rings::open_part(&file, place)?),
+            Some(Passed::Files(files)) => Some(Rings::open(&files, room, socket)?),
+            Some(Passed::Part(file, place)) => Some(Rings::open_part(&file, place, socket)?),
             None => None,
         };
         self.send_all(&mut [IoSlice::new(answer)])?;
@@ -273,11 +298,12 @@ impl Link {
                 }
                 return if got > 0 { Ok(got) } else { Err(ErrorKind::WouldBlock.into()) };
             }
-            match self.await_waking(medium, waits.then_some(deadline)) {
+            let patience = if waits { deadline.saturating_duration_since(Instant::now()) } else { Duration::ZERO };
+            match medium.await_waking(patience) {
                 // What the other side had written before it went is still read.
                 Ok(0) if medium.has_more_at_the_end() => {}
                 Ok(0) => return Ok(got),
-                Ok(_) => {}
+                Ok(_) | Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) if got > 0 => return Ok(got),
                 Err(Errno::AGAIN) if medium.has_more() => {}
                 Err(error) => return Err(error.into()),
@@ -285,43 +311,12 @@ impl Link {
         }
     }
 
-    /// Waits until this side is woken, or `until`; returns how often it was, or 0: the other side has closed.
-    fn await_waking(&self, medium: &dyn Medium, until: Option<Instant>) -> Result<usize, Errno> {
-        let (Some(descriptor), Some(until)) = (medium.descriptor(), until) else {
-            return self.take_waking(until.is_some());
-        };
-        loop {
-            let left = until.saturating_duration_since(Instant::now());
-            let left_for_poll = Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
-            match poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&left_for_poll)) {
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(error) => return Err(error),
-            }
-            match self.take_waking(false) {
-                // It was woken by what is no byte, or for nothing.
-                Err(Errno::AGAIN) if !left.is_zero() && !medium.ask_to_be_woken() => {}
-                taken => return taken,
-            }
-        }
-    }
-
-    /// Takes what has woken this side off the socket; 0 means that the other side has closed.
-    fn take_waking(&self, waits: bool) -> Result<usize, Errno> {
-        let mut bytes = [0; WAKING];
-        let flags = if waits { RecvFlags::empty() } else { RecvFlags::DONTWAIT };
-        loop {
-            match recv(&self.fd, &mut bytes, flags) {
-                Err(Errno::INTR) => {}
-                got => return got.map(|(n, _)| n),
-            }
-        }
-    }
-
-    /// After a poll that found the socket readable: whether there is nothing to read all the same.
+    /// After a poll that found what is polled readable: whether there is nothing to read all the same.
     pub(crate) fn was_woken_for_nothing(&self) -> io::Result<bool> {
-        match self.take_waking(false) {
+        let Some(medium) = self.sharing.medium.as_deref() else { return Ok(false) };
+        match medium.await_waking(Duration::ZERO) {
             Ok(0) => Ok(false),
-            Ok(_) | Err(Errno::AGAIN) => Ok(!self.has_more()),
+            Ok(_) | Err(Errno::AGAIN | Errno::INTR) => Ok(!medium.has_more()),
             Err(error) => Err(error.into()),
         }
     }
@@ -333,7 +328,7 @@ impl Link {
             if medium.is_over() {
                 return Err(ErrorKind::BrokenPipe.into());
             }
-            let sent = self.write_parts(medium, parts)?;
+            let sent = Self::write_parts(medium, parts)?;
             if sent > 0 {
                 medium.push()?;
             }
@@ -351,15 +346,12 @@ impl Link {
     }
 
     /// Writes what there is room for.
-    fn write_parts(&self, medium: &dyn Medium, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+    fn write_parts(medium: &dyn Medium, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         let mut sent = 0;
         for part in parts {
             let mut left = &**part;
             while !left.is_empty() {
-                let (n, sleeps) = medium.write(left)?;
-                if sleeps {
-                    self.wake_reader()?;
-                }
+                let n = medium.write(left)?;
                 if n == 0 {
                     return Ok(sent);
                 }
@@ -367,17 +359,6 @@ impl Link {
             }
         }
         Ok(sent)
-    }
-
-    fn wake_reader(&self) -> io::Result<()> {
-        loop {
-            match send(&self.fd, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
-                // A full socket wakes it as well.
-                Ok(_) | Err(Errno::AGAIN) => return Ok(()),
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
     }
 
     /// The memory, for tests that write into it as they like.

@@ -15,7 +15,7 @@ use ropeway_protocol::decode;
 use ropeway_protocol::handshake::{Hello, Purpose};
 use ropeway_protocol::ids::SessionId;
 use ropeway_transport::tls::Secrets;
-use ropeway_transport::{Link, Side};
+use ropeway_transport::{Link, SharedFiles, Side};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -52,6 +52,9 @@ pub const METERED_DEVICES: usize = 64;
 
 /// Most files that go with a connection.
 const MAX_FILES: usize = 4;
+
+/// Most descriptors in a message: a connection, what it shares, and files.
+const MAX_FDS: usize = 1 + SharedFiles::COUNT + MAX_FILES;
 
 /// Most streams that one session has open at the same time, or is opening.
 pub const MAX_FEEDS: usize = 64;
@@ -225,14 +228,15 @@ fn say_with<T: Serialize>(
     wait: bool,
 ) -> io::Result<()> {
     let secrets = link.map(Link::secrets).transpose()?.flatten();
-    let (memory, side) = link.and_then(Link::memory).unzip();
+    let (shared, side) = link.and_then(Link::memory).unzip();
     let bytes = postcard::to_stdvec(&(message, secrets, side))
         .map_err(|error| io::Error::new(ErrorKind::InvalidInput, error))?;
     if bytes.len() > MAX_MESSAGE {
         return Err(ErrorKind::InvalidInput.into());
     }
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FILES + 1))];
-    let fds: Vec<_> = link.map(AsFd::as_fd).into_iter().chain(memory).chain(files.iter().copied()).collect();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
+    let fds: Vec<_> =
+        link.map(AsFd::as_fd).into_iter().chain(shared.into_iter().flatten()).chain(files.iter().copied()).collect();
     let flags = SendFlags::NOSIGNAL | if wait { SendFlags::empty() } else { SendFlags::DONTWAIT };
     loop {
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -267,7 +271,7 @@ pub type Heard<T> = (T, Option<Link>, VecDeque<OwnedFd>);
 /// # Errors
 /// As [`hear`].
 pub fn hear_with<T: DeserializeOwned + Message>(control: BorrowedFd<'_>, wait: bool) -> io::Result<Option<Heard<T>>> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FILES + 1))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
     let mut bytes = [0; MAX_MESSAGE];
     let flags = RecvFlags::CMSG_CLOEXEC | if wait { RecvFlags::empty() } else { RecvFlags::DONTWAIT };
     loop {
@@ -290,11 +294,11 @@ pub fn hear_with<T: DeserializeOwned + Message>(control: BorrowedFd<'_>, wait: b
         let (message, secrets, side): (T, Option<Secrets>, Option<Side>) =
             message.ok_or_else(|| io::Error::new(ErrorKind::InvalidData, "it does not decode"))?;
         let socket = if message.has_link() { files.pop_front() } else { None };
-        let memory = side.and_then(|side| Some((files.pop_front()?, side)));
+        let memory = side.map(|side| (files.drain(..files.len().min(side.files())).collect::<Vec<_>>(), side));
         let link = socket.map(Link::from_other_process).transpose()?;
         let link = match (link, memory) {
             // One whose memory is of no use is none: the other end writes there.
-            (Some(link), Some((file, side))) => link.with_memory(file, side).ok(),
+            (Some(link), Some((files, side))) => link.with_memory(files, side).ok(),
             (link, _) => link,
         };
         let link = match (link, secrets) {

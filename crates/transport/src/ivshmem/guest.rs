@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use super::{MAGIC, NAME, PartPlace};
@@ -52,12 +52,12 @@ impl Device {
         Some(Self { file, name })
     }
 
-    /// Maps a client's ends of the rings in a part of it.
+    /// Maps a client's ends of the rings in a part of it, for a link with this socket.
     ///
     /// # Errors
     /// The operating system's error; [`io::ErrorKind::InvalidData`] for a part that cannot be.
-    pub(crate) fn rings(&self, place: PartPlace) -> io::Result<Rings> {
-        Rings::in_device(&self.file, place)
+    pub(crate) fn rings(&self, place: PartPlace, socket: BorrowedFd<'_>) -> io::Result<Rings> {
+        Rings::in_device(&self.file, place, socket)
     }
 }
 

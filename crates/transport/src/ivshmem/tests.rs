@@ -1,6 +1,7 @@
 use std::fs;
 use std::io::IoSlice;
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
@@ -126,11 +127,10 @@ fn memory_that_is_not_the_servers_is_found_out() {
 fn parts_that_cannot_be_are_no_parts() {
     let (folder, mut memory) = (device(), GuestMemory::default());
     memory.add(&folder.path().join("memory"), 1).unwrap();
-    let devices = seen(folder.path());
+    let (devices, mut client) = (seen(folder.path()), connected().0);
     let place = |at, len| PartPlace { at, len, mark: 1 };
     for (at, len) in [(1, 4 << 20), (0, 4096), (0, (4 << 20) + 1), (u64::MAX - 4095, 4 << 20), (1 << 62, 1 << 62)] {
-        assert!(devices[0].rings(place(at, len)).is_err(), "{at} {len}");
+        assert!(devices[0].rings(place(at, len), client.as_fd()).is_err(), "{at} {len}");
     }
-    let mut client = connected().0;
     assert!(client.take_part(&[1; NAME], place(0, 4 << 20)).is_err(), "it has told of none");
 }

@@ -2,23 +2,27 @@
 //!
 //! The client makes the memory and passes it with its hello over the link's Unix socket: what arrives there is memory of
 //! the same machine, whatever stands between the two that looks like a Unix socket. The server says in the memory itself
-//! that it uses it, before it answers. From then on the socket carries no more data. It says whether the other process
-//! is there, and wakes a reader that sleeps: by a byte, which means nothing else. A reader that is awake costs the
-//! writer no system call.
+//! that it uses it, before it answers. From then on the socket carries nothing more, and says only whether the other process
+//! is there. With the memory come [bells], which wake a reader that sleeps ([waking]). A reader that is awake costs the writer no
+//! system call.
 
 mod arena;
+mod bells;
 #[allow(unsafe_code)]
 mod memory;
 mod ring;
 #[cfg(test)]
 mod tests;
+mod waking;
 
 use std::io;
 use std::ops::Range;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
 
 use crate::ivshmem::{IVSHMEM, PartPlace};
 use crate::medium::Medium;
@@ -26,6 +30,7 @@ pub use arena::Arena;
 pub(crate) use memory::Memory;
 pub use memory::{NotMapped, map_again};
 use ring::{CONTROL, RING, Reader, Writer};
+use waking::Waking;
 
 /// What it is called before a person.
 pub(crate) const SHARED_MEMORY: &str = "shared memory";
@@ -59,9 +64,44 @@ pub enum Room {
     WithArena,
 }
 
+/// What one process passes to another for a link.
+#[derive(Debug)]
+pub struct Files {
+    /// The memory.
+    pub memory: OwnedFd,
+    /// What wakes the server's reader, and the client's.
+    pub bells: [OwnedFd; 2],
+}
+
+impl Files {
+    /// How many there are.
+    pub const COUNT: usize = 3;
+
+    /// These, with this memory.
+    ///
+    /// # Errors
+    /// The operating system's error.
+    pub fn around(memory: OwnedFd) -> io::Result<Self> {
+        Ok(Self { memory, bells: [bells::make()?, bells::make()?] })
+    }
+
+    /// The files that [`Self::as_fds`] has named; `None` for fewer or more.
+    pub fn from_passed(files: impl IntoIterator<Item = OwnedFd>) -> Option<Self> {
+        let mut files = files.into_iter();
+        let passed = Self { memory: files.next()?, bells: [files.next()?, files.next()?] };
+        files.next().is_none().then_some(passed)
+    }
+
+    /// In the order in which they are passed.
+    pub fn as_fds(&self) -> [BorrowedFd<'_>; Self::COUNT] {
+        [self.memory.as_fd(), self.bells[0].as_fd(), self.bells[1].as_fd()]
+    }
+}
+
 /// One side's ends of both rings.
 #[derive(Debug)]
 pub(crate) struct Rings {
+    waking: Waking,
     memory: Arc<Memory>,
     to: Writer,
     from: Reader,
@@ -85,23 +125,23 @@ enum Place {
 }
 
 impl Rings {
-    /// Makes the memory, at the client; the file is for the server. Where this process may not have so much, it has no
-    /// arena.
+    /// Makes the memory, at the client, for a link with this socket; the files are for the server. Where this process may
+    /// not have so much, it has no arena.
     ///
     /// # Errors
     /// The operating system's error.
-    pub(crate) fn create(room: Room) -> io::Result<(Self, OwnedFd)> {
+    pub(crate) fn create(room: Room, socket: BorrowedFd<'_>) -> io::Result<(Self, Files)> {
         match room {
-            Room::ForPeers => Self::create_with(Arena::OF_PEERS),
-            Room::WithArena => Self::create_with(Arena::size()),
+            Room::ForPeers => Self::create_with(Arena::OF_PEERS, socket),
+            Room::WithArena => Self::create_with(Arena::size(), socket),
         }
-        .or_else(|_| Self::create_with(0))
+        .or_else(|_| Self::create_with(0, socket))
     }
 
-    fn create_with(arena: u64) -> io::Result<(Self, OwnedFd)> {
-        let file = memory::make_file(LEN + arena)?;
-        let arena = if arena > 0 { Some(Arena::map(&file, LEN..LEN + arena)?) } else { None };
-        Ok((Self::new(Memory::map(&file, 0..LEN)?, arena, [0, 1], (Place::Machine, USED)), file))
+    fn create_with(arena: u64, socket: BorrowedFd<'_>) -> io::Result<(Self, Files)> {
+        let files = Files::around(memory::make_file(LEN + arena)?)?;
+        let arena = if arena > 0 { Some(Arena::map(&files.memory, LEN..LEN + arena)?) } else { None };
+        Ok((Self::of_machine(&files, arena, [0, 1], socket)?, files))
     }
 
     /// Maps, at the server, what the client has made, and says there that it is used. Where there is no arena, it does
@@ -109,8 +149,8 @@ impl Rings {
     ///
     /// # Errors
     /// The operating system's error; [`io::ErrorKind::InvalidData`] for another file.
-    pub(crate) fn open(file: &OwnedFd, room: Room) -> io::Result<Self> {
-        let rings = Self::map(file, room, [1, 0])?;
+    pub(crate) fn open(files: &Files, room: Room, socket: BorrowedFd<'_>) -> io::Result<Self> {
+        let rings = Self::map(files, room, [1, 0], socket)?;
         rings.say_used();
         Ok(rings)
     }
@@ -119,10 +159,11 @@ impl Rings {
     ///
     /// # Errors
     /// As [`Self::open`].
-    pub(crate) fn open_part(file: &OwnedFd, place: PartPlace) -> io::Result<Self> {
+    pub(crate) fn open_part(file: &OwnedFd, place: PartPlace, socket: BorrowedFd<'_>) -> io::Result<Self> {
         let [rings, arena] = ranges(place)?;
         let arena = if arena.is_empty() { None } else { Some(Arena::map(file, arena)?) };
-        let rings = Self::new(Memory::map(file, rings)?, arena, [1, 0], (Place::Host, place.mark));
+        let (memory, waking) = (Memory::map(file, rings)?, Waking::by_socket(socket)?);
+        let rings = Self::new(memory, arena, [1, 0], (Place::Host, place.mark), waking);
         rings.say_used();
         Ok(rings)
     }
@@ -131,32 +172,34 @@ impl Rings {
     ///
     /// # Errors
     /// As [`Self::open`].
-    pub(crate) fn in_device(file: &OwnedFd, place: PartPlace) -> io::Result<Self> {
+    pub(crate) fn in_device(file: &OwnedFd, place: PartPlace, socket: BorrowedFd<'_>) -> io::Result<Self> {
         let [rings, arena] = ranges(place)?;
         let arena = if arena.is_empty() { None } else { Some(Arena::map_device(file, arena)?) };
-        Ok(Self::new(Memory::map_device(file, rings)?, arena, [0, 1], (Place::Guest, place.mark)))
+        let (memory, waking) = (Memory::map_device(file, rings)?, Waking::by_socket(socket)?);
+        Ok(Self::new(memory, arena, [0, 1], (Place::Guest, place.mark), waking))
     }
 
     /// Maps, in another process of the client's side, what the client has made.
     ///
     /// # Errors
     /// As [`Self::open`].
-    pub(crate) fn resume(file: &OwnedFd, room: Room) -> io::Result<Self> {
-        Self::map(file, room, [0, 1])
+    pub(crate) fn resume(files: &Files, room: Room, socket: BorrowedFd<'_>) -> io::Result<Self> {
+        Self::map(files, room, [0, 1], socket)
     }
 
-    fn map(file: &OwnedFd, room: Room, order: [usize; 2]) -> io::Result<Self> {
+    fn map(files: &Files, room: Room, order: [usize; 2], socket: BorrowedFd<'_>) -> io::Result<Self> {
+        let Files { memory: file, bells } = files;
         let len = memory::len_of(file)?;
         let is_expected = match room {
             Room::ForPeers => len == LEN || len == LEN + Arena::OF_PEERS,
             Room::WithArena => len >= LEN && (len - LEN).is_multiple_of(arena::STEP),
         };
-        if !is_expected {
+        if !is_expected || !bells.iter().all(bells::is_one) {
             return Err(memory::unexpected());
         }
         let mapped = (len > LEN).then(|| Arena::map(file, LEN..len)).transpose();
         let arena = if room == Room::WithArena { mapped.unwrap_or(None) } else { mapped? };
-        Ok(Self::new(Memory::map(file, 0..LEN)?, arena, order, (Place::Machine, USED)))
+        Self::of_machine(files, arena, order, socket)
     }
 
     fn say_used(&self) {
@@ -173,11 +216,23 @@ impl Rings {
         self.place == Place::Guest
     }
 
-    fn new(memory: Memory, arena: Option<Arena>, [to, from]: [usize; 2], (at, mark): (Place, u64)) -> Self {
+    fn of_machine(files: &Files, arena: Option<Arena>, order: [usize; 2], socket: BorrowedFd<'_>) -> io::Result<Self> {
+        let waking = Waking::by_bells(files, order[1], socket)?;
+        Ok(Self::new(Memory::map(&files.memory, 0..LEN)?, arena, order, (Place::Machine, USED), waking))
+    }
+
+    fn new(
+        memory: Memory,
+        arena: Option<Arena>,
+        [to, from]: [usize; 2],
+        (at, mark): (Place, u64),
+        waking: Waking,
+    ) -> Self {
         let memory = Arc::new(memory);
         let place = |ring: usize| (ring * CONTROL, DATA + ring * RING);
         let ((to_control, to_data), (from_control, from_data)) = (place(to), place(from));
         Self {
+            waking,
             to: Writer::new(Arc::clone(&memory), to_control, to_data, at != Place::Machine),
             from: Reader::new(Arc::clone(&memory), from_control, from_data),
             memory,
@@ -236,8 +291,12 @@ impl Medium for Rings {
         self.arena.as_ref()
     }
 
-    fn write(&self, bytes: &[u8]) -> io::Result<(usize, bool)> {
-        self.to.write(bytes)
+    fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        let (written, sleeps) = self.to.write(bytes)?;
+        if sleeps {
+            self.waking.wake();
+        }
+        Ok(written)
     }
 
     fn wait_for_room(&self, patience: Duration) -> io::Result<bool> {
@@ -273,6 +332,14 @@ impl Medium for Rings {
 
     fn ask_to_be_woken(&self) -> bool {
         self.from.ask_to_be_woken()
+    }
+
+    fn await_waking(&self, patience: Duration) -> Result<usize, Errno> {
+        self.waking.wait(patience)
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.waking.as_fd()
     }
 
     fn taken(&self) -> u64 {

@@ -114,17 +114,60 @@ fn a_server_that_does_not_use_the_memory_is_heard_through_the_socket() {
 
 #[test]
 fn only_a_reader_that_sleeps_is_woken() {
-    let (client, file) = Rings::create(Room::ForPeers).unwrap();
-    let server = Rings::open(&file, Room::ForPeers).unwrap();
+    let (near, far) = UnixStream::pair().unwrap();
+    let (client, files) = Rings::create(Room::ForPeers, near.as_fd()).unwrap();
+    let server = Rings::open(&files, Room::ForPeers, far.as_fd()).unwrap();
     assert!(client.is_used());
-    assert_eq!(client.write(b"one").unwrap(), (3, false), "nobody has asked");
+    let is_woken = |server: &Rings| server.await_waking(Duration::ZERO);
+    // A bell that is new counts as rung.
+    assert_eq!((is_woken(&server), is_woken(&server)), (Ok(1), Err(Errno::AGAIN)));
+    assert_eq!(client.write(b"one").unwrap(), 3);
+    assert_eq!(is_woken(&server), Err(Errno::AGAIN), "nobody has asked");
     assert!(server.ask_to_be_woken(), "there is something already");
-    assert_eq!(client.write(b"two").unwrap(), (3, true));
-    assert_eq!(client.write(b"three").unwrap(), (5, false), "once is enough");
+    assert_eq!(client.write(b"two").unwrap(), 3);
+    assert_eq!((is_woken(&server), is_woken(&server)), (Ok(1), Err(Errno::AGAIN)));
+    assert_eq!(client.write(b"three").unwrap(), 5);
+    assert_eq!(is_woken(&server), Err(Errno::AGAIN), "once is enough");
     let mut read = [0; 16];
     assert_eq!(server.read(&mut read).unwrap(), 11);
     assert!(!server.ask_to_be_woken());
-    assert_eq!(client.write(b"four").unwrap(), (4, true));
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| server.await_waking(Duration::from_secs(20)));
+        assert_eq!(client.write(b"four").unwrap(), 4);
+        assert_eq!(waits.join().unwrap(), Ok(1));
+    });
+    drop(near);
+    assert_eq!((is_woken(&server), is_woken(&server)), (Ok(0), Ok(0)), "for good");
+}
+
+/// The other process has the same bells, and may do anything to them.
+#[test]
+fn a_bell_holds_up_nobody_who_rings_it() {
+    let (near, far) = UnixStream::pair().unwrap();
+    let (client, files) = Rings::create(Room::ForPeers, near.as_fd()).unwrap();
+    let server = Rings::open(&files, Room::ForPeers, far.as_fd()).unwrap();
+    for bell in &files.bells {
+        rustix::io::ioctl_fionbio(bell, false).unwrap();
+        rustix::io::write(bell, &(u64::MAX - 2).to_ne_bytes()).unwrap();
+    }
+    for (one, other) in [(&client, &server), (&server, &client)] {
+        assert!(!other.ask_to_be_woken());
+        assert_eq!(one.write(b"one").unwrap(), 3);
+        assert_eq!(other.await_waking(Duration::ZERO), Ok(1));
+    }
+}
+
+#[test]
+fn other_bells_are_refused() {
+    let (near, far) = UnixStream::pair().unwrap();
+    let (_client, files) = Rings::create(Room::ForPeers, near.as_fd()).unwrap();
+    for number in 0..2 {
+        let mut bells = [&files.bells[0], &files.bells[1]].map(|bell| bell.try_clone().unwrap());
+        bells[number] = rustix::pipe::pipe().unwrap().1;
+        let files = Files { memory: files.memory.try_clone().unwrap(), bells };
+        let opened = Rings::open(&files, Room::ForPeers, far.as_fd());
+        assert_eq!(opened.map(drop).map_err(|error| error.kind()), Err(ErrorKind::InvalidData));
+    }
 }
 
 #[test]
@@ -163,11 +206,13 @@ fn a_thread_that_looks_leaves_the_waking_to_the_one_that_reads() {
 
 #[test]
 fn other_files_are_refused() {
+    let socket = UnixStream::pair().unwrap().0;
     let made_for = |room: Room, len: u64, seals: SealFlags| {
         let file = memfd_create("other", MemfdFlags::ALLOW_SEALING).unwrap();
         ftruncate(&file, len).unwrap();
         fcntl_add_seals(&file, seals).unwrap();
-        Rings::open(&file, room).map(drop).map_err(|error| error.kind())
+        let files = Files::around(file).unwrap();
+        Rings::open(&files, room, socket.as_fd()).map(drop).map_err(|error| error.kind())
     };
     let made = |len, seals| made_for(Room::WithArena, len, seals);
     let (len, sealed) = (LEN, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL);
@@ -180,9 +225,9 @@ fn other_files_are_refused() {
     assert_eq!(made_for(Room::ForPeers, len + 2 * Arena::OF_PEERS, sealed), Err(ErrorKind::InvalidData));
     assert_eq!(made(len + arena::STEP - 4096, sealed), Err(ErrorKind::InvalidData));
     assert_eq!(made(1 << 40, sealed), Err(ErrorKind::InvalidData));
-    let socket = UnixStream::pair().unwrap().0.into();
+    let files = Files::around(UnixStream::pair().unwrap().0.into()).unwrap();
     assert_eq!(
-        Rings::open(&socket, Room::WithArena).map(drop).map_err(|error| error.kind()),
+        Rings::open(&files, Room::WithArena, socket.as_fd()).map(drop).map_err(|error| error.kind()),
         Err(ErrorKind::InvalidData)
     );
 }
@@ -234,8 +279,9 @@ fn what_this_side_ends_is_over_for_all_its_threads() {
 /// out or not, but reads and writes stay within the memory, and come to an end.
 #[test]
 fn a_side_that_writes_anywhere_harms_only_itself() {
-    let (client, file) = Rings::create(Room::ForPeers).unwrap();
-    let server = Rings::open(&file, Room::ForPeers).unwrap();
+    let (near, far) = UnixStream::pair().unwrap();
+    let (client, files) = Rings::create(Room::ForPeers, near.as_fd()).unwrap();
+    let server = Rings::open(&files, Room::ForPeers, far.as_fd()).unwrap();
     let mut seed = 42;
     let (mut faults, mut bytes) = (0, 0);
     let mut room = vec![0; 70_000];
@@ -253,7 +299,7 @@ fn a_side_that_writes_anywhere_harms_only_itself() {
         client.memory.position(at).store(value, Ordering::Relaxed);
         let size = (random(&mut seed) as usize % room.len()) >> (random(&mut seed) % 17);
         let outcome = match round % 4 {
-            0 => server.write(&room[..size]).map(|(n, _)| n),
+            0 => server.write(&room[..size]),
             1 => server.read(&mut room[..size]),
             2 => Ok(usize::from(server.has_more() | server.ask_to_be_woken())),
             _ => server.wait_for_room(std::time::Duration::from_nanos(1)).map(usize::from),

@@ -29,6 +29,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
+use rustix::io::Errno;
 
 use crate::medium::Medium;
 use port::{MESSAGE, Port, lock};
@@ -151,12 +152,9 @@ impl Stream {
         let [events, room] = [port.events()?, port.writer.as_fd()].map(|fd| fd.try_clone_to_owned());
         let watch = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         for (number, fd) in [(SOCKET, socket), (SOCKET + 1, port.reader.as_fd()), (SOCKET + 2, port.events()?)] {
-            epoll::add(
-                &watch,
-                fd,
-                epoll::EventData::new_u64(number),
-                epoll::EventFlags::IN | epoll::EventFlags::RDHUP,
-            )?;
+            // Of the socket only its end is of interest.
+            let of = if number == SOCKET { epoll::EventFlags::RDHUP } else { epoll::EventFlags::IN };
+            epoll::add(&watch, fd, epoll::EventData::new_u64(number), of)?;
         }
         let shared = Arc::new(Shared {
             port: Mutex::new(port),
@@ -217,7 +215,7 @@ impl Medium for Stream {
         "UCX"
     }
 
-    fn write(&self, bytes: &[u8]) -> io::Result<(usize, bool)> {
+    fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         let mut port = self.port();
         let mut written = 0;
         while written < bytes.len() {
@@ -229,7 +227,7 @@ impl Medium for Stream {
                 sent => written += sent,
             }
         }
-        Ok((written, false))
+        Ok(written)
     }
 
     fn push(&self) -> io::Result<()> {
@@ -361,8 +359,16 @@ impl Medium for Stream {
         }
     }
 
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.watch.as_fd())
+    fn await_waking(&self, patience: Duration) -> Result<usize, Errno> {
+        let patience = Timespec { tv_sec: patience.as_secs().cast_signed(), tv_nsec: patience.subsec_nanos().into() };
+        match poll(&mut [PollFd::new(&self.watch, PollFlags::IN)], Some(&patience))? {
+            0 => Err(Errno::AGAIN),
+            _ => Ok(usize::from(!self.has_socket_ended())),
+        }
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.watch.as_fd()
     }
 
     fn taken(&self) -> u64 {

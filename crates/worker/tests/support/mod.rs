@@ -19,7 +19,7 @@ use ropeway_protocol::{
     Call, DecodeError, FRAME_HEADER_LEN, FrameHeader, Post, Receive, Tail, TailError, content::ContentHash, decode,
     encode_call, encode_post, limits, receive,
 };
-use ropeway_transport::{Arena, Link, Room, Sender, Side};
+use ropeway_transport::{Arena, Link, Room, Sender, SharedFiles, Side};
 use ropeway_worker::{WorkerOptions, handoff, run};
 
 /// The environment variable that tells the test program to be a worker, and with which options.
@@ -92,7 +92,7 @@ impl Worker {
         let (mut ours, mut theirs) = (Link::from_fd(ours.into()).unwrap(), Link::from_fd(theirs.into()).unwrap());
         ours.offer_memory(b"h", Room::WithArena).unwrap();
         assert_eq!(theirs.try_recv_hello(&mut [0]).unwrap(), 1);
-        let memory = theirs.memory().unwrap().0.try_clone_to_owned().unwrap();
+        let memory = theirs.memory().unwrap().0[0].try_clone_to_owned().unwrap();
         let client = self.serve(ours, &theirs);
         assert!(client.link.shares_memory());
         (client, memory.into())
@@ -101,7 +101,9 @@ impl Worker {
     /// Gives it a client that passes `file` as memory to share.
     pub fn connect_passing(&self, file: OwnedFd) -> UnixStream {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        self.send(&Link::from_fd(theirs.into()).unwrap().with_memory(file, Side::Passed).unwrap());
+        let SharedFiles { memory, bells: [server, client] } = SharedFiles::around(file).unwrap();
+        let link = Link::from_fd(theirs.into()).unwrap();
+        self.send(&link.with_memory([memory, server, client], Side::Passed).unwrap());
         ours
     }
 

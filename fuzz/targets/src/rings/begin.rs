@@ -9,14 +9,14 @@ use std::os::unix::net::UnixStream;
 
 use ropeway_generate::Entropy;
 use ropeway_transport::nearby::{Inbox, TOKEN};
-use ropeway_transport::{Link, Room, Side};
+use ropeway_transport::{Link, Room, SharedFiles, Side};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketType, sendmsg,
     sendmsg_addr, socket,
 };
 
-use super::memory::{ARENA, Hostile, IN_USE, LEN, RINGS};
+use super::memory::{ARENA, Bell, Hostile, IN_USE, LEN, RINGS};
 
 /// What a client says first, and what a server answers.
 const HELLO: &[u8] = b"hello";
@@ -81,12 +81,12 @@ fn pair() -> (Link, UnixStream) {
     (Link::from_fd(near.into()).expect("a link"), far)
 }
 
-/// Sends `bytes` with a file, if there is one.
-fn send(socket: &UnixStream, bytes: &[u8], file: Option<BorrowedFd<'_>>) {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+/// Sends `bytes` with files, if there are some.
+fn send(socket: &UnixStream, bytes: &[u8], files: Option<&SharedFiles>) {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(SharedFiles::COUNT))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    let files = file.as_slice();
-    if !files.is_empty() {
+    let files = files.map(SharedFiles::as_fds);
+    if let Some(files) = &files {
         ancillary.push(SendAncillaryMessage::ScmRights(files));
     }
     sendmsg(socket, &[IoSlice::new(bytes)], &mut ancillary, SendFlags::NOSIGNAL).expect("there is room");
@@ -98,10 +98,10 @@ fn copy(file: BorrowedFd<'_>) -> OwnedFd {
 
 /// The same link in another process, as the daemon hands it on.
 fn hand_on(link: Link) -> io::Result<Link> {
-    let memory = link.memory().map(|(file, side)| (copy(file), side));
+    let memory = link.memory().map(|(files, side)| (files.into_iter().map(copy).collect::<Vec<_>>(), side));
     let other = Link::from_fd(copy(link.as_fd()))?;
     match memory {
-        Some((file, side)) => other.with_memory(file, side),
+        Some((files, side)) => other.with_memory(files, side),
         None => Ok(other),
     }
 }
@@ -114,9 +114,10 @@ pub fn at_server(entropy: &mut Entropy<'_>) -> Begun {
     let (mut link, client) = pair();
     let pick = entropy.byte();
     let (first, second) = HELLO.split_at(usize::from(pick % 5));
-    let files: Vec<_> = (0..pick / 8 % 4).map(|_| passed(entropy)).collect();
+    let with_bells = |(file, arena)| (SharedFiles::around(file).expect("bells"), arena);
+    let files: Vec<_> = (0..pick / 8 % 4).map(|_| with_bells(passed(entropy))).collect();
     // None, one, or two, of which the last counts; the third stays where it is.
-    let with = |at: usize| files.get(at).map(|(file, _)| file.as_fd());
+    let with = |at: usize| files.get(at).map(|(files, _)| files);
     if !first.is_empty() {
         send(&client, first, with(1));
     }
@@ -133,12 +134,13 @@ pub fn at_server(entropy: &mut Entropy<'_>) -> Begun {
     }
     let room = if entropy.byte() < 128 { Room::WithArena } else { Room::ForPeers };
     // With nothing before it, there was only one place for a file.
-    let passed = files.first().map(|(file, arena)| (file, arena.filter(|arena| wants(room, *arena))));
+    let passed = files.first().map(|(files, arena)| (files, arena.filter(|arena| wants(room, *arena))));
     match (passed, link.answer_hello(ANSWER, room)) {
-        (Some((file, Some(_))), Ok(link)) => {
+        (Some((files, Some(_))), Ok(link)) => {
             assert!(link.shares_memory());
-            let memory = File::from(copy(file.as_fd()));
-            let hostile = Hostile { memory, socket: Some(client), read: RINGS[0], written: RINGS[1] };
+            let memory = File::from(copy(files.memory.as_fd()));
+            let bell = Bell::new(&files.bells[1]);
+            let hostile = Hostile { memory, bell, socket: Some(client), read: RINGS[0], written: RINGS[1] };
             assert_eq!(hostile.flag(IN_USE), 1, "it says that it uses it");
             Some((link, ready(hostile, ANSWER)))
         }
@@ -168,10 +170,10 @@ pub fn at_client(entropy: &mut Entropy<'_>) -> Begun {
     let (mut link, server) = pair();
     let room = if entropy.byte() < 64 { Room::WithArena } else { Room::ForPeers };
     link.offer_memory(HELLO, room).expect("it can be said");
-    let (file, side) = link.memory().expect("it is offered");
+    let (files, side) = link.memory().expect("it is offered");
     assert_eq!(side, Side::Offered);
-    let memory = File::from(copy(file));
-    let hostile = Hostile { memory, socket: Some(server), read: RINGS[1], written: RINGS[0] };
+    let (memory, bell) = (File::from(copy(files[0])), Bell::new(files[1]));
+    let hostile = Hostile { memory, bell, socket: Some(server), read: RINGS[1], written: RINGS[0] };
     let mut hostile = ready(hostile, HELLO);
     let pick = entropy.byte();
     let uses = if pick < 192 { 1 } else { u32::from(pick % 4) };
@@ -183,6 +185,7 @@ pub fn at_client(entropy: &mut Entropy<'_>) -> Begun {
         let (other, arena) = passed(entropy);
         let bare = Link::from_fd(copy(link.as_fd())).expect("a link");
         let is_a_peers = arena.is_some_and(|arena| wants(room, arena));
+        let other = SharedFiles::around(other).expect("bells").as_fds().map(copy);
         assert_eq!(bare.with_memory(other, Side::Offered).is_ok(), is_a_peers, "other memory");
         link = hand_on(link).expect("it is the memory that it has made");
     }
@@ -217,9 +220,10 @@ pub fn handed_in(entropy: &mut Entropy<'_>) {
         }
         message.truncate(if pick & 2 != 0 { usize::from(entropy.byte()) } else { 300 });
         let (file, arena) = passed(entropy);
-        let files = [file.as_fd(); 2];
-        let files = &files[..usize::from(pick / 4 % 3)];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+        let files = SharedFiles::around(file).expect("bells");
+        let files = files.as_fds();
+        let files = &files[..usize::from(pick / 4 % 4)];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(SharedFiles::COUNT))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
         if !files.is_empty() {
             ancillary.push(SendAncillaryMessage::ScmRights(files));
@@ -230,12 +234,12 @@ pub fn handed_in(entropy: &mut Entropy<'_>) {
         let Some(handed_in) = inbox.take() else {
             let is_whole = message.len() <= 256
                 && own.is_some_and(|(_, ends)| std::str::from_utf8(ends).is_ok())
-                && !files.is_empty();
+                && files.len() == SharedFiles::COUNT;
             assert!(!is_whole, "what is whole is passed over");
             continue;
         };
         let (token, shown) = own.expect("a message without a token is passed over");
-        assert!(handed_in.token == token && !files.is_empty());
+        assert!(handed_in.token == token && files.len() == SharedFiles::COUNT);
         let is_own = shown == ends.as_bytes();
         link.accept_memory(handed_in);
         assert_eq!(link.memory().is_some(), is_own, "memory for another connection");

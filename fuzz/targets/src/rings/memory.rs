@@ -1,8 +1,11 @@
 //! The memory as the other end sees it: a file, laid out as `docs/protocol.md` says.
 
 use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt as _;
 use std::os::unix::net::UnixStream;
+
+use rustix::event::{Timespec, epoll};
 
 /// Bytes of one ring.
 pub const RING: u64 = 1 << 20;
@@ -51,11 +54,37 @@ impl Ring {
     }
 }
 
+/// What wakes the other end.
+#[derive(Debug)]
+pub struct Bell(OwnedFd);
+
+impl Bell {
+    /// Watches it; it has not been rung yet.
+    pub fn new(bell: impl AsFd) -> Self {
+        let watch = epoll::create(epoll::CreateFlags::CLOEXEC).expect("a descriptor");
+        let data = epoll::EventData::new_u64(0);
+        epoll::add(&watch, bell, data, epoll::EventFlags::IN | epoll::EventFlags::ET).expect("an eventfd");
+        let watched = Self(watch);
+        // One that is new counts as rung.
+        assert!(watched.has_rung());
+        watched
+    }
+
+    /// Whether it has been rung since the last time.
+    pub fn has_rung(&self) -> bool {
+        let mut event = [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        epoll::wait(&self.0, &mut event[..], Some(&at_once)).is_ok_and(|found| found > 0)
+    }
+}
+
 /// The other end: its memory, its end of the socket, and by which rings this end reads and writes.
 #[derive(Debug)]
 pub struct Hostile {
     /// The memory.
     pub memory: File,
+    /// What the link wakes it by.
+    pub bell: Bell,
     /// The socket, until it has closed it.
     pub socket: Option<UnixStream>,
     /// The ring that the link reads.

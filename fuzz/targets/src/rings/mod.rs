@@ -35,7 +35,9 @@ pub fn rings(data: &[u8]) {
     };
     let Some((link, hostile)) = begun else { return };
     let mut model = Model::new(link, hostile);
-    while !entropy.is_empty() && model.step(entropy) {}
+    while !entropy.is_empty() {
+        model.step(entropy);
+    }
 }
 
 /// The other end writes into the memory while this one sends and receives.

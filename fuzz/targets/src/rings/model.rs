@@ -1,6 +1,6 @@
 //! What a link has to do, whatever is in the memory.
 
-use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::time::Duration;
 
@@ -19,22 +19,20 @@ pub struct Model {
     tail: u64,
     /// What it had sent and received before.
     before: (u64, u64),
-    /// It cannot be used any more.
-    is_over: bool,
 }
 
 impl Model {
     /// A link that has begun to use the memory.
     pub fn new(link: Link, hostile: Hostile) -> Self {
         let before = link.traffic();
-        Self { link, hostile, head: 0, tail: 0, before, is_over: false }
+        Self { link, hostile, head: 0, tail: 0, before }
     }
 
-    /// One of the two ends does something; whether the link can be used afterwards.
+    /// One of the two ends does something.
     ///
     /// # Panics
     /// When the link does not do what it has to.
-    pub fn step(&mut self, entropy: &mut Entropy<'_>) -> bool {
+    pub fn step(&mut self, entropy: &mut Entropy<'_>) {
         match entropy.byte() % 16 {
             0..3 => self.put(entropy),
             3 => self.take(entropy),
@@ -48,14 +46,10 @@ impl Model {
             _ if entropy.byte() < 128 => self.wait(),
             _ => self.bulk(entropy),
         }
-        if self.is_over {
-            return false;
-        }
         let (sent, received) = self.link.traffic();
         assert_eq!((sent - self.before.0, received - self.before.1), (self.tail, self.head), "its count of bytes");
         let taken = self.hostile.number(self.hostile.written.head()).min(self.tail);
         assert_eq!(self.link.taken().expect("it is known"), self.before.0 + taken, "what is taken");
-        true
     }
 
     /// Bytes that there are to read, if it can be.
@@ -165,7 +159,6 @@ impl Model {
     fn send(&mut self, entropy: &mut Entropy<'_>) {
         let bytes = vec![entropy.byte(); len(entropy)];
         let (room, asleep) = (self.room(), self.hostile.flag(self.hostile.written.asleep()));
-        self.drain_socket();
         match (room, self.link.try_send(&bytes)) {
             (_, Ok(0)) if bytes.is_empty() => {}
             (Some(room), Ok(sent)) => {
@@ -174,28 +167,13 @@ impl Model {
                 self.tail = self.tail.wrapping_add(sent as u64);
                 assert_eq!(self.hostile.number(self.hostile.written.tail()), self.tail);
                 let wakes = asleep != 0 && sent > 0;
-                assert_eq!(
-                    self.drain_socket(),
-                    usize::from(wakes && self.is_open()),
-                    "a reader that sleeps is woken once"
-                );
+                assert_eq!(self.hostile.bell.has_rung(), wakes, "a reader that sleeps is woken, and no other");
                 let asleep = if wakes { 0 } else { asleep };
                 assert_eq!(self.hostile.flag(self.hostile.written.asleep()), asleep);
             }
-            (Some(room), Err(error)) => {
-                // It is in the memory, but nobody can be told.
-                assert!(self.may_fail(&error) && asleep != 0 && room > 0, "{error}");
-                self.is_over = true;
-            }
+            (Some(_), Err(error)) => panic!("{error}"),
             (None, sent) => assert_eq!(sent.map_err(|error| error.kind()), Err(ErrorKind::InvalidData)),
         }
-    }
-
-    /// Reads what the link has said over the socket; returns how many bytes that were.
-    fn drain_socket(&mut self) -> usize {
-        let mut bytes = [0; 256];
-        let Some(socket) = &mut self.hostile.socket else { return 0 };
-        socket.read(&mut bytes).unwrap_or(0)
     }
 
     /// Copies to and from where the other end says that bulk data is.
