@@ -360,10 +360,13 @@ impl Medium for Stream {
     }
 
     fn await_waking(&self, patience: Duration) -> Result<usize, Errno> {
-        let patience = Timespec { tv_sec: patience.as_secs().cast_signed(), tv_nsec: patience.subsec_nanos().into() };
-        match poll(&mut [PollFd::new(&self.watch, PollFlags::IN)], Some(&patience))? {
-            0 => Err(Errno::AGAIN),
-            _ => Ok(usize::from(!self.has_socket_ended())),
+        // The library's events are there until it is armed again, and so tell nothing to who only looks.
+        let is_ready = patience.is_zero()
+            || poll(&mut [PollFd::new(&self.watch, PollFlags::IN)], Some(&timespec(patience)))? > 0;
+        match is_ready && self.has_socket_ended() {
+            true => Ok(0),
+            false if patience.is_zero() || !is_ready => Err(Errno::AGAIN),
+            false => Ok(1),
         }
     }
 

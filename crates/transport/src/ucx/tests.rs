@@ -1,6 +1,7 @@
 use std::io::{ErrorKind, IoSlice};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -104,6 +105,26 @@ fn who_sleeps_is_woken_by_what_it_polls() {
             });
             assert!(!far.wait_readable(Some(Duration::ZERO)).unwrap());
         }
+    }
+}
+
+/// What has woken one reader may still be there when another one looks.
+#[test]
+fn who_only_looks_does_not_wait_for_what_others_have_taken() {
+    for transports in TRANSPORTS {
+        let [near, far] = pair(transports);
+        assert!(!far.is_readable_or_will_tell());
+        send(&near, 0, 1);
+        let most = Timespec { tv_sec: 10, tv_nsec: 0 };
+        assert_eq!(poll(&mut [PollFd::new(&far, PollFlags::IN)], Some(&most)).unwrap(), 1);
+        let (told, looked) = channel();
+        thread::spawn(move || {
+            while far.try_recv(&mut [0; 8]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock) {}
+            told.send(far.try_recv(&mut [0; 8])).unwrap();
+        });
+        let looked = looked.recv_timeout(SOON).expect("it waits");
+        assert_eq!(looked.unwrap_err().kind(), ErrorKind::WouldBlock);
+        drop(near);
     }
 }
 
