@@ -63,6 +63,9 @@ pub(super) const SYSTEM: &[&str] = &[
     "/etc/localtime",
 ];
 
+/// Beside them, for a worker that makes connections: which RDMA adapters there are libraries for, and UCX's settings.
+const FABRICS: &[&str] = &["/etc/libibverbs.d", "/etc/ucx"];
+
 /// Devices that a worker may use, as the start of their paths: the accelerators that OpenCL implementations drive. Not
 /// /dev as a whole, in which root's server would have the machine's disks.
 const ACCELERATORS: &[&str] =
@@ -192,7 +195,8 @@ pub(super) fn readable(env: impl Fn(&str) -> Option<OsString>, own: Own<'_>) -> 
     let named = SYSTEM_VARIABLES.iter().filter_map(|name| env(name));
     let named =
         named.flat_map(|list| std::env::split_paths(&list).collect::<Vec<_>>()).filter(|path| path.is_absolute());
-    SYSTEM.iter().map(PathBuf::from).chain(named).chain(own.readable.iter().cloned()).collect()
+    let fabrics = if own.connects { FABRICS } else { &[] };
+    SYSTEM.iter().chain(fabrics).map(PathBuf::from).chain(named).chain(own.readable.iter().cloned()).collect()
 }
 
 /// The paths that may be written to: temporary files, and the compilers' caches (made where they are missing).

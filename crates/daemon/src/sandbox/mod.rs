@@ -178,6 +178,10 @@ mod tests {
         assert!(paths.contains(&"/opt/driver/lib".into()) && !paths.contains(&"relative".into()));
         assert!(!paths.iter().any(|p| p.starts_with("/home") || p.starts_with("/root") || p == Path::new("/")));
         assert!(!paths.iter().any(|p| ["/etc", "/run", "/dev"].map(Path::new).contains(&p.as_path())));
+        // Only where UCX may drive RDMA adapters is it of any use which there are.
+        let drivers = PathBuf::from("/etc/libibverbs.d");
+        let of_fabrics = readable(|_| None, Own { connects: true, ..Own::default() });
+        assert!(of_fabrics.contains(&drivers) && !paths.contains(&drivers));
     }
 
     #[test]
