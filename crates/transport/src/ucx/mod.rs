@@ -361,8 +361,8 @@ impl Medium for Stream {
 
     fn await_waking(&self, patience: Duration) -> Result<usize, Errno> {
         // The library's events are there until it is armed again, and so tell nothing to who only looks.
-        let is_ready = patience.is_zero()
-            || poll(&mut [PollFd::new(&self.watch, PollFlags::IN)], Some(&timespec(patience)))? > 0;
+        let is_ready =
+            patience.is_zero() || poll(&mut [PollFd::new(&self.watch, PollFlags::IN)], Some(&timespec(patience)))? > 0;
         match is_ready && self.has_socket_ended() {
             true => Ok(0),
             false if patience.is_zero() || !is_ready => Err(Errno::AGAIN),
