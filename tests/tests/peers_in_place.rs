@@ -1,15 +1,16 @@
 //! Pushes between workers of one machine whose devices have memory of their own: the one device copies to memory that both
 //! workers see, the other copies from there, and nothing of them is sent.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
 use std::thread;
 use std::time::Duration;
 
-use ropeway_protocol::ids::{EventId, MemoryId, SessionId, TransferId};
+use ropeway_protocol::ids::{ContextId, EventId, MemoryId, QueueId, SessionId, TransferId};
 use ropeway_protocol::limits::CHUNK;
 use ropeway_protocol::messages::{
-    Ended, Expect, OpenPeers, Push, PushFailed, PushInPlace, PushTaken, Signal, SignalPeer, Traffic,
+    CreateQueue, Ended, Expect, OpenPeers, Push, PushData, PushFailed, PushInPlace, PushTaken, Signal, SignalPeer,
+    Subscribe, Traffic,
 };
 use ropeway_protocol::types::{EventList, Moved};
 use ropeway_protocol::{FRAME_HEADER_LEN, FrameHeader, Post, decode, limits};
@@ -30,8 +31,11 @@ const SLOTS: usize = 16;
 /// Where the arena is in the memory of a connection.
 const ARENA: u64 = 2_101_248;
 
-/// Where the half of the arena begins that belongs to the side which has not made it.
+/// Where the half of the arena begins that belongs to the side which has not made it, and with it that side's slots.
 const SECOND: u64 = 32 << 20;
+
+/// Where the slots begin of the side which has made it.
+const FIRST: u64 = SECOND - (SLOTS * CHUNK) as u64;
 
 /// A peer that the test plays itself.
 const PEER: SessionId = SessionId(77);
@@ -217,7 +221,7 @@ fn what_a_peer_leaves_is_taken_and_its_slot_given_back() {
             }
             for (offset, bytes) in [(CHUNK as u64, &contents[CHUNK..]), (0, &contents[..CHUNK])] {
                 let slot = (2 * id + u64::from(offset > 0)) % SLOTS as u64;
-                let (transfer, at, size) = (TransferId(id), slot * CHUNK as u64, bytes.len() as u64);
+                let (transfer, at, size) = (TransferId(id), FIRST + slot * CHUNK as u64, bytes.len() as u64);
                 played.memory.write_all_at(bytes, ARENA + at).unwrap();
                 played.say(&PushInPlace { transfer, offset, at, size });
                 if id % 2 == 1 && offset == 0 {
@@ -231,6 +235,96 @@ fn what_a_peer_leaves_is_taken_and_its_slot_given_back() {
     }
 }
 
+/// How many threads of a worker copy, move, hear peers and wait for native commands.
+fn threads(worker: u32) -> [usize; 4] {
+    let tasks = fs::read_dir(format!("/proc/{worker}/task")).unwrap();
+    // One that ends just now has no name.
+    let names = tasks.filter_map(|task| fs::read_to_string(task.unwrap().path().join("comm")).ok());
+    let names: Vec<_> = names.collect();
+    ["copies", "mover", "peer", "waiter"].map(|kind| names.iter().filter(|name| name.trim() == kind).count())
+}
+
+/// However much a session expects of its peers, and however much of it the client wants to be told of, no thread waits for it.
+#[test]
+fn no_threads_wait_for_what_comes_from_peers() {
+    /// More than there would ever be threads.
+    const TRANSFERS: u64 = 60;
+    let size = CHUNK + 1000;
+    let (server, unix, _folder) = serve(PINNED);
+    let mut played = play(&server, &unix);
+    let all = 1..=TRANSFERS;
+    let contents: Vec<_> = all.clone().map(|id| fake::noise(size, id)).collect();
+    let offsets = [0, CHUNK as u64];
+    let leave = |played: &Played, id: u64, offset: u64| {
+        let bytes = &contents[id as usize - 1][offset as usize..].chunks(CHUNK).next().unwrap();
+        let (transfer, at, size) = (TransferId(id), FIRST + id % SLOTS as u64 * CHUNK as u64, bytes.len() as u64);
+        played.memory.write_all_at(bytes, ARENA + at).unwrap();
+        played.say(&PushInPlace { transfer, offset, at, size });
+        assert_eq!(decode::<PushTaken>(&hear::<PushTaken>(&played.bulk)).unwrap().at, at);
+    };
+    for id in all.clone() {
+        played.client.buffer(id, &vec![0; size]);
+    }
+    // The first one starts the threads that there are for all of them.
+    played.expect(1, size);
+    played.client.post(&Subscribe { event: EventId(1) }).read(1, 1, &[]);
+    offsets.iter().for_each(|offset| leave(&played, 1, *offset));
+    assert_eq!(played.client.end_of(1), 0);
+    let worker = server.worker_of(1);
+    let before = threads(worker);
+    assert_eq!(
+        before[..3],
+        [2, 0, 3],
+        "one for what comes and one for what goes; two for the bulk connection, and one"
+    );
+    for id in 2..=TRANSFERS {
+        played.expect(id, size);
+        played.client.post(&Subscribe { event: EventId(id) });
+    }
+    // The session has read all of this, and has copied half of what it expects.
+    played.client.read(1, 1, &[]);
+    (2..=TRANSFERS).for_each(|id| leave(&played, id, 0));
+    let now = threads(worker);
+    assert_eq!(now[..3], before[..3]);
+    // The read just now may have needed one.
+    assert!(now[3] <= before[3] + 1, "{now:?} {before:?}");
+    (2..=TRANSFERS).for_each(|id| leave(&played, id, offsets[1]));
+    for (id, bytes) in (1..).zip(&contents) {
+        assert_eq!(played.client.end_of(id), 0);
+        assert!(played.client.read(id, size, &[]) == *bytes, "{id}");
+    }
+    assert_eq!(threads(worker)[..3], before[..3]);
+}
+
+/// Few bytes that a queue's next commands need are written by commands that wait already: one thread for all of a queue's
+/// waits for their ends.
+#[test]
+fn one_thread_waits_for_the_small_writes_of_a_queue() {
+    const WRITES: u64 = 40;
+    let (server, unix, _folder) = serve(PINNED);
+    let mut played = play(&server, &unix);
+    let queue = QueueId(2);
+    let create = CreateQueue { queue, context: ContextId(1), device: 0, properties: 0, priority: 0, throttle: 0 };
+    played.client.post(&create).buffer(1, &[0; 4 * WRITES as usize]);
+    for id in 1..=WRITES {
+        let (memory, what, transfer) = (MemoryId(1), Moved::Ranges(vec![(4 * (id - 1), 4)]), TransferId(id));
+        let expect = Expect { memory, what, event: EventId(id), peer: PEER, transfer, queue: Some(queue) };
+        played.client.post(&expect).post(&Subscribe { event: EventId(id) });
+    }
+    played.client.read(1, 1, &[]);
+    let [.., waiters] = threads(server.worker_of(1));
+    // The read just now may have needed another.
+    assert!((1..=2).contains(&waiters), "{waiters}");
+    for id in 1..=WRITES {
+        send(&played.control, &frame(&PushData { transfer: TransferId(id), offset: 0 }, &(id as u32).to_le_bytes()));
+    }
+    for id in 1..=WRITES {
+        assert_eq!(played.client.end_of(id), 0);
+    }
+    let expected: Vec<_> = (1..=WRITES as u32).flat_map(u32::to_le_bytes).collect();
+    assert_eq!(played.client.read(1, expected.len(), &[]), expected);
+}
+
 #[test]
 fn a_peer_is_held_to_its_slots() {
     let chunk = CHUNK as u64;
@@ -238,15 +332,15 @@ fn a_peer_is_held_to_its_slots() {
     let taken = |at| frame(&PushTaken { at }, &[]);
     let wrong = [
         ("not its half", place(SECOND, chunk)),
-        ("no slot", place(4096, chunk)),
-        ("no slot any more", place(SLOTS as u64 * chunk, chunk)),
+        ("no slot", place(FIRST + 4096, chunk)),
+        ("before the slots", place(FIRST - chunk, chunk)),
         ("beyond the arena", place(2 * SECOND, chunk)),
         ("far beyond", place(u64::MAX - 4095, chunk)),
-        ("too long", place(0, chunk + 1)),
-        ("much too long", place(0, u64::MAX)),
-        ("nothing", place(0, 0)),
+        ("too long", place(FIRST, chunk + 1)),
+        ("much too long", place(FIRST, u64::MAX)),
+        ("nothing", place(FIRST, 0)),
         ("back without having it", taken(SECOND)),
-        ("back what is its own", taken(0)),
+        ("back what is its own", taken(FIRST)),
         ("back what is none", taken(SECOND + 1)),
         ("back what is nowhere", taken(u64::MAX)),
         ("back behind the slots", taken(SECOND + SLOTS as u64 * chunk)),
@@ -266,7 +360,7 @@ fn a_peer_is_held_to_its_slots() {
     }
     // Connection 0 has none.
     let mut played = play(&server, &unix);
-    send(&played.control, &place(0, 100));
+    send(&played.control, &place(FIRST, 100));
     assert!(played.client.until_closed().is_some_and(|why| why.contains("no slot of its")));
     assert_eq!(bystander.read(1, 8, &[]), [9; 8]);
 }
@@ -331,7 +425,7 @@ fn a_peer_that_writes_into_slots_at_any_time_harms_only_itself() {
             // Each slot is announced again as soon as it was given back, or before in the last sessions.
             for number in 0..64_u64 {
                 let (transfer, offset) = (TransferId(1 + number / 8), number % 8 * CHUNK as u64);
-                let (at, size) = (number % SLOTS as u64 * CHUNK as u64, CHUNK as u64);
+                let (at, size) = (FIRST + number % SLOTS as u64 * CHUNK as u64, CHUNK as u64);
                 if played.bulk.try_send(&frame(&PushInPlace { transfer, offset, at, size }, &[])).is_err() {
                     break;
                 }

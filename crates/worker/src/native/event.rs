@@ -1,13 +1,16 @@
 //! Events.
 
 use std::ffi::c_void;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
 use ropeway_abi as cl;
 use ropeway_protocol::types::Status;
 
 use super::api::api;
-use super::{Context, check, failing, info, waiting};
+use super::ending::Ending;
+use super::{check, info, waiting};
 
 /// How long an event's reported status may lag behind the end of a wait for the event.
 const LAG: Duration = Duration::from_secs(10);
@@ -15,42 +18,77 @@ const LAG: Duration = Duration::from_secs(10);
 /// How often to look at the status meanwhile.
 const LOOK: Duration = Duration::from_micros(50);
 
-/// A native event of a command.
+/// A native event of a command, or a user event's. Clones share one native reference, and what is known of the command's end: asking an
+/// implementation costs up to a microsecond each time.
+#[derive(Clone, Debug)]
+pub struct Event {
+    shared: Arc<Shared>,
+    /// Tells of its end, where nobody is to wait for it in the driver.
+    ending: Option<Ending>,
+}
+
 #[derive(Debug)]
-pub struct Event(cl::cl_event);
+struct Shared {
+    handle: cl::cl_event,
+    /// The status that the command has ended with; more than `CL_COMPLETE` while it is not known to have ended.
+    end: AtomicI32,
+}
 
 // SAFETY: OpenCL's handles may be used from any thread (OpenCL 3.0 API, appendix A.2).
-unsafe impl Send for Event {}
+unsafe impl Send for Shared {}
 // SAFETY: as above.
-unsafe impl Sync for Event {}
+unsafe impl Sync for Shared {}
 
 type Callback = Box<dyn FnOnce(Status) + Send>;
 
 impl Event {
     /// Takes over a handle that an enqueue returned.
     pub(super) fn owned(handle: cl::cl_event) -> Self {
-        Self(handle)
+        Self { shared: Arc::new(Shared { handle, end: AtomicI32::new(cl::CL_QUEUED) }), ending: None }
     }
 
     /// A further reference to an event that the caller holds.
     pub(super) fn retained(handle: cl::cl_event) -> Self {
         // SAFETY: the caller's reference keeps it alive meanwhile; the new value owns the reference made here.
         unsafe { (api().clRetainEvent)(handle) };
-        Self(handle)
+        Self::owned(handle)
+    }
+
+    /// The same, of whose end `ending` tells.
+    pub(super) fn told_by(mut self, ending: Ending) -> Self {
+        self.ending = Some(ending);
+        self
     }
 
     /// The handle, for a wait list; valid as long as `self`.
     pub(super) fn raw(&self) -> cl::cl_event {
-        self.0
+        self.shared.handle
+    }
+
+    /// What the worker itself tells its end by, so that no thread waits for it in the driver; `None` where it does not.
+    pub fn ending(&self) -> Option<&Ending> {
+        self.ending.as_ref()
     }
 
     /// CL_EVENT_COMMAND_EXECUTION_STATUS, or the error that asking for it returned.
     pub fn status(&self) -> Status {
+        let known = self.shared.end.load(Ordering::Acquire);
+        if known <= cl::CL_COMPLETE {
+            return known;
+        }
+        // Where the driver never says how it has ended, this does.
+        if let Some(told) = self.ending.as_ref().and_then(Ending::status) {
+            return told;
+        }
         // SAFETY: `value` passes memory of the size it announces.
-        info::value(|size, value, ret| unsafe {
-            (api().clGetEventInfo)(self.0, cl::CL_EVENT_COMMAND_EXECUTION_STATUS, size, value, ret)
+        let status = info::value(|size, value, ret| unsafe {
+            (api().clGetEventInfo)(self.raw(), cl::CL_EVENT_COMMAND_EXECUTION_STATUS, size, value, ret)
         })
-        .unwrap_or_else(|error| error)
+        .unwrap_or_else(|error| error);
+        if status <= cl::CL_COMPLETE {
+            self.shared.end.store(status, Ordering::Release);
+        }
+        status
     }
 
     /// Whether it has ended, well or not.
@@ -63,7 +101,12 @@ impl Event {
     /// # Errors
     /// The status of the native call; [`Event::status`] tells how the command ended.
     pub fn wait(&self) -> Result<(), Status> {
-        waiting::for_events(&[self.0])
+        match &self.ending {
+            // As clWaitForEvents says it.
+            Some(ending) if ending.wait() < cl::CL_COMPLETE => Err(cl::CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST),
+            Some(_) => Ok(()),
+            None => waiting::for_events(&[self.raw()]),
+        }
     }
 
     /// Blocks until it has ended; CL_COMPLETE, or the error that it has ended with.
@@ -72,14 +115,17 @@ impl Event {
     /// complete, rusticl 22.3 still reports the commands before it as submitted for a moment. So only the status of an
     /// ended command is believed to be final.
     pub fn end(&self) -> Status {
-        let mut status = self.status();
-        if status <= cl::CL_COMPLETE {
-            return status;
+        let known = self.shared.end.load(Ordering::Acquire);
+        if known <= cl::CL_COMPLETE {
+            return known;
+        }
+        if let Some(ending) = &self.ending {
+            return ending.wait();
         }
         let waited = self.wait();
         let since = Instant::now();
         loop {
-            status = self.status();
+            let status = self.status();
             if status <= cl::CL_COMPLETE {
                 return status;
             }
@@ -96,7 +142,7 @@ impl Event {
     /// The status of the native call.
     pub fn time(&self, which: u32) -> Result<u64, Status> {
         // SAFETY: `value` passes memory of the size it announces.
-        info::value(|size, value, ret| unsafe { (api().clGetEventProfilingInfo)(self.0, which, size, value, ret) })
+        info::value(|size, value, ret| unsafe { (api().clGetEventProfilingInfo)(self.raw(), which, size, value, ret) })
     }
 
     /// Calls `then` once the command has ended, on a thread of the native implementation's: `then` may only pass the
@@ -134,7 +180,7 @@ impl Event {
     fn call_back(&self, status: Status, then: Callback) -> Result<(), Status> {
         let then: *mut Callback = Box::into_raw(Box::new(then));
         // SAFETY: `then` is what `ended` expects, which frees it: it is called at most once.
-        let status = unsafe { (api().clSetEventCallback)(self.0, status, Some(ended), then.cast()) };
+        let status = unsafe { (api().clSetEventCallback)(self.raw(), status, Some(ended), then.cast()) };
         check(status).inspect_err(|_| {
             // SAFETY: the native implementation did not take the box made above.
             drop(unsafe { Box::from_raw(then) });
@@ -142,16 +188,10 @@ impl Event {
     }
 }
 
-impl Clone for Event {
-    fn clone(&self) -> Self {
-        Self::retained(self.0)
-    }
-}
-
-impl Drop for Event {
+impl Drop for Shared {
     fn drop(&mut self) {
         // SAFETY: this is the one reference that the value owns.
-        unsafe { (api().clReleaseEvent)(self.0) };
+        unsafe { (api().clReleaseEvent)(self.handle) };
     }
 }
 
@@ -160,37 +200,4 @@ unsafe extern "C" fn ended(_: cl::cl_event, status: i32, then: *mut c_void) {
     let then = unsafe { Box::from_raw(then.cast::<Callback>()) };
     // A panic must not unwind into the native implementation. The panic is printed, and the notification is lost.
     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| then(status)));
-}
-
-/// A native user event.
-#[derive(Clone, Debug)]
-pub struct UserEvent(Event);
-
-impl UserEvent {
-    /// clCreateUserEvent.
-    ///
-    /// # Errors
-    /// The status of the native call.
-    pub fn new(context: &Context) -> Result<Self, Status> {
-        let mut status = 0;
-        // SAFETY: the context is alive.
-        let event = unsafe { (api().clCreateUserEvent)(context.0, &raw mut status) };
-        check(status)?;
-        Ok(Self(Event(event)))
-    }
-
-    /// clSetUserEventStatus: 0 or less.
-    ///
-    /// # Errors
-    /// The status of the native call: the event was set before.
-    pub fn set(&self, status: Status) -> Result<(), Status> {
-        // SAFETY: the event is alive.
-        let set = || check(unsafe { (api().clSetUserEventStatus)(self.0.0, status) });
-        if status < 0 { failing::one_fails(set) } else { set() }
-    }
-
-    /// To wait for it.
-    pub fn event(&self) -> &Event {
-        &self.0
-    }
 }

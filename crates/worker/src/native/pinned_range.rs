@@ -13,6 +13,15 @@ use super::host_copy::HostCopy;
 use super::part::total;
 use super::{Context, Event, Memory, Part, Queue, SharedStorage};
 
+/// Over which queues copies go.
+#[derive(Clone, Debug)]
+pub struct Queues {
+    /// Those from memory objects to host memory.
+    pub reads: Arc<Queue>,
+    /// Those the other way.
+    pub writes: Arc<Queue>,
+}
+
 /// A range of an arena, pinned for a context. Drivers pin the memory of a buffer that uses it (CL_MEM_USE_HOST_PTR): NVIDIA's
 /// moves 52 GB/s to and from it, where it moves 5 to 16 from other memory. Who uses it says which of its bytes each copy is
 /// for, and several may be under way.
@@ -20,7 +29,7 @@ use super::{Context, Event, Memory, Part, Queue, SharedStorage};
 /// The buffer itself is used for nothing. Its memory is the other process's to write at any time, so nothing of it is borrowed.
 #[derive(Debug)]
 pub struct PinnedRange {
-    queue: Arc<Queue>,
+    queues: Queues,
     base: NonNull<u8>,
     range: Range<u64>,
     arena: Arc<Arena>,
@@ -41,13 +50,13 @@ pub struct PinnedCopy {
 }
 
 impl PinnedRange {
-    /// These bytes of `arena`, for copies that go over `queue`.
+    /// These bytes of `arena`, for copies that go over `queues`.
     ///
     /// # Errors
     /// The status of the native call; CL_MEM_OBJECT_ALLOCATION_FAILURE where they are not all in the arena.
-    pub fn new(context: &Context, queue: &Arc<Queue>, arena: &Arc<Arena>, range: Range<u64>) -> Result<Self, Status> {
+    pub fn new(context: &Context, queues: Queues, arena: &Arc<Arena>, range: Range<u64>) -> Result<Self, Status> {
         let memory = Memory::over_arena(context, arena, &range)?;
-        Self::of(memory, queue, arena, range)
+        Self::of(memory, queues, arena, range)
     }
 
     /// `size` bytes of `storage`, for copies that go over `queue`.
@@ -62,13 +71,14 @@ impl PinnedRange {
     ) -> Result<Self, Status> {
         let memory = Memory::shared(context, cl::CL_MEM_READ_WRITE, size, None, storage)?;
         let at = memory.place_in(storage.arena()).ok_or(cl::CL_MEM_OBJECT_ALLOCATION_FAILURE)?;
-        Self::of(memory, queue, storage.arena(), at..at + size)
+        let queues = Queues { reads: queue.clone(), writes: queue.clone() };
+        Self::of(memory, queues, storage.arena(), at..at + size)
     }
 
-    fn of(memory: Memory, queue: &Arc<Queue>, arena: &Arc<Arena>, range: Range<u64>) -> Result<Self, Status> {
+    fn of(memory: Memory, queues: Queues, arena: &Arc<Arena>, range: Range<u64>) -> Result<Self, Status> {
         let len = usize::try_from(range.end - range.start).map_err(|_| cl::CL_INVALID_BUFFER_SIZE)?;
         let base = arena.address(range.start, len).ok_or(cl::CL_MEM_OBJECT_ALLOCATION_FAILURE)?;
-        Ok(Self { queue: queue.clone(), base, range, arena: arena.clone(), _memory: memory })
+        Ok(Self { queues, base, range, arena: arena.clone(), _memory: memory })
     }
 
     /// Whether it is in this arena.
@@ -94,7 +104,7 @@ impl PinnedRange {
     pub fn write(self: &Arc<Self>, at: u64, memory: &Memory, parts: &[Part]) -> Result<PinnedCopy, Status> {
         let from = self.address(at, parts)?;
         // SAFETY: the range has so many bytes there, and the copy keeps it until it has ended.
-        let copy = unsafe { HostCopy::write(&self.queue, memory, parts, from) }?;
+        let copy = unsafe { HostCopy::write(&self.queues.writes, memory, parts, from) }?;
         Ok(PinnedCopy { copy, _range: self.clone() })
     }
 
@@ -105,7 +115,7 @@ impl PinnedRange {
     pub fn read(self: &Arc<Self>, at: u64, memory: &Memory, parts: &[Part]) -> Result<PinnedCopy, Status> {
         let into = self.address(at, parts)?;
         // SAFETY: as in `write`.
-        let copy = unsafe { HostCopy::read(&self.queue, memory, parts, into) }?;
+        let copy = unsafe { HostCopy::read(&self.queues.reads, memory, parts, into) }?;
         Ok(PinnedCopy { copy, _range: self.clone() })
     }
 

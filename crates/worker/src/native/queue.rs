@@ -10,6 +10,7 @@ use ropeway_protocol::types::Status;
 use smallvec::SmallVec;
 
 use super::api::api;
+use super::outstanding::Outstanding;
 use super::running::{self, Command, Launching, Stage};
 use super::{Context, Device, Event, check, failing, kept, waiting};
 
@@ -76,6 +77,8 @@ pub struct Queue {
     handle: cl::cl_command_queue,
     /// Whether it runs its commands in order.
     in_order: bool,
+    /// Tells of the ends of its commands, where only one thread is to wait for them in the driver.
+    outstanding: Option<Outstanding>,
 }
 
 // SAFETY: OpenCL's handles may be used from any thread (OpenCL 3.0 API, appendix A.2).
@@ -96,8 +99,19 @@ impl Queue {
         Ok(Self::owned(queue, properties))
     }
 
+    /// A queue in order, for whose commands one thread waits in the driver, and nobody else does.
+    ///
+    /// # Errors
+    /// The status of the native call; CL_OUT_OF_HOST_MEMORY where the thread cannot be started.
+    pub fn with_a_waiter(context: &Context, device: Device) -> Result<Self, Status> {
+        let mut queue = Self::new(context, device, 0)?;
+        queue.outstanding = Some(Outstanding::start().map_err(|_| cl::CL_OUT_OF_HOST_MEMORY)?);
+        Ok(queue)
+    }
+
     fn owned(handle: cl::cl_command_queue, properties: u64) -> Self {
-        Self { handle, in_order: properties & cl::CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE == 0 }
+        let in_order = properties & cl::CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE == 0;
+        Self { handle, in_order, outstanding: None }
     }
 
     /// clCreateCommandQueueWithProperties with hints of cl_khr_priority_hints and cl_khr_throttle_hints, 0 for none.
@@ -172,7 +186,11 @@ impl Queue {
             let waits = waits.handles.iter().map(|&handle| Event::retained(handle)).collect();
             running::note(Command { queue, in_order, is_kernel, event, waits, stage: Stage::Waits, since: None });
         }
-        Ok(event.filter(|_| wanted))
+        let told = |event: Event| match &self.outstanding {
+            Some(outstanding) => event.clone().told_by(outstanding.add(event)),
+            None => event,
+        };
+        Ok(event.filter(|_| wanted).map(told))
     }
 
     /// clFlush.

@@ -1,6 +1,7 @@
 //! Notifications of native events that no thread of the session waits for.
 //!
-//! A thread waits for such an event ([`super::waiters`]), or a native callback reports its end. Some implementations
+//! What the worker itself tells of ([`Event::ending`]) needs no thread until then. For other events a thread waits
+//! ([`super::waiters`]), or a native callback reports the end. Some implementations
 //! (PoCL 3.1 for one) call back for commands that complete but not for those that end with an error, so events with
 //! callbacks are also polled.
 
@@ -47,6 +48,15 @@ impl Notifier {
     pub fn watch(&self, event: Option<Event>, turn: Option<Turn>, notification: Notification) {
         self.post.count();
         let Some(event) = event else { return self.post.forward(notification) };
+        if let Some(ending) = event.ending().cloned() {
+            let (waiters, post) = (self.waiters.clone(), self.post.clone());
+            // Who tells has other things to do: another thread sends the notification, which finds that it need not wait.
+            return ending.then(move |_| {
+                if let Err((_, notification)) = waiters.wait_in_a_thread(event, None, notification) {
+                    post.forward(notification);
+                }
+            });
+        }
         let Err((event, notification)) = self.waiters.wait_in_a_thread(event, turn, notification) else { return };
         let watched = Arc::new(Watched::new(event, notification));
         let (called, post) = (watched.clone(), self.post.clone());

@@ -52,6 +52,8 @@ pub struct Context {
     pub ring_out: Mutex<Option<native::Ring>>,
     /// The queue that reads data for peers, made when first needed.
     pushes: OnceLock<Result<Arc<native::Queue>, Status>>,
+    /// The queue over which data from peers is copied, made when first needed.
+    arrivals: OnceLock<Result<Arc<native::Queue>, Status>>,
     /// The queue on which small reads and writes for peers wait, independently of each other; an error if the device
     /// has no such queues.
     small_pushes: OnceLock<Result<Arc<native::Queue>, Status>>,
@@ -95,6 +97,7 @@ impl Context {
             ring_in: Mutex::default(),
             ring_out: Mutex::default(),
             pushes: OnceLock::new(),
+            arrivals: OnceLock::new(),
             small_pushes: OnceLock::new(),
             landing: Mutex::default(),
             spare_rings: Default::default(),
@@ -137,7 +140,15 @@ impl Context {
     /// # Errors
     /// The status of the native call that creates it.
     pub fn push_queue(&self) -> Result<&Arc<native::Queue>, Status> {
-        self.own_queue(&self.pushes, 0)
+        if self.maps { self.own_queue(&self.pushes, 0) } else { self.queue_of_copies(&self.pushes) }
+    }
+
+    /// Returns the queue over which data from peers goes.
+    ///
+    /// # Errors
+    /// The status of the native call that creates it.
+    pub fn arrival_queue(&self) -> Result<&Arc<native::Queue>, Status> {
+        if self.maps { self.transfer_queue() } else { self.queue_of_copies(&self.arrivals) }
     }
 
     /// Returns the queue on which small reads and writes for peers wait, independently of each other. Only devices that
@@ -163,7 +174,7 @@ impl Context {
         work: impl FnOnce(&mut native::Ring) -> Result<R, Status>,
     ) -> Result<R, Status> {
         let (spare, queue) = match direction {
-            Direction::In => (&self.spare_rings[0], self.transfer_queue()?),
+            Direction::In => (&self.spare_rings[0], self.arrival_queue()?),
             Direction::Out => (&self.spare_rings[1], self.push_queue()?),
         };
         let ring = lock(spare).pop();
@@ -211,29 +222,28 @@ impl Context {
         self.slots.get()?.as_ref()
     }
 
-    /// These bytes of memory that is shared with a peer, for what comes from it (`Direction::In`) or goes to it. `None` where
-    /// transfers need none, or there can be none.
-    pub fn pinned_range(
-        &self,
-        arena: &Arc<Arena>,
-        range: Range<u64>,
-        direction: Direction,
-    ) -> Option<Arc<native::PinnedRange>> {
+    /// These bytes of memory that is shared with a peer, for what comes from it and goes to it. `None` where transfers need
+    /// none, or there can be none.
+    pub fn pinned_range(&self, arena: &Arc<Arena>, range: &Range<u64>) -> Option<Arc<native::PinnedRange>> {
         if self.maps {
             return None;
         }
         let mut ranges = lock(&self.pinned_ranges);
-        if let Some(made) = ranges.iter().find(|made| made.is_in(arena) && *made.range() == range) {
+        if let Some(made) = ranges.iter().find(|made| made.is_in(arena) && made.range() == range) {
             return Some(made.clone());
         }
-        let queue = match direction {
-            Direction::In => self.transfer_queue(),
-            Direction::Out => self.push_queue(),
-        };
-        let made = native::PinnedRange::new(self.native.as_ref().ok()?, queue.ok()?, arena, range).ok()?;
+        let (reads, writes) = (self.push_queue().ok()?.clone(), self.arrival_queue().ok()?.clone());
+        let queues = native::Queues { reads, writes };
+        let made = native::PinnedRange::new(self.native.as_ref().ok()?, queues, arena, range.clone()).ok()?;
         let made = Arc::new(made);
         ranges.push(made.clone());
         Some(made)
+    }
+
+    /// How many ranges of memory that is shared with peers it has.
+    #[cfg(test)]
+    pub fn pinned_ranges(&self) -> usize {
+        lock(&self.pinned_ranges).len()
     }
 
     /// Gives up the ranges of memory that is shared no more.
@@ -246,9 +256,26 @@ impl Context {
         place: &'a OnceLock<Result<Arc<native::Queue>, Status>>,
         properties: u64,
     ) -> Result<&'a Arc<native::Queue>, Status> {
+        self.queue_made_by(place, |context, device| native::Queue::new(context, device, properties))
+    }
+
+    /// A queue of copies between a device and memory that the host shares with peers: many at once, each of which somebody
+    /// waits for.
+    fn queue_of_copies<'a>(
+        &self,
+        place: &'a OnceLock<Result<Arc<native::Queue>, Status>>,
+    ) -> Result<&'a Arc<native::Queue>, Status> {
+        self.queue_made_by(place, native::Queue::with_a_waiter)
+    }
+
+    fn queue_made_by<'a>(
+        &self,
+        place: &'a OnceLock<Result<Arc<native::Queue>, Status>>,
+        make: impl FnOnce(&native::Context, native::Device) -> Result<native::Queue, Status>,
+    ) -> Result<&'a Arc<native::Queue>, Status> {
         let queue = place.get_or_init(|| {
             let (_, device) = *self.devices.first().ok_or(cl::CL_INVALID_CONTEXT)?;
-            native::Queue::new(self.native.as_ref().map_err(|s| *s)?, device, properties).map(Arc::new)
+            make(self.native.as_ref().map_err(|s| *s)?, device).map(Arc::new)
         });
         queue.as_ref().map_err(|status| *status)
     }

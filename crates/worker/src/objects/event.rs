@@ -38,7 +38,7 @@ pub struct Cell {
     pub queue: Option<Arc<Queue>>,
     /// The command's place in the queue.
     place: Option<Turn>,
-    /// The command's place, if the queue runs its commands in order.
+    /// The command's place among those of one native queue, if that runs its commands in order: the queue's, or one beside it.
     pub turn: Option<Turn>,
     /// An error found by the worker, which outweighs what the native event says; 0 for none.
     failure: AtomicI32,

@@ -249,12 +249,12 @@ impl Arrival {
             let context = &self.memory.context;
             Ok(match &self.part {
                 Part::Ranges(ranges) if context.maps => {
-                    let mapped = Scattered::to_write(context.transfer_queue()?, native, ranges)?;
+                    let mapped = Scattered::to_write(context.arrival_queue()?, native, ranges)?;
                     mapped.map_or(Sink::Ring, Sink::Mapped)
                 }
                 Part::Ranges(_) => Sink::Ring,
                 Part::Image(part, _) => {
-                    Sink::Image(Mutex::new(ImageWriter::new(context.transfer_queue()?, native, *part)?))
+                    Sink::Image(Mutex::new(ImageWriter::new(context.arrival_queue()?, native, *part)?))
                 }
             })
         };
@@ -296,7 +296,7 @@ impl Arrival {
             }
             Some(Sink::Ring) => {
                 // The copies run in order, so a marker behind them ends when they have ended.
-                let queue = self.memory.context.transfer_queue();
+                let queue = self.memory.context.arrival_queue();
                 let marker = queue.and_then(|queue| {
                     let marker = queue.marker(&Waits::none(), true)?;
                     queue.flush().map(|()| marker)

@@ -13,7 +13,7 @@ use ropeway_transport::Arena;
 use super::slots::{SLOTS, Slots};
 use crate::base::lock::lock;
 use crate::native::{self, Event, Part, PinnedCopy, PinnedRange};
-use crate::objects::{Context, Direction};
+use crate::objects::Context;
 
 /// The memory of one connection. Each side sends through the slots of its half, and writes nowhere else.
 #[derive(Debug)]
@@ -58,8 +58,8 @@ impl InPlace {
         if arena.size_in_bytes() as u64 != Arena::OF_PEERS {
             return None;
         }
-        let halves = [0, Arena::OF_PEERS / 2].map(|begin| begin..begin + (SLOTS * CHUNK) as u64);
-        let [first, second] = halves;
+        let (middle, size) = (Arena::OF_PEERS / 2, (SLOTS * CHUNK) as u64);
+        let (first, second) = (middle - size..middle, middle..middle + size);
         let (own, others) = if ours { (first, second) } else { (second, first) };
         Some(Self {
             arena: arena.clone(),
@@ -70,11 +70,6 @@ impl InPlace {
             changed: Condvar::new(),
             contexts: Mutex::new(Some(Vec::new())),
         })
-    }
-
-    /// This side's slots, for copies from a context's devices; `None` where these go another way.
-    pub fn outgoing(&self, context: &Arc<Context>) -> Option<Arc<PinnedRange>> {
-        self.range(context, &self.own, Direction::Out)
     }
 
     /// Where a slot of this side's begins in the arena.
@@ -131,10 +126,13 @@ impl InPlace {
         contexts.iter().filter_map(Weak::upgrade).for_each(|context| context.unpin(&self.arena));
     }
 
-    fn range(&self, context: &Arc<Context>, range: &Range<u64>, direction: Direction) -> Option<Arc<PinnedRange>> {
+    /// The slots of both sides, for copies to and from a context's devices; `None` where these go another way. They lie side by
+    /// side, so that they are pinned by one call: each takes long where several processes use the device.
+    pub fn pinned(&self, context: &Arc<Context>) -> Option<Arc<PinnedRange>> {
         let mut contexts = lock(&self.contexts);
         let contexts = contexts.as_mut()?;
-        let range = context.pinned_range(&self.arena, range.clone(), direction)?;
+        let slots = self.own.start.min(self.others.start)..self.own.end.max(self.others.end);
+        let range = context.pinned_range(&self.arena, &slots)?;
         if !contexts.iter().any(|known| std::ptr::eq(known.as_ptr(), Arc::as_ptr(context))) {
             contexts.retain(|known| known.strong_count() > 0);
             contexts.push(Arc::downgrade(context));
@@ -167,7 +165,7 @@ impl Lent<'_> {
         memory: &native::Memory,
         parts: &[Part],
     ) -> Option<Result<Option<Event>, Status>> {
-        let range = self.in_place.range(context, &self.in_place.others, Direction::In)?;
+        let range = self.in_place.pinned(context)?;
         let copy = range.write(self.at, memory, parts);
         Some(copy.map(|copy| {
             let event = copy.event().cloned();
@@ -274,11 +272,49 @@ mod tests {
     fn places_are_slots_of_the_others() {
         let [one, other] = sides();
         let slots = (SLOTS * CHUNK) as u64;
-        let begin = other.place(0);
-        for (at, size) in [(1, 1), (slots, 1), (begin, 1), (begin + slots, 1), (u64::MAX, 1), (0, CHUNK as u64 + 1)] {
+        let (first, begin) = (one.place(0), other.place(0));
+        assert_eq!(begin, first + slots, "side by side");
+        let wrong = [
+            (0, 1),
+            (first - 1, 1),
+            (first + 1, 1),
+            (begin, 1),
+            (begin + slots, 1),
+            (u64::MAX, 1),
+            (first, CHUNK as u64 + 1),
+        ];
+        for (at, size) in wrong {
             assert!(other.announced(at, size).is_none(), "{size} bytes at {at}");
         }
         assert!(other.announced(one.place(SLOTS - 1), CHUNK as u64).is_some());
+    }
+
+    struct Unheard;
+
+    impl native::ErrorSink for Unheard {
+        fn report(&self, _text: &str) {}
+    }
+
+    #[test]
+    fn a_connection_s_slots_are_pinned_once_for_both_ways() {
+        let Some(platform) = native::platforms().ok().and_then(|all| all.into_iter().next()) else { return };
+        let Some(&device) = platform.devices().first() else { return };
+        let made = native::Context::new(platform, &[device], Arc::new(Unheard));
+        let context = Arc::new(Context::new(made, vec![(0, device)], true));
+        let memory =
+            context.native.as_ref().map(|of| native::Memory::buffer(of, 1, 5, Some(b"12345")).unwrap()).unwrap();
+        let part = [Part::Bytes { offset: 0, size: 5 }];
+        let [one, other] = sides();
+        for (from, to) in [(&one, &other), (&other, &one)] {
+            let range = from.pinned(&context).unwrap();
+            range.read(from.place(3), &memory, &part).unwrap().wait().unwrap();
+            to.announced(from.place(3), 5).unwrap().write(&context, &memory, &part).unwrap().unwrap();
+            assert!(to.next_taken().is_some());
+        }
+        // One for each side, as each has mapped the memory where it likes.
+        assert_eq!(context.pinned_ranges(), 2);
+        one.unpin();
+        assert_eq!((context.pinned_ranges(), one.pinned(&context).is_none()), (1, true));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use ropeway_protocol::types::Status;
 use super::arrival::SMALL;
 use crate::base::drivers;
 use crate::base::lock::lock;
-use crate::base::order::Turn;
+use crate::base::order::{Sequence, Turn};
 use crate::native::{self, AwaitedWrite, Part, Place, StagedRead, Waits};
 use crate::objects::semaphore;
 use crate::objects::{Beside, Cell, Context, Memory, Queue};
@@ -58,22 +58,23 @@ fn last_of(cells: &[Arc<Cell>]) -> Option<(&Arc<Queue>, Turn)> {
     turns.fold(first.turn, |last, turn| last.max(turn).filter(|_| turn.is_some())).map(|last| (queue, last))
 }
 
-/// Enqueues a write of at most [`SMALL`] bytes, which are still to come; `queue` is the one whose next command needs
-/// them, if the client knows that nothing before it waits for what comes after. `None` if the write might hold others
-/// up.
-pub fn write((memory, part): (&Memory, &Part), queue: Option<&Arc<Queue>>) -> Option<AwaitedWrite> {
+/// Enqueues a write of at most [`SMALL`] bytes, which are still to come; returns the write and its place in the order, if it
+/// has one. `queue` is the one whose next command needs them, if the client knows that nothing before it waits for what
+/// comes after. `None` if the write might hold others up.
+pub fn write((memory, part): (&Memory, &Part), queue: Option<&Arc<Queue>>) -> Option<(AwaitedWrite, Option<Turn>)> {
     let (native, context) = (memory.native.as_ref().ok()?, &memory.context);
     if !takes_bytes_late(context) {
         return None;
     }
-    let (queue, place) = if context.maps {
-        (&**context.small_push_queue().ok()?, Place::ordinary(part).ok()?)
+    let (queue, line, place) = if context.maps {
+        (&**context.small_push_queue().ok()?, None, Place::ordinary(part).ok()?)
     } else {
         let queue = queue.filter(|queue| queue.in_order && Arc::ptr_eq(&queue.context, context))?;
         let beside = queue.pre_enqueue.writes.get_or_init(|| Beside::new(queue)).as_ref()?;
-        (&beside.native, Place::pinned(part, context.pool()?)?)
+        (&beside.native, Some(&beside.line), Place::pinned(part, context.pool()?)?)
     };
-    awaited(queue, (native, part), context.native.as_ref().ok()?, place).ok()
+    let write = awaited(queue, (native, part), context.native.as_ref().ok()?, place).ok()?;
+    Some((write, line.map(Sequence::turn)))
 }
 
 fn awaited(

@@ -182,7 +182,7 @@ impl Push {
     ) -> Result<(), Stop> {
         let native = self.memory.native.as_ref().map_err(|status| *status)?;
         if let Some((link, in_place)) = way.sharing()
-            && let Some(range) = in_place.outgoing(&self.memory.context)
+            && let Some(range) = in_place.pinned(&self.memory.context)
         {
             return self.send_in_place(link, (in_place, &range), ranges, next);
         }

@@ -88,9 +88,11 @@ impl Session {
     pub(super) fn expect(&mut self, m: Expect) -> Result<(), End> {
         let (memory, part) = self.moved(m.memory, m.what)?;
         let peer = self.common.peers.peer(m.peer)?;
-        if let Some(write) = self.write_small(&memory, &part, m.queue)? {
+        if let Some((write, turn)) = self.write_small(&memory, &part, m.queue)? {
             // The write is enqueued already, so other commands wait for its end.
-            let cell = Arc::new(Cell::new(Some(m.event), Some(write.end().clone()), None, None));
+            let mut cell = Cell::new(Some(m.event), Some(write.end().clone()), None, None);
+            cell.turn = turn;
+            let cell = Arc::new(cell);
             claim(self.objects(), &mut self.queue_states.events, m.event, cell.clone())?;
             let arrival = Arrival::awaited(m.transfer, memory, part, write, (m.event, cell));
             return peer.expect(&self.common.peers.services, Arc::new(arrival));
@@ -105,7 +107,7 @@ impl Session {
         memory: &Memory,
         part: &Part,
         queue: Option<QueueId>,
-    ) -> Result<Option<AwaitedWrite>, End> {
+    ) -> Result<Option<(AwaitedWrite, Option<Turn>)>, End> {
         let queue = queue
             .map(|id| self.queue_states.queue_state(id).map(|queue_state| queue_state.queue.clone()))
             .transpose()?;
