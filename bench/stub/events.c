@@ -119,6 +119,26 @@ static cl_int CL_API_CALL wait_for(cl_uint count, const cl_event *list)
     return failed;
 }
 
+/* Notes that this thread has been told how the event has ended. Threads that ask at the same time are told each, but no thread
+ * asks again. */
+static void tell_once(cl_event event)
+{
+    static unsigned threads;
+    static __thread unsigned this_thread;
+    if (this_thread == 0)
+        this_thread = ++threads;
+    for (size_t i = 0; i < sizeof event->told / sizeof *event->told; i++) {
+        if (event->told[i] == 0) {
+            event->told[i] = this_thread;
+            return;
+        }
+        if (event->told[i] == this_thread)
+            break;
+    }
+    fprintf(stderr, "stub: asked again how a command has ended\n");
+    abort();
+}
+
 /* What is said of it. */
 static cl_int said(cl_event event)
 {
@@ -128,6 +148,8 @@ static cl_int said(cl_event event)
     if (lag != NULL && status == CL_COMPLETE && !event->awaited && event->type != CL_COMMAND_USER &&
         stub_now() - event->times[3] < strtoull(lag, NULL, 10) * 1000)
         status = CL_SUBMITTED;
+    if (status <= CL_COMPLETE && getenv("STUB_ONCE") != NULL)
+        tell_once(event);
     pthread_mutex_unlock(&stub_lock);
     const char *running = getenv("STUB_RUNNING");
     if (running != NULL && status == CL_RUNNING) {
@@ -322,7 +344,7 @@ void stub_release_queue(cl_command_queue queue)
     pthread_mutex_unlock(&stub_lock);
 }
 
-/* Whether a thread waits for a queue, and the queue that is given to it. */
+/* How many threads wait for a queue, and the queue that is given to one of them. */
 static int spare;
 static cl_command_queue given;
 static pthread_cond_t is_given = PTHREAD_COND_INITIALIZER;
@@ -351,8 +373,10 @@ static int start(void *(*work)(void *), void *data)
 void stub_prepare_thread(void)
 {
     pthread_mutex_lock(&stub_lock);
-    if (!spare && !is_inline())
-        spare = start(await_queue, NULL);
+    /* One for the transfers of a server that warms up, and one for its client's first queue: drivers have their threads before they
+       have queues. */
+    while (spare < 2 && !is_inline() && start(await_queue, NULL))
+        spare++;
     pthread_mutex_unlock(&stub_lock);
 }
 
@@ -361,9 +385,9 @@ void stub_queue_command(cl_command_queue queue, struct command *command)
     pthread_mutex_lock(&stub_lock);
     if (!queue->started && !is_inline()) {
         queue->started = 1;
-        if (spare && given == NULL) {
+        if (spare > 0 && given == NULL) {
             given = queue;
-            spare = 0;
+            spare--;
             pthread_cond_signal(&is_given);
         } else {
             queue->started = start(run, queue);

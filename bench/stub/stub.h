@@ -6,8 +6,9 @@
  * without using a processor meanwhile; STUB_LAG, for how many microseconds an event that nobody waits for by name is still said to be
  * submitted when it is complete; STUB_MOVES, if it is there, has each mapping be memory of its own; STUB_LIES, if it is
  * there, has the first mapping to be read be at an address where nothing is; STUB_RUNNING: commands that run are said to be
- * submitted ("submitted"), or whoever asks for their status never hears it ("asked"). Images, samplers and pipes there are
- * none. */
+ * submitted ("submitted"), or whoever asks for their status never hears it ("asked"); STUB_ONCE, if it is there, ends the
+ * process of which a thread asks for the status of a command again after that thread has heard of its end. Images, samplers
+ * and pipes there are none. */
 #ifndef STUB_H
 #define STUB_H
 #define CL_TARGET_OPENCL_VERSION 120
@@ -121,6 +122,7 @@ struct _cl_event {
     cl_int status;
     cl_ulong times[4]; /* queued, submitted, started, ended */
     int awaited; /* by somebody who has named it */
+    unsigned told[16]; /* the threads that were told how it has ended; 0 where there are no more */
     struct callback *callbacks;
 };
 

@@ -52,6 +52,15 @@ fn a_finished_queue_has_delivered_its_reads_whatever_is_said_of_them() {
     );
 }
 
+/// Asking takes up to a microsecond each time.
+#[test]
+fn a_driver_is_asked_once_how_a_command_has_ended() {
+    let vendors = stub_vendors();
+    let env = [("OCL_ICD_VENDORS", vendors.to_str().expect("a path in UTF-8")), ("STUB_ONCE", "1")];
+    let server = Server::start_with(&["--listen", "tcp://127.0.0.1:0"], &env);
+    Program::remote(c_program("reads_finished"), server.url()).run().success();
+}
+
 #[test]
 fn what_is_mapped_elsewhere_each_time_arrives() {
     let mut pair = stubs("STUB_MOVES", "1");

@@ -14,7 +14,7 @@ use crate::base::error::End;
 use crate::base::lock::lock;
 use crate::link::client::Client;
 use crate::link::outgoing::Sending;
-use crate::objects::{Cell, OwedRead, Queue};
+use crate::objects::{Cell, Cells, OwedRead, Queue};
 
 /// Most entries of an out-of-order queue that one pass looks at.
 const SCAN: usize = 1024;
@@ -83,7 +83,8 @@ impl Reporter {
     /// Each completion is in one report only, so the holder of the right to send, shown here by `_sending`, must send
     /// the report.
     fn gather(&self, ended: Ended<'_>, _sending: &Sending<'_>) -> Report<'_> {
-        let mut report = Report { done: Vec::new(), data: Vec::new(), lagging: None, staged: &self.staged };
+        let (done, data, sent, passed) = Default::default();
+        let mut report = Report { done, data, sent, passed, lagging: None, staged: &self.staged };
         lock(&self.queues).retain(|queue| {
             let Some(queue) = queue.upgrade() else { return false };
             report.look_through(&queue, ended);
@@ -130,7 +131,7 @@ impl Reporter {
     /// # Errors
     /// The session is over.
     pub fn tell_of(&self, waited: &[Arc<Cell>]) -> Result<(), End> {
-        let (mut sending, report) = self.gather_all(Ended::Cells(waited))?;
+        let (mut sending, mut report) = self.gather_all(Ended::Cells(waited))?;
         report.note(&mut sending)?;
         Ok(sending.send()?)
     }
@@ -152,11 +153,16 @@ impl Reporter {
     }
 }
 
-/// Commands that have ended: their ends and their data.
+/// Commands that have ended: their ends and their data. Whoever sends it drops it behind that, so that the client does not
+/// wait for the release of native events.
 pub struct Report<'a> {
     /// The statuses that they ended with.
     done: Vec<EventDone>,
     data: Vec<OwedRead>,
+    /// Data that are sent, or about to be.
+    sent: Vec<OwedRead>,
+    /// The commands that queues had until now.
+    passed: Cells,
     /// A command that is known to have ended, but whose native event does not say so yet.
     lagging: Option<Arc<Cell>>,
     staged: &'a Budget,
@@ -177,6 +183,7 @@ impl Report<'_> {
                 if !cell.settled() {
                     self.add(&cell, status);
                 }
+                self.passed.push(cell);
                 continue;
             }
             if ended.includes(queue, cell) {
@@ -198,8 +205,9 @@ impl Report<'_> {
     ///
     /// # Errors
     /// The socket's error.
-    pub fn send_data(self, sending: &mut Sending<'_>) -> Result<Vec<EventDone>, End> {
-        for OwedRead { transfer, read } in self.data {
+    pub fn send_data(&mut self, sending: &mut Sending<'_>) -> Result<Vec<EventDone>, End> {
+        let data = std::mem::take(&mut self.data);
+        for &OwedRead { transfer, ref read } in &data {
             self.staged.give_back(read.size());
             match read.bytes() {
                 Ok(_) if read.is_in_slot() => sending.note(&SlotRead { transfer }),
@@ -207,7 +215,8 @@ impl Report<'_> {
                 Err(status) => sending.note(&TransferFailed { transfer, status }),
             }
         }
-        Ok(self.done)
+        self.sent = data;
+        Ok(std::mem::take(&mut self.done))
     }
 
     /// Adds the whole report as notes: ends first, as a thread of the program that waits for data may look at the ends
@@ -215,7 +224,7 @@ impl Report<'_> {
     ///
     /// # Errors
     /// The socket's error.
-    fn note(mut self, sending: &mut Sending<'_>) -> Result<(), End> {
+    fn note(&mut self, sending: &mut Sending<'_>) -> Result<(), End> {
         if !self.done.is_empty() {
             let done = std::mem::take(&mut self.done);
             sending.note(&Completed { completions: Completions { done } });

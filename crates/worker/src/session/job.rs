@@ -233,7 +233,7 @@ fn answer_wait<'a>(
     ended: Ended<'_>,
     call: &CallId<Waited>,
 ) -> Result<(), End> {
-    let (mut sending, report) = common.reporter.gather_all(ended)?;
+    let (mut sending, mut report) = common.reporter.gather_all(ended)?;
     let done = report.send_data(&mut sending)?;
     for queue in queues {
         let first = queue.first_error.swap(0, Ordering::AcqRel);
