@@ -18,6 +18,7 @@ mod machine;
 mod medium;
 pub mod nearby;
 mod origin;
+mod patience;
 pub mod private_file;
 mod shared;
 mod shm;

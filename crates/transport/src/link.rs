@@ -15,6 +15,7 @@ use crate::encrypted::{Now, Records};
 use crate::inherited::Kept;
 use crate::kernel;
 use crate::machine::{self, is_gone};
+use crate::patience::timespec;
 use crate::shared::Sharing;
 use crate::tls::{Accepting, Client, Fill, Lease, Secrets};
 use crate::vsock::{self, Kind, VsockAddress};
@@ -28,11 +29,15 @@ pub const GLANCE: Duration = Duration::from_secs(2);
 /// polls only if at least two of its last eight waits were short.
 const SPIN: Duration = Duration::from_micros(50);
 
-/// A reader that slept for no longer than this would have done better to poll.
-const SHORT: Duration = Duration::from_micros(75);
+/// The same where bytes come through memory, which is looked at without a system call, and there are [`CORES_TO_SPARE`]: as
+/// long as an empty kernel takes on PoCL, whose end a reader would mostly sleep through.
+const LONG_SPIN: Duration = Duration::from_micros(200);
 
 /// Fewest cores for polling: with one core, a thread that polls takes the time of the thread that it waits for.
 const CORES_TO_SPIN: u32 = 2;
+
+/// Fewest cores of which two, one at either end, may poll for so long.
+const CORES_TO_SPARE: u32 = 8;
 
 /// A connected stream socket. Reading and writing are independent; several threads may share it, at most one reading
 /// and at most one writing at a time.
@@ -55,6 +60,8 @@ pub struct Link {
     /// When the other machine was first seen to leave something unanswered.
     suspected: Mutex<Option<Instant>>,
     pub(crate) spins: bool,
+    /// Whether there are cores that nobody misses while a reader polls.
+    spares_cores: bool,
     /// Whether the last waits for bytes were short: one bit each, the latest in the lowest bit.
     waits: AtomicU8,
     /// Bytes sent and received, as [`Link::traffic`] returns them.
@@ -181,6 +188,7 @@ impl Link {
             kind,
             suspected: Mutex::default(),
             spins: cores >= CORES_TO_SPIN,
+            spares_cores: cores >= CORES_TO_SPARE,
             waits: AtomicU8::new(0),
             sent: AtomicU64::new(0),
             received: AtomicU64::new(0),
@@ -211,8 +219,16 @@ impl Link {
     /// # Errors
     /// The socket's error; [`ErrorKind::TimedOut`] when the other machine is gone.
     pub fn recv(&self, into: &mut [u8]) -> io::Result<usize> {
+        self.recv_or_rest(into, &|| ())
+    }
+
+    /// As [`Link::recv`]; calls `rest` each time before this thread sleeps, as what it waits for has not come soon.
+    ///
+    /// # Errors
+    /// As [`Link::recv`].
+    pub fn recv_or_rest(&self, into: &mut [u8], rest: &dyn Fn()) -> io::Result<usize> {
         loop {
-            match self.recv_for_a_glance(into) {
+            match self.recv_soon_or_rest(into, rest) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.check_machine()?,
                 got => return got,
             }
@@ -224,7 +240,12 @@ impl Link {
     /// # Errors
     /// As [`Link::recv`], without looking whether the other machine is gone.
     pub fn recv_for_a_glance(&self, into: &mut [u8]) -> io::Result<usize> {
+        self.recv_soon_or_rest(into, &|| ())
+    }
+
+    fn recv_soon_or_rest(&self, into: &mut [u8], rest: &dyn Fn()) -> io::Result<usize> {
         if !self.spins {
+            rest();
             return self.recv_with(into, RecvFlags::empty());
         }
         match self.try_recv_cheaply(into) {
@@ -233,8 +254,9 @@ impl Link {
         }
         let begun = Instant::now();
         let waits = self.waits.load(Ordering::Relaxed);
+        let patience = if self.spares_cores && self.sharing.medium.is_some() { LONG_SPIN } else { SPIN };
         let note = |was_short: bool| self.waits.store(waits << 1 | u8::from(was_short), Ordering::Relaxed);
-        while waits.count_ones() > 1 && begun.elapsed() < SPIN {
+        while waits.count_ones() > 1 && begun.elapsed() < patience {
             std::thread::yield_now();
             match self.try_recv_cheaply(into) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
@@ -244,8 +266,10 @@ impl Link {
                 }
             }
         }
+        rest();
         let got = self.recv_with(into, RecvFlags::empty());
-        note(begun.elapsed() < SHORT);
+        // Somewhat later would have been soon enough for polling next time.
+        note(begun.elapsed() < patience * 3 / 2);
         got
     }
 
@@ -293,6 +317,12 @@ impl Link {
             Some(medium) => medium.has_more(),
             None => self.records.as_ref().is_some_and(|records| records.has_more()),
         }
+    }
+
+    /// Whether a thread that waits for several links may look whether this one [has more](Link::has_more) instead of
+    /// sleeping: its bytes come through memory, and there are cores to spare.
+    pub fn may_be_watched(&self) -> bool {
+        self.spares_cores && self.shares_memory()
     }
 
     /// To be called before each time that the link's descriptor is polled for something to read: from now on it becomes
@@ -445,7 +475,7 @@ impl Link {
                 return Ok(true);
             }
             let left = deadline.map(|d| d.saturating_duration_since(Instant::now()));
-            let left = left.map(|t| Timespec { tv_sec: t.as_secs() as i64, tv_nsec: i64::from(t.subsec_nanos()) });
+            let left = left.map(timespec);
             match poll(&mut [PollFd::new(self, PollFlags::IN)], left.as_ref()) {
                 Ok(n) if n > 0 && self.sharing.medium.is_some() && was_nothing()? => {}
                 Ok(n) => return Ok(n > 0),
@@ -459,7 +489,7 @@ impl Link {
     /// before may still be unread.
     pub fn has_ended(&self) -> bool {
         let mut fds = [PollFd::new(&self.fd, PollFlags::RDHUP)];
-        poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
+        poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
     }
 
     /// Ends both directions: all reading and writing on this link stops, at both ends.

@@ -16,6 +16,9 @@ pub(crate) trait Medium: Send + Sync + Debug {
     /// What it is, for a person.
     fn name(&self) -> &'static str;
 
+    /// Called once, when both sides have agreed on it: does ahead what the first bytes would wait for.
+    fn prepare(&self) {}
+
     /// Takes the beginning of `bytes`; returns how much.
     ///
     /// # Errors

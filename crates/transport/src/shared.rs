@@ -270,6 +270,7 @@ impl Link {
     }
 
     pub(crate) fn use_medium(&mut self, medium: Box<dyn Medium>) {
+        medium.prepare();
         self.sharing.sent_before = self.sent.load(Ordering::Relaxed);
         self.sharing.medium = Some(medium);
     }
@@ -303,6 +304,8 @@ impl Link {
                 // What the other side had written before it went is still read.
                 Ok(0) if medium.has_more_at_the_end() => {}
                 Ok(0) => return Ok(got),
+                // It was woken for what has been read already: who only looks has looked, and would pay for another look.
+                Ok(_) if !waits && got == 0 && !medium.has_more() => return Err(ErrorKind::WouldBlock.into()),
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) if got > 0 => return Ok(got),
                 Err(Errno::AGAIN) if medium.has_more() => {}

@@ -193,10 +193,12 @@ fn serve(
     if let Err(error) = outputs.put_in_place() {
         give_up(format!("cannot capture what kernels print: {error}"));
     }
+    // Most sessions want some of it, and who does not is done with it sooner than a first buffer would be.
+    link.arena().into_iter().for_each(|arena| arena.prepare());
     let client = Client::new(Outgoing::new(link.clone()), printed);
     let staged = Arc::new(Budget::new(options.staged_bytes));
     let reporter = Reporter::new(client.clone(), staged.clone());
-    usage.is_awaited_by(idle);
+    usage.rings(idle);
     let services = Services::new(warm.session, reporter.clone(), notifier.clone(), log.clone());
     let turns = turns.map(|socket| {
         let notifier = notifier.clone();
@@ -214,7 +216,7 @@ fn serve(
         reporter,
         notifier,
         peers: Peers::new(services, control, hello.features & features::SHARES_WITH_PEERS != 0),
-        arenas: Arenas::new(staged.clone()),
+        arenas: Arenas::with_one(staged.clone()),
         shared: client.outgoing.arena().cloned().map(SharedStorage::new),
         cache: Cache::new(options.cache_folder, options.cache_bytes, staged),
         leading: Default::default(),

@@ -4,13 +4,13 @@
 
 use std::io;
 use std::sync::{Arc, OnceLock};
-use std::thread::{self, Thread};
+use std::thread;
 
+use crate::base::alarm::Alarm;
 use crate::link::printed::{Outputs, Printed};
 use crate::notify::notification::{Letterbox, Post};
 use crate::notify::notifier::Notifier;
 use crate::peers;
-use crate::session::alarm::Alarm;
 use crate::session::team::Team;
 
 /// Where the threads find their session, once there is one.
@@ -26,8 +26,8 @@ pub struct Standby {
     pub outputs: Outputs,
     /// What the team's follower waits for.
     pub alarm: Arc<Alarm>,
-    /// The thread that looks for idle queues, parked.
-    pub idle: Thread,
+    /// What the thread that looks for idle queues waits for.
+    pub idle: Arc<Alarm>,
     /// Where the session's team is put for the threads to find.
     pub place: Place,
 }
@@ -57,16 +57,12 @@ impl Standby {
             }
         })?;
 
-        let team = place.clone();
-        let idle = start("idle", move || {
-            // Unparked when a device becomes busy for the first time.
-            let team = loop {
-                match team.get() {
-                    Some(team) => break team,
-                    None => thread::park(),
-                }
-            };
-            let common = team.common();
+        let idle = Arc::new(Alarm::new()?);
+        let (team, ringing) = (place.clone(), idle.clone());
+        start("idle", move || {
+            // When a device has become busy for the first time.
+            ringing.wait_to_be_rung();
+            let common = team.wait().common();
             common.idle.look(&common.usage, &common.is_over);
         })?;
 
@@ -89,6 +85,6 @@ impl Standby {
     }
 }
 
-fn start(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<Thread> {
-    Ok(thread::Builder::new().name(name.to_owned()).spawn(work)?.thread().clone())
+fn start(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    thread::Builder::new().name(name.to_owned()).spawn(work).map(drop)
 }

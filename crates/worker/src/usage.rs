@@ -8,9 +8,9 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::thread::Thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use crate::base::alarm::Alarm;
 use crate::handoff::METERED_DEVICES;
 use crate::native::SharedNumbers;
 
@@ -30,6 +30,9 @@ const TIME: u64 = !(COUNT | PAUSED);
 
 /// Such a time counts units of 256 ns.
 const UNIT_BITS: u32 = 8;
+
+/// The time from one look at busy devices to the next.
+pub const LOOK: Duration = Duration::from_millis(20);
 
 /// Says how much time has passed.
 pub trait Clock {
@@ -54,9 +57,9 @@ pub struct Usage<C = Since> {
     own: Vec<AtomicU64>,
     devices: Vec<AtomicU64>,
     clock: C,
-    /// The thread that adds up, ...
-    adder: OnceLock<Thread>,
-    /// ... and whether it sleeps until a device becomes busy.
+    /// What wakes the thread that adds up, ...
+    adder: OnceLock<Arc<Alarm>>,
+    /// ... and whether that sleeps until a device becomes busy.
     is_asleep: AtomicBool,
 }
 
@@ -119,7 +122,8 @@ impl<C: Clock> Usage<C> {
     fn begin(&self, device: usize) {
         let before = self.change(device, |count| (count + 1).min(COUNT), None);
         if before == 0 && self.is_asleep.load(Ordering::SeqCst) && self.is_asleep.swap(false, Ordering::SeqCst) {
-            self.adder.get().into_iter().for_each(Thread::unpark);
+            // By a timer, as there is nothing to add up yet: to wake a thread costs as much as a small kernel.
+            self.adder.get().into_iter().for_each(|alarm| alarm.remind(LOOK));
         }
     }
 
@@ -147,22 +151,24 @@ impl<C: Clock> Usage<C> {
         }
     }
 
-    /// Says which thread is to be unparked when a device becomes busy, before it calls [`Self::sleep`] for the first time.
-    pub fn is_awaited_by(&self, adder: Thread) {
-        if self.adder.set(adder).is_ok() {
+    /// Has this alarm ring a [`LOOK`] after a device has become busy, for the thread that will call [`Self::sleep`].
+    pub fn rings(&self, alarm: Arc<Alarm>) {
+        if self.adder.set(alarm).is_ok() {
             self.is_asleep.store(true, Ordering::SeqCst);
         }
     }
 
-    /// Blocks the calling thread, always the same, while no device is busy.
+    /// Blocks the calling thread, always the same, while no device is busy, and then for a [`LOOK`].
     pub fn sleep(&self) {
-        self.adder.get_or_init(std::thread::current);
+        let Some(alarm) = self.adder.get() else { return std::thread::sleep(LOOK) };
         self.is_asleep.store(true, Ordering::SeqCst);
         while self.is_asleep.load(Ordering::SeqCst) {
             if self.is_busy() {
-                return self.is_asleep.store(false, Ordering::SeqCst);
+                self.is_asleep.store(false, Ordering::SeqCst);
+                return std::thread::sleep(LOOK);
             }
-            std::thread::park();
+            alarm.wait_to_be_rung();
+            alarm.has_rung();
         }
     }
 }

@@ -57,6 +57,27 @@ fn a_session_begins_with_the_threads_that_are_there() {
     assert_eq!(worker.threads(), warm);
 }
 
+/// To wake a thread costs about as much as a small kernel.
+#[test]
+fn the_follower_sleeps_through_jobs_that_are_over_soon() {
+    const JOBS: u64 = 20;
+    let worker = Worker::start("");
+    let mut client = worker.connect();
+    client.begin(0);
+    assert_eq!(client.finish(1), 0);
+    std::thread::sleep(Duration::from_millis(20));
+    let before = worker.sleeps("session");
+    for _ in 0..JOBS {
+        assert_eq!(client.finish(1), 0);
+        // Longer than the follower leaves a job alone.
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let after = worker.sleeps("session");
+    assert_eq!((before.len(), after.len()), (1, 1));
+    // On a machine with much else to do, some jobs may take that long.
+    assert!(after[0] - before[0] <= JOBS / 2, "{before:?} {after:?}");
+}
+
 #[test]
 fn a_kernel_adds() {
     let worker = Worker::start("");

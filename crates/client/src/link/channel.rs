@@ -28,7 +28,7 @@ pub(super) struct Channel {
 impl Channel {
     /// Over a link whose handshake is done.
     pub(super) fn new(link: impl Into<Link>) -> Self {
-        Self { link: link.into(), outbox: Outbox::default(), inbox: Inbox::default() }
+        Self { link: link.into(), outbox: Outbox::new(), inbox: Inbox::new() }
     }
 
     /// Appends a message without an answer to the pending batch. If a long tail makes it necessary to send, `waits` says
@@ -78,7 +78,12 @@ impl Channel {
         self.outbox.try_flush(&self.link)
     }
 
-    /// Whether nothing waits to be sent.
+    /// Whether anything waits to be sent that this thread has posted or knows of.
+    pub(super) fn has_pending(&self) -> bool {
+        self.outbox.has_pending()
+    }
+
+    /// Whether nothing waits to be sent, whichever thread has posted it.
     pub(super) fn is_flushed(&self) -> bool {
         self.outbox.is_empty()
     }
@@ -137,6 +142,16 @@ impl Channel {
     /// whether something has come already.
     pub(super) fn is_readable_or_will_tell(&self) -> bool {
         self.link.is_readable_or_will_tell()
+    }
+
+    /// Whether a thread that waits for several of them may ask [`Self::has_come`] again and again instead of sleeping.
+    pub(super) fn may_be_watched(&self) -> bool {
+        self.link.may_be_watched()
+    }
+
+    /// Whether something has come that the system need not be asked for.
+    pub(super) fn has_come(&self) -> bool {
+        self.link.has_more()
     }
 
     /// Waits until there may be something to read, at most for `timeout`; for a thread without the reader role. Returns

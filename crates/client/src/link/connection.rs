@@ -255,7 +255,7 @@ impl Connection {
 
     /// Leaves what waits to be sent to the next round; false where there are no rounds.
     pub(crate) fn leave_to_round(&self) -> bool {
-        self.channel.is_flushed() || self.deferred.leave()
+        !self.channel.has_pending() || self.deferred.leave()
     }
 
     /// Sends all that waits to be sent, or leaves it to the thread that is sending.

@@ -95,6 +95,19 @@ pub(super) fn join<V: Visited + 'static>(link: &Arc<V>) {
     let mut links = lock(&LINKS);
     links.retain(|link| link.strong_count() > 0);
     links.push(link);
+    let are_many = links.len() >= MANY;
+    drop(links);
+    if are_many {
+        // A context of many of them will want it, and should not wait until it is there.
+        thread();
+    }
+}
+
+/// The thread that makes the rounds, started if it is not there; `None` where it could not be.
+fn thread() -> Option<&'static Thread> {
+    let new = || thread::Builder::new().name("ropeway-rounds".into());
+    let start = || Some(threads::start(|| new().spawn(make_rounds)).ok()?.thread().clone());
+    THREAD.get_or_init(start).as_ref()
 }
 
 impl Deferred {
@@ -112,9 +125,7 @@ impl Deferred {
         if !self.is_shared() {
             return false;
         }
-        let new = || thread::Builder::new().name("ropeway-rounds".into());
-        let start = || Some(threads::start(|| new().spawn(make_rounds)).ok()?.thread().clone());
-        let Some(thread) = THREAD.get_or_init(start) else { return false };
+        let Some(thread) = thread() else { return false };
         if !self.posted.swap(true, Ordering::SeqCst) && !DUE.swap(true, Ordering::SeqCst) {
             thread.unpark();
         }
@@ -128,7 +139,8 @@ impl Deferred {
 
     /// Whether anything was posted since the last round.
     pub(super) fn take_posted(&self) -> bool {
-        self.posted.swap(false, Ordering::SeqCst)
+        // Mostly nothing was: then the round leaves the link to the threads that post there, and takes nothing from their caches.
+        self.posted.load(Ordering::SeqCst) && self.posted.swap(false, Ordering::SeqCst)
     }
 }
 

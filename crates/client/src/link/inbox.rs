@@ -109,6 +109,12 @@ pub(super) struct Role<'a> {
 }
 
 impl Inbox {
+    /// One with room for what comes first.
+    pub(super) fn new() -> Self {
+        let reader = Reader { buffer: vec![0; FIRST_READ], ..Reader::default() };
+        Self { reader: Mutex::new(reader), ..Self::default() }
+    }
+
     /// Takes the reader role if nobody has it.
     pub(super) fn try_read(&self) -> Option<Role<'_>> {
         let reader = match self.reader.try_lock() {

@@ -16,6 +16,9 @@ use crate::base::stats::{STATS, count};
 /// A batch of this many bytes goes out without waiting for more.
 const BATCH: usize = 16 << 10;
 
+/// Room for a batch from the beginning on: what a short program sends at once.
+const FIRST_BATCH: usize = 1 << 10;
+
 /// Tails of at most this many bytes are copied into the batch; longer ones are sent from where they are, as a model's
 /// few bytes are, too.
 const COPY: usize = if cfg!(all(test, feature = "model")) { 2 } else { 16 << 10 };
@@ -28,6 +31,8 @@ const MOST: usize = 1 << 20;
 pub(super) struct Outbox {
     /// Encoded messages not yet handed to the socket.
     pending: Mutex<Pending>,
+    /// Whether there are any; changes only while `pending` is locked.
+    is_pending: AtomicBool,
     /// Held while writing to the socket, together with the buffer that was written last (kept for its memory).
     sending: Mutex<Vec<u8>>,
     /// Whether a thread that did not wait for `sending` has left bytes: the thread that holds `sending` sends those,
@@ -71,6 +76,14 @@ impl Pushed {
 }
 
 impl Outbox {
+    /// An empty one, with room for the first batches: a context of many servers would otherwise have all of them grow at
+    /// the same time.
+    pub(super) fn new() -> Self {
+        let room = || Vec::with_capacity(FIRST_BATCH);
+        let pending = Mutex::new(Pending { bytes: room(), messages: 0 });
+        Self { pending, sending: Mutex::new(room()), ..Self::default() }
+    }
+
     /// Appends one message, which `encode` writes, with its tail; a long tail is sent at once, from where it is.
     /// `waits`, which is asked for a long tail only: whether to wait for another thread that is sending.
     ///
@@ -92,6 +105,7 @@ impl Outbox {
             let mut pending = lock(&self.pending);
             encode(&mut pending.bytes);
             pending.messages += 1;
+            self.is_pending.store(true, Ordering::Release);
             self.send(link, &mut sending, pending, tail, goes_on)?;
             drop(sending);
             self.send_left(link, goes_on)?;
@@ -101,6 +115,7 @@ impl Outbox {
         encode(&mut pending.bytes);
         pending.bytes.extend_from_slice(tail);
         pending.messages += 1;
+        self.is_pending.store(true, Ordering::Release);
         Ok(Pushed::Pending(pending.bytes.len()))
     }
 
@@ -109,7 +124,7 @@ impl Outbox {
     /// # Errors
     /// The error of the socket or of `goes_on`.
     pub(super) fn flush(&self, link: &Link, goes_on: GoesOn<'_>) -> io::Result<()> {
-        if self.is_empty() {
+        if !self.has_pending() {
             return Ok(());
         }
         self.is_left.store(true, Ordering::SeqCst);
@@ -162,7 +177,7 @@ impl Outbox {
         // The thread that sends may take long.
         let Some(mut sending) = self.try_sending() else { return Ok(false) };
         self.is_left.store(false, Ordering::SeqCst);
-        Self::take(&mut sending, lock(&self.pending));
+        self.take(&mut sending, lock(&self.pending));
         let sent = link.try_send(&sending)?;
         count(&STATS.bytes_sent, sent);
         if sent < sending.len() {
@@ -192,7 +207,13 @@ impl Outbox {
         self.try_sending().is_some() && self.is_empty()
     }
 
-    /// Whether nothing waits to be sent.
+    /// Whether anything waits to be sent that this thread has posted or knows of; asked without a lock, as a program that
+    /// works with many servers asks for each of them at each flush.
+    pub(super) fn has_pending(&self) -> bool {
+        self.is_pending.load(Ordering::Acquire)
+    }
+
+    /// Whether nothing waits to be sent, whichever thread has posted it.
     pub(super) fn is_empty(&self) -> bool {
         lock(&self.pending).bytes.is_empty()
     }
@@ -207,7 +228,7 @@ impl Outbox {
         tail: &[u8],
         goes_on: GoesOn<'_>,
     ) -> io::Result<bool> {
-        Self::take(sending, pending);
+        self.take(sending, pending);
         count(&STATS.bytes_sent, sending.len() + tail.len());
         let mut parts: &mut [_] = &mut [IoSlice::new(sending), IoSlice::new(tail)];
         match link.send_all_while(&mut parts, goes_on) {
@@ -235,12 +256,14 @@ impl Outbox {
         sending.drain(..sent);
         sending.append(&mut pending.bytes);
         std::mem::swap(sending, &mut pending.bytes);
+        self.is_pending.store(!pending.bytes.is_empty(), Ordering::Release);
     }
 
     /// Takes what is pending, to be sent.
-    fn take(sending: &mut Vec<u8>, mut pending: MutexGuard<'_, Pending>) {
+    fn take(&self, sending: &mut Vec<u8>, mut pending: MutexGuard<'_, Pending>) {
         sending.clear();
         std::mem::swap(sending, &mut pending.bytes);
+        self.is_pending.store(false, Ordering::Release);
         count(&STATS.batches, 1);
         count(&STATS.messages_sent, std::mem::take(&mut pending.messages));
     }

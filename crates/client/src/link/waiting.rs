@@ -157,6 +157,27 @@ impl Connection {
     /// Takes in what has arrived, without waiting.
     pub(crate) fn drain(&self) {
         self.read_arrived();
+        self.see_to_chunks();
+    }
+
+    /// Takes in what has come if the system need not be asked for it; returns whether any message did.
+    pub(super) fn take_in(&self) -> bool {
+        let Some(mut role) = self.channel.has_come().then(|| self.channel.try_read()).flatten() else { return false };
+        match self.channel.read(&mut role, false, self) {
+            Ok(any) => {
+                drop(role);
+                self.see_to_chunks();
+                any
+            }
+            Err(error) => {
+                drop(role);
+                self.lose(error.to_string());
+                true
+            }
+        }
+    }
+
+    fn see_to_chunks(&self) {
         // Bytes that the server has asked for are not this thread's to send.
         if self.transfers.any_ready() && self.waiting.load(Ordering::SeqCst) == 0 {
             self.background_io.rouse();

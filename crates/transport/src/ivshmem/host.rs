@@ -133,7 +133,7 @@ impl Shared {
 /// Whether the other end of a socket has closed it.
 fn has_hung_up(socket: &OwnedFd) -> bool {
     let mut sockets = [PollFd::new(socket, PollFlags::RDHUP)];
-    poll(&mut sockets, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
+    poll(&mut sockets, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }
 
 impl GuestPart {

@@ -69,6 +69,12 @@ impl Arena {
         !self.memory.is_device()
     }
 
+    /// Makes the beginning of it usable now, for a process that will want some of it before long.
+    pub fn prepare(&self) {
+        // Where the system refuses, whoever wants some is told so then.
+        let _ = self.has(0, 1);
+    }
+
     /// How many bytes it has.
     pub fn size_in_bytes(&self) -> usize {
         self.memory.len()

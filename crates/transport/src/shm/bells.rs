@@ -11,8 +11,10 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
+use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::io::Errno;
+
+use crate::patience::timespec;
 
 /// What `/proc` says that such a descriptor is.
 const KIND: &str = "anon_inode:[eventfd]";
@@ -64,9 +66,8 @@ impl Watch {
     /// # Errors
     /// [`Errno::AGAIN`] if it has not been rung; the operating system's error.
     pub(super) fn wait(&self, patience: Duration) -> Result<usize, Errno> {
-        let patience = Timespec { tv_sec: patience.as_secs().cast_signed(), tv_nsec: patience.subsec_nanos().into() };
         let mut events = [epoll::Event { flags: epoll::EventFlags::empty(), data: BELL }; 2];
-        let found = epoll::wait(&self.0, &mut events[..], Some(&patience))?;
+        let found = epoll::wait(&self.0, &mut events[..], Some(&timespec(patience)))?;
         let found = &events[..found];
         if found.is_empty() {
             return Err(Errno::AGAIN);

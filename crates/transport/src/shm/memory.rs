@@ -117,6 +117,15 @@ impl Memory {
         Ok(())
     }
 
+    /// Has the system bring in the pages of these bytes, whole ones, with one call: each would otherwise cost a fault when it
+    /// is first touched, in the midst of something that somebody waits for.
+    pub(super) fn bring_in(&self, bytes: Range<usize>) {
+        let base = self.bytes(bytes.start, bytes.len());
+        // SAFETY: these bytes are in the mapping, and stay as they are. A system that does not know this (Linux before 5.14), or
+        // has no memory to spare, refuses, and the pages come as they are touched.
+        let _ = unsafe { madvise(base.as_ptr().cast(), bytes.len(), Advice::LinuxPopulateWrite) };
+    }
+
     /// Gives the pages of these bytes back to the system, for all processes; the bytes are zero then.
     ///
     /// # Errors

@@ -50,6 +50,10 @@ const IN_USE: usize = 2 * CONTROL;
 /// What both ends of the rings and that lie in, in bytes.
 pub(crate) const CONTROLS: usize = DATA;
 
+/// Bytes of each ring whose pages are there before they are used: what a short session sends, or what is on the way at the
+/// beginning of a long one. Later ones come as they are touched, so that many idle links take little memory.
+const AHEAD: usize = 16 << 10;
+
 /// What it says, where nobody could take other memory for this.
 const USED: u64 = 1;
 
@@ -289,6 +293,13 @@ impl Medium for Rings {
 
     fn arena(&self) -> Option<&Arc<Arena>> {
         self.arena.as_ref()
+    }
+
+    fn prepare(&self) {
+        if self.place == Place::Machine {
+            self.memory.bring_in(0..DATA + AHEAD);
+            self.memory.bring_in(DATA + RING..DATA + RING + AHEAD);
+        }
     }
 
     fn write(&self, bytes: &[u8]) -> io::Result<usize> {

@@ -1,5 +1,6 @@
 use std::io::{ErrorKind, IoSlice};
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::AtomicUsize;
 use std::thread;
 use std::time::Instant;
 
@@ -138,6 +139,90 @@ fn only_a_reader_that_sleeps_is_woken() {
     });
     drop(near);
     assert_eq!((is_woken(&server), is_woken(&server)), (Ok(0), Ok(0)), "for good");
+}
+
+/// Rings that count how often the system is asked whether this side was woken.
+#[derive(Debug)]
+struct Counted(Rings, Arc<AtomicUsize>);
+
+impl Medium for Counted {
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn wait_for_room(&self, patience: Duration) -> io::Result<bool> {
+        self.0.wait_for_room(patience)
+    }
+
+    fn read(&self, into: &mut [u8]) -> io::Result<usize> {
+        self.0.read(into)
+    }
+
+    fn has_more(&self) -> bool {
+        self.0.has_more()
+    }
+
+    fn has_more_in_a_moment(&self) -> bool {
+        self.0.has_more_in_a_moment()
+    }
+
+    fn comes_soon(&self) -> bool {
+        self.0.comes_soon()
+    }
+
+    fn ask_to_be_woken(&self) -> bool {
+        self.0.ask_to_be_woken()
+    }
+
+    fn await_waking(&self, patience: Duration) -> Result<usize, Errno> {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        self.0.await_waking(patience)
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.0.descriptor()
+    }
+
+    fn taken(&self) -> u64 {
+        self.0.taken()
+    }
+
+    fn end(&self) {
+        self.0.end();
+    }
+
+    fn is_over(&self) -> bool {
+        self.0.is_over()
+    }
+}
+
+#[test]
+fn who_only_looks_asks_the_system_once() {
+    let (near, far) = UnixStream::pair().unwrap();
+    let (client, files) = Rings::create(Room::ForPeers, near.as_fd()).unwrap();
+    let server = Rings::open(&files, Room::ForPeers, far.as_fd()).unwrap();
+    let (mut link, calls) = (Link::from_fd(near.into()).unwrap(), Arc::<AtomicUsize>::default());
+    link.use_medium(Box::new(Counted(client, calls.clone())));
+    let look = || {
+        let got = link.try_recv(&mut [0; 8]).map_err(|error| error.kind());
+        (got, calls.swap(0, Ordering::Relaxed))
+    };
+    // A bell that is new counts as rung.
+    assert_eq!(look(), (Err(ErrorKind::WouldBlock), 1));
+    assert_eq!(look(), (Err(ErrorKind::WouldBlock), 1));
+    assert!(!link.is_readable_or_will_tell());
+    assert_eq!(server.write(b"one").unwrap(), 3);
+    // It has been woken for what it reads here.
+    assert_eq!(look(), (Ok(3), 0));
+    assert_eq!(look(), (Err(ErrorKind::WouldBlock), 1));
+    assert_eq!(server.write(b"two").unwrap(), 3);
+    assert_eq!(look(), (Ok(3), 0));
+    drop(far);
+    assert_eq!(look(), (Ok(0), 1), "the end is found by the same call");
 }
 
 /// The other process has the same bells, and may do anything to them.

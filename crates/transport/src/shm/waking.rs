@@ -5,12 +5,13 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use super::Files;
 use super::bells::{self, Watch};
+use crate::patience::timespec;
 
 /// Bytes that are taken off a socket at once.
 const AT_ONCE: usize = 64;
@@ -62,9 +63,7 @@ impl Waking {
             Self::Socket(socket) => socket,
         };
         if !patience.is_zero() {
-            let patience =
-                Timespec { tv_sec: patience.as_secs().cast_signed(), tv_nsec: patience.subsec_nanos().into() };
-            poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&patience))?;
+            poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&timespec(patience)))?;
         }
         let mut bytes = [0; AT_ONCE];
         recv(socket, &mut bytes, RecvFlags::DONTWAIT).map(|(count, _)| count)

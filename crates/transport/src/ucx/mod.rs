@@ -32,6 +32,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::io::Errno;
 
 use crate::medium::Medium;
+use crate::patience::timespec;
 use port::{MESSAGE, Port, lock};
 
 /// About the time that it takes to fall asleep and be woken.
@@ -188,7 +189,7 @@ impl Stream {
     /// Whether the other side has closed the socket.
     fn has_socket_ended(&self) -> bool {
         let mut events = [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; 3];
-        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let at_once = Timespec::default();
         let found = epoll::wait(&self.watch, &mut events[..], Some(&at_once)).unwrap_or(0);
         let ends = epoll::EventFlags::RDHUP | epoll::EventFlags::HUP | epoll::EventFlags::ERR;
         events[..found].iter().any(|event| {
@@ -399,8 +400,4 @@ impl Drop for Stream {
             let _ = pump.join();
         }
     }
-}
-
-fn timespec(time: Duration) -> Timespec {
-    Timespec { tv_sec: time.as_secs().cast_signed(), tv_nsec: i64::from(time.subsec_nanos()) }
 }

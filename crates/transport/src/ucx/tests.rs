@@ -5,10 +5,11 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 
 use super::choice::Choice;
 use super::port::{MESSAGE, WINDOW};
+use crate::patience::timespec;
 use crate::{Link, Sender as _};
 
 /// What UCX has on any machine.
@@ -97,7 +98,7 @@ fn who_sleeps_is_woken_by_what_it_polls() {
                 });
                 let begun = Instant::now();
                 while !far.is_readable_or_will_tell() {
-                    let most = Timespec { tv_sec: 10, tv_nsec: 0 };
+                    let most = timespec(Duration::from_secs(10));
                     poll(&mut [PollFd::new(&far, PollFlags::IN)], Some(&most)).unwrap();
                     assert!(begun.elapsed() < SOON, "it was not woken");
                 }
@@ -115,7 +116,7 @@ fn who_only_looks_does_not_wait_for_what_others_have_taken() {
         let [near, far] = pair(transports);
         assert!(!far.is_readable_or_will_tell());
         send(&near, 0, 1);
-        let most = Timespec { tv_sec: 10, tv_nsec: 0 };
+        let most = timespec(Duration::from_secs(10));
         assert_eq!(poll(&mut [PollFd::new(&far, PollFlags::IN)], Some(&most)).unwrap(), 1);
         let (told, looked) = channel();
         thread::spawn(move || {

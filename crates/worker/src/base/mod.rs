@@ -1,5 +1,6 @@
 //! The base that every part of the worker uses, and that depends on none of them.
 
+pub mod alarm;
 pub mod allowance;
 pub mod budget;
 pub mod drivers;

@@ -146,13 +146,13 @@ impl Input {
         self.start < self.end
     }
 
-    /// Waits for more bytes.
+    /// Waits for more bytes; calls `rest` each time before this thread sleeps.
     ///
     /// # Errors
     /// The link broke; [`End::Gone`] when the client closed it.
-    pub fn fill(&mut self) -> Result<(), End> {
+    pub fn fill(&mut self, rest: &dyn Fn()) -> Result<(), End> {
         let room = self.make_room()?;
-        match self.link.recv(&mut self.buffer[self.end..room])? {
+        match self.link.recv_or_rest(&mut self.buffer[self.end..room], rest)? {
             0 => Err(End::Gone),
             n => {
                 self.end += n;

@@ -32,8 +32,10 @@ impl SharedNumbers {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         let access = ProtFlags::READ | ProtFlags::WRITE;
+        // What is counted first should not wait for the page.
+        let flags = MapFlags::SHARED | MapFlags::POPULATE;
         // SAFETY: a new mapping, where the system chooses.
-        let at = unsafe { mmap(std::ptr::null_mut(), len, access, MapFlags::SHARED, file, 0) }?;
+        let at = unsafe { mmap(std::ptr::null_mut(), len, access, flags, file, 0) }?;
         Ok(Self { at, count })
     }
 

@@ -59,6 +59,16 @@ impl Arenas {
         Arc::new(Self { state: Mutex::default(), limit })
     }
 
+    /// As [`Self::new`], with one arena for the first write, the beginning of which is memory already.
+    pub fn with_one(limit: Arc<Budget>) -> Arc<Self> {
+        let arenas = Self::new(limit);
+        let mut first = vec![0; ARENA];
+        // Otherwise the compiler need not write what is 0 already.
+        first[0] = std::hint::black_box(1);
+        lock(&arenas.state).spare.push(first);
+        arenas
+    }
+
     /// Takes an unused arena of at least `len` bytes.
     fn take(&self, len: usize) -> Vec<u8> {
         let spare = lock(&self.state).spare.pop();

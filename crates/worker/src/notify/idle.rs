@@ -7,17 +7,13 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread;
-use std::time::Duration;
 
 use ropeway_protocol::types::Status;
 
 use crate::base::lock::lock;
 use crate::native::{Event, Waits};
 use crate::objects::Queue;
-use crate::usage::Usage;
-
-/// The time from one look to the next.
-const LOOK: Duration = Duration::from_millis(20);
+use crate::usage::{LOOK, Usage};
 
 /// After so many looks at idle devices, the thread sleeps: who becomes busy again has to wake it.
 const PATIENCE: u32 = 25;
@@ -72,18 +68,19 @@ impl Idle {
         busy.filter_map(|queue| mark(queue).ok().flatten()).collect()
     }
 
-    /// Looks until the session is over.
+    /// Looks until the session is over, first a [`LOOK`] after a device has become busy.
     pub fn look(&self, usage: &Usage, is_over: &AtomicBool) {
-        let mut idle = PATIENCE;
+        let mut idle = 0;
         while !is_over.load(Ordering::Relaxed) {
-            if idle >= PATIENCE {
-                usage.sleep();
-                idle = 0;
-            }
-            thread::sleep(LOOK);
             self.look_at_all();
             usage.add_up();
             idle = if usage.is_busy() { 0 } else { idle + 1 };
+            if idle < PATIENCE {
+                thread::sleep(LOOK);
+            } else {
+                usage.sleep();
+                idle = 0;
+            }
         }
     }
 

@@ -90,7 +90,7 @@ impl Peer {
                 Ok(true) if std::mem::take(&mut receiver.uncounted) => {}
                 Ok(true) => link.count_handled(input.passed() - before),
                 Ok(false) => {
-                    if let Err(end) = input.fill() {
+                    if let Err(end) = input.fill(&|| ()) {
                         break end;
                     }
                 }

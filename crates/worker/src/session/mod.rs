@@ -1,6 +1,5 @@
 //! The state of a session, as the one thread that reads commands sees it.
 
-pub mod alarm;
 pub mod common;
 pub mod job;
 pub mod team;

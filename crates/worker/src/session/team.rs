@@ -13,10 +13,10 @@ use std::thread;
 
 use ropeway_transport::Link;
 
-use super::alarm::Alarm;
 use super::common::Common;
 use super::job::Job;
 use super::{Handlers, Session};
+use crate::base::alarm::Alarm;
 use crate::base::error::End;
 use crate::base::lock::lock;
 use crate::link::heartbeat::{HEARTBEAT, Watchdog};
@@ -41,8 +41,9 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Reads and carries out commands until one asks for something that may wait.
-    fn next_job(&mut self) -> Result<Job, End> {
+    /// Reads and carries out commands until one asks for something that may wait; calls `rest` each time before this thread
+    /// sleeps, as nothing has come.
+    fn next_job(&mut self, rest: &dyn Fn()) -> Result<Job, End> {
         let Self { input, session } = self;
         let common = session.common.clone();
         loop {
@@ -66,7 +67,7 @@ impl Reader {
             }
             common.limits.settle(|| session.objects());
             drop(busy);
-            input.fill()?;
+            input.fill(rest)?;
         }
     }
 }
@@ -174,7 +175,7 @@ impl Team {
     /// Leads until another thread does; the caller counts as a follower then.
     fn lead<'a>(self: &'a Arc<Self>, mut reader: MutexGuard<'a, Reader>) -> Result<(), End> {
         loop {
-            let job = reader.next_job()?;
+            let job = reader.next_job(&|| self.rest())?;
             if !self.has_thread_for(&job) {
                 let _busy = self.common.leading.busy();
                 job.leave(&self.common)?;
@@ -205,6 +206,15 @@ impl Team {
                 }
             };
             self.turns.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The leader is about to sleep. If nobody is in a job, the follower need not look after any: it would be woken for each
+    /// job behind which the client pauses.
+    fn rest(&self) {
+        // Only the leader, which this thread is, goes into a job.
+        if self.in_jobs.load(Ordering::SeqCst) == 0 {
+            self.alarm.put_off(HEARTBEAT);
         }
     }
 

@@ -80,6 +80,19 @@ impl Worker {
         threads
     }
 
+    /// How often each of its threads of this name has gone to sleep.
+    pub fn sleeps(&self, name: &str) -> Vec<u64> {
+        let folder = format!("/proc/{}/task", self.process.id());
+        let about = |thread: u32, file: &str| std::fs::read_to_string(format!("{folder}/{thread}/{file}")).unwrap();
+        let named = self.threads().into_iter().filter(|thread| about(*thread, "comm").trim() == name);
+        let count = |thread| {
+            let status = about(thread, "status");
+            let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+            line.unwrap().trim().parse().unwrap()
+        };
+        named.map(count).collect()
+    }
+
     /// Gives it a client over a local socket.
     pub fn connect(&self) -> Client {
         let (ours, theirs) = UnixStream::pair().unwrap();

@@ -127,6 +127,11 @@ impl Link {
         false
     }
 
+    /// No model looks at several links.
+    pub(in crate::link) fn may_be_watched(&self) -> bool {
+        false
+    }
+
     pub(in crate::link) fn is_readable_or_will_tell(&self) -> bool {
         self.incoming.is_readable()
     }

@@ -1,4 +1,4 @@
-//! The alarm that wakes the follower: a timer, so that no thread is woken for a job that is over soon.
+//! An alarm that wakes a thread: a timer, so that none is woken for what is over soon.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -49,6 +49,13 @@ impl Alarm {
     pub fn set(&self, turn: u64) {
         if !self.is_set.swap(true, Ordering::SeqCst) {
             self.ring_after(LATER, turn);
+        }
+    }
+
+    /// Has it ring only after this time, if it is set to ring soon: whatever it was set for is over.
+    pub fn put_off(&self, time: Duration) {
+        if self.is_set.swap(false, Ordering::SeqCst) {
+            self.ring_after(time, 0);
         }
     }
 
@@ -117,6 +124,17 @@ mod tests {
         alarm.ring(10);
         alarm.wait(None, Duration::from_secs(10));
         assert_eq!((alarm.has_rung(), alarm.has_rung()), (Some(10), None));
+        // Who is put off is not woken, and can be set again.
+        alarm.set(12);
+        alarm.put_off(Duration::from_secs(600));
+        let begin = Instant::now();
+        alarm.wait(None, 3 * LATER);
+        assert!(begin.elapsed() >= 3 * LATER && alarm.has_rung().is_none());
+        alarm.set(13);
+        alarm.put_off(Duration::from_secs(600));
+        alarm.set(14);
+        alarm.wait_to_be_rung();
+        assert_eq!(alarm.has_rung(), Some(14));
         // A reminder is not waited for where it is set to ring soon.
         alarm.remind(Duration::from_secs(600));
         alarm.set(11);
