@@ -32,6 +32,7 @@ fn a_server_of_the_other_byte_order_takes_no_part_and_the_others_do() {
         little_endian: false,
         peer_address: None,
         peer_key: None,
+        lanes_secret: [0; 32],
         platforms: vec![],
     };
     let other = cluster.host(4);

@@ -80,6 +80,7 @@ fn a_server_of_the_other_byte_order() {
         little_endian,
         peer_address: None,
         peer_key: None,
+        lanes_secret: [0; 32],
         platforms: vec![PlatformInfo { properties: vec![], devices: vec![DeviceInfo { properties }] }],
     };
     // The machine is; one of its devices is (CL_DEVICE_ENDIAN_LITTLE is CL_FALSE).

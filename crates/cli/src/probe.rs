@@ -258,7 +258,7 @@ impl Probe {
         })?;
         set_socket_timeout(&link, Timeout::Send, Some(ANSWER)).map_err(|e| ProbeError::Link(e.into()))?;
         let (link, welcome) =
-            match greet(link, Through::of(address, config.shared_memory), &name, Instant::now() + ANSWER) {
+            match greet(link, (Through::of(address, config.shared_memory), false), &name, Instant::now() + ANSWER) {
                 Ok(greeted) => greeted,
                 Err(error) => {
                     return Err(match reached.failed(address, error) {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use ropeway_lease::grant::LeaseId;
 use ropeway_lease::property::Properties;
+use ropeway_protocol::handshake::Purpose;
 use ropeway_protocol::ids::SessionId;
 use ropeway_stream::Declaration;
 use ropeway_stream::feed::Feeds;
@@ -412,18 +413,23 @@ impl Pool {
         }
     }
 
-    /// Passes a connection from an alleged peer of `session` on to the session's worker; on failure returns the reason
-    /// in one sentence.
-    pub(crate) fn hand_peer(&self, session: SessionId, client: &Client) -> Result<(), String> {
+    /// Passes a connection from an alleged peer of `session`, or one more from its client, on to the session's worker; on
+    /// failure returns the reason in one sentence.
+    pub(crate) fn hand_on(&self, session: SessionId, client: &Client) -> Result<(), String> {
         let worker = self.workers.values().find(|worker| worker.serves(session));
         let worker = worker.ok_or("it has no such session, or none any more")?;
-        // Over an encrypted connection, peers show the key of their group, and not that of another.
-        if client.link.is_encrypted() && client.key != worker.peers_key() {
-            return Err("it is no peer of this session".to_owned());
+        let is_of_it = match client.hello.purpose {
+            // The session's bytes are encrypted on all of its client's connections, or on none.
+            Purpose::Lane { .. } => client.key == worker.clients_key(),
+            // Over an encrypted connection, peers show the key of their group, and not that of another.
+            _ => !client.link.is_encrypted() || client.key == worker.peers_key(),
+        };
+        if !is_of_it {
+            return Err("it is not of this session".to_owned());
         }
         worker.hand_peer(&client.link, &client.hello).map_err(|error| {
-            warn!(worker = worker.pid(), %error, "a worker takes no peer");
-            "the session takes no peers now".to_owned()
+            warn!(worker = worker.pid(), %error, "a worker takes no connection");
+            "the session takes no connections now".to_owned()
         })
     }
 

@@ -304,6 +304,14 @@ impl Worker {
         matches!(self.state, State::Session(_)) && self.session == Some(session)
     }
 
+    /// The key that the client of its session has shown.
+    pub(crate) fn clients_key(&self) -> Option<PublicKey> {
+        match &self.state {
+            State::Session(session) => session.guest.as_ref().map(|guest| guest.key),
+            _ => None,
+        }
+    }
+
     /// The key that the peers of its session show.
     pub(crate) fn peers_key(&self) -> Option<PublicKey> {
         match &self.state {
@@ -332,7 +340,7 @@ impl Worker {
         }
     }
 
-    /// Passes a connection from an alleged peer of its session on to the worker.
+    /// Passes a connection from an alleged peer of its session, or from its client, on to the worker.
     pub(crate) fn hand_peer(&self, link: &Link, hello: &Hello) -> io::Result<()> {
         handoff::say(self.control.as_fd(), &ToWorker::Peer(hello.clone()), Some(link), false)
     }

@@ -569,9 +569,9 @@ impl Server {
 
     /// Gives a client a worker, now or as soon as there is one.
     fn admit(&mut self, client: Box<Client>) {
-        if let Purpose::Peer { session, .. } = client.hello.purpose {
-            match self.pool.hand_peer(session, &client) {
-                Ok(()) => debug!(peer = %client.who.address, session = %format_args!("{:016x}", session.0), "peer"),
+        if let Purpose::Peer { session, .. } | Purpose::Lane { session, .. } = client.hello.purpose {
+            match self.pool.hand_on(session, &client) {
+                Ok(()) => debug!(peer = %client.who.address, session = %format_args!("{:016x}", session.0), "joins"),
                 Err(text) => self.refuse_client(*client, &text),
             }
             return;

@@ -159,6 +159,18 @@ pub enum Purpose {
         /// [`peer_proof`] of what the sender knows.
         proof: [u8; 32],
     },
+    /// One more of the sockets that carry a session's bytes, for a client that has said [`features::LANES`] and waits for
+    /// them to be taken. The answer is a [`Joined`].
+    Lane {
+        /// The session.
+        session: SessionId,
+        /// Which of them this is, from 0 on.
+        number: u8,
+        /// How many there are: 2 to 8.
+        of: u8,
+        /// [`lane_proof`] of what the client knows.
+        proof: [u8; 32],
+    },
 }
 
 /// The client's first message.
@@ -198,6 +210,8 @@ pub struct Welcome {
     pub peer_address: Option<String>,
     /// The key by which other servers know this one, for who has come without it.
     pub peer_key: Option<[u8; 32]>,
+    /// What the client alone knows of the session: who has this may carry its bytes.
+    pub lanes_secret: [u8; 32],
     /// Its native platforms with their devices. Indices into this and into `devices` name them in messages.
     pub platforms: Vec<PlatformInfo>,
 }
@@ -225,10 +239,10 @@ pub enum Answer {
     Part(Part),
 }
 
-/// A session's answer to a peer that has joined it.
+/// A session's answer to a peer that has joined it, or to one more socket of its client's.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Joined {
-    /// The [`peer_proof`] in the other direction, which shows the peer whom it has reached.
+    /// The [`peer_proof`], or [`lane_proof`], in the other direction, which shows whom the sender has reached.
     pub proof: [u8; 32],
 }
 
@@ -238,6 +252,27 @@ pub fn peer_proof(secret: &[u8; 32], from: SessionId, to: SessionId, link: u8) -
     let mut hasher = blake3::Hasher::new_keyed(secret);
     hasher.update(b"ropeway peer");
     hasher.update(&from.0.to_le_bytes()).update(&to.0.to_le_bytes()).update(&[link]);
+    *hasher.finalize().as_bytes()
+}
+
+/// Who shows a [`lane_proof`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LaneEnd {
+    /// The client, in its hello.
+    Client,
+    /// The session, in its answer.
+    Session,
+}
+
+/// The proof by which one end shows the other that it knows the [secret](Welcome::lanes_secret) of this session: a keyed
+/// hash (BLAKE3) of who says so about which of how many sockets. Compare with [`proofs_equal`].
+pub fn lane_proof(secret: &[u8; 32], session: SessionId, (number, of): (u8, u8), end: LaneEnd) -> [u8; 32] {
+    let mut hasher = blake3::Hasher::new_keyed(secret);
+    hasher.update(match end {
+        LaneEnd::Client => b"ropeway lane of a client",
+        LaneEnd::Session => b"ropeway lane of a server",
+    });
+    hasher.update(&session.0.to_le_bytes()).update(&[number, of]);
     *hasher.finalize().as_bytes()
 }
 
@@ -264,6 +299,10 @@ pub mod features {
     /// The client goes on over UCX: behind the welcome, both ends say over the socket where their UCX is reached
     /// (`docs/protocol.md`), and it carries no more messages.
     pub const UCX: u64 = 4;
+
+    /// The client goes on over several sockets, where it does not share memory with the server: behind the welcome, it
+    /// makes them ([`Purpose::Lane`](super::Purpose::Lane)), and this one carries no more messages.
+    pub const LANES: u64 = 8;
 }
 
 /// Where a client, or peer, that has connected from an address of its own machine to one can hand in memory to share, if

@@ -12,6 +12,7 @@ pub mod inherited;
 mod ivshmem;
 #[allow(unsafe_code)]
 mod kernel;
+mod lanes;
 mod link;
 mod listener;
 mod machine;
@@ -31,6 +32,7 @@ mod vsock;
 
 pub use endpoint::{DEFAULT_PORT, Endpoint, ParseEndpointError, Pass};
 pub use ivshmem::{GuestMemory, GuestPart, PartPlace};
+pub use lanes::LANES;
 pub use link::{GLANCE, Link, PeerUser, Sender};
 pub use listener::Listener;
 pub use origin::Origin;

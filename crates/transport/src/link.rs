@@ -293,6 +293,15 @@ impl Link {
         }
     }
 
+    /// Reads until `into` is full, or nothing has come for a [`GLANCE`]; returns how much, and 0 where the peer has closed.
+    ///
+    /// # Errors
+    /// The socket's error; [`ErrorKind::WouldBlock`] if nothing has come.
+    pub(crate) fn recv_whole(&self, into: &mut [u8]) -> io::Result<usize> {
+        let most = into.len().min(self.kind.most_at_once());
+        self.recv_with(&mut into[..most], RecvFlags::WAITALL)
+    }
+
     fn recv_with(&self, into: &mut [u8], flags: RecvFlags) -> io::Result<usize> {
         if let Some(medium) = &self.sharing.medium {
             return self.recv_shared(&**medium, into, flags);
@@ -370,8 +379,7 @@ impl Link {
     ) -> Result<(), E> {
         while !into.is_empty() {
             // MSG_WAITALL saves wake-ups on large pieces; it may still return early.
-            let most = into.len().min(self.kind.most_at_once());
-            match self.recv_with(&mut into[..most], RecvFlags::WAITALL) {
+            match self.recv_whole(into) {
                 Ok(0) => return Err(io::Error::from(ErrorKind::UnexpectedEof).into()),
                 Ok(n) => into = &mut into[n..],
                 Err(error) if error.kind() == ErrorKind::WouldBlock => goes_on()?,
@@ -402,7 +410,8 @@ impl Link {
                 sent => return sent,
             }
         };
-        if let Some(records) = &self.records {
+        // A medium carries what is encrypted where it encrypts it.
+        if let (Some(records), None) = (&self.records, &self.sharing.medium) {
             // Without MSG_MORE, each batch of records would end with a small segment.
             let flags = |goes_on| if goes_on { SendFlags::MORE } else { SendFlags::empty() };
             return records.sealer().send_all(parts, |bytes, goes_on| send(&[IoSlice::new(bytes)], flags(goes_on)));
@@ -542,6 +551,7 @@ impl Link {
     /// # Errors
     /// [`ErrorKind::TimedOut`] when it does not; what the socket said.
     pub fn check_machine(&self) -> io::Result<()> {
+        self.sharing.medium.as_ref().map_or(Ok(()), |medium| medium.check_machine())?;
         if self.kind != Kind::Tcp {
             return Ok(());
         }

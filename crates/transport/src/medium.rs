@@ -45,6 +45,14 @@ pub(crate) trait Medium: Send + Sync + Debug {
     /// As [`Self::write`].
     fn read(&self, into: &mut [u8]) -> io::Result<usize>;
 
+    /// As [`Self::read`], for a reader that wants all of `into`: may wait for it here, for a [`crate::GLANCE`].
+    ///
+    /// # Errors
+    /// As [`Self::write`].
+    fn read_whole(&self, into: &mut [u8]) -> io::Result<usize> {
+        self.read(into)
+    }
+
     /// Whether a read would find something, if only a fault.
     fn has_more(&self) -> bool;
 
@@ -76,6 +84,15 @@ pub(crate) trait Medium: Send + Sync + Debug {
     /// Memory for bulk data that both processes see, where there is any.
     fn arena(&self) -> Option<&Arc<Arena>> {
         None
+    }
+
+    /// Checks whether the other machine answers, as [`crate::Link::check_machine`] does; the link's own socket is not its
+    /// business.
+    ///
+    /// # Errors
+    /// As [`crate::Link::check_machine`].
+    fn check_machine(&self) -> io::Result<()> {
+        Ok(())
     }
 
     /// Bytes that the other side says that it has read.

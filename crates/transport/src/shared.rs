@@ -248,6 +248,11 @@ impl Link {
         self.sharing.medium.as_ref().is_some_and(|medium| medium.name() == SHARED_MEMORY)
     }
 
+    /// Whether its bytes go through its own socket.
+    pub fn is_socket_alone(&self) -> bool {
+        self.sharing.medium.is_none()
+    }
+
     /// Memory for bulk data that both processes see, where there is any.
     pub fn arena(&self) -> Option<&Arc<Arena>> {
         self.sharing.medium.as_ref()?.arena()
@@ -283,7 +288,8 @@ impl Link {
             if medium.is_over() {
                 return Ok(got);
             }
-            let n = medium.read(&mut into[got..])?;
+            let rest = &mut into[got..];
+            let n = if flags.contains(RecvFlags::WAITALL) { medium.read_whole(rest)? } else { medium.read(rest)? };
             self.received.fetch_add(n as u64, Ordering::Relaxed);
             got += n;
             if got == into.len() || got > 0 && !flags.contains(RecvFlags::WAITALL) {

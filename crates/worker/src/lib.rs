@@ -13,6 +13,7 @@
 
 mod base;
 pub mod handoff;
+mod lanes;
 mod limits;
 mod link;
 mod native;

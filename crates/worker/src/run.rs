@@ -18,6 +18,7 @@ use crate::base::budget::Budget;
 use crate::base::error::End;
 use crate::base::log::Log;
 use crate::handoff::{self, Account, METERED_DEVICES, Served, ToDaemon};
+use crate::lanes::Gathering;
 use crate::limits::Limits;
 use crate::limits::clock::Clock;
 use crate::limits::share::Share;
@@ -184,8 +185,16 @@ fn serve(
         true => link.go_over_to_ucx(Instant::now() + Duration::from_secs(HANDSHAKE_SECONDS)),
         false => Ok(link),
     };
-    let link =
-        Arc::new(link.unwrap_or_else(|error| give_up(format!("there is no way over UCX to the client: {error}"))));
+    let link = link.unwrap_or_else(|error| give_up(format!("there is no way over UCX to the client: {error}")));
+    let link = match hello.features & features::LANES != 0 && link.is_socket_alone() {
+        true => {
+            let gathering = Gathering::new(warm.session, warm.lanes_secret());
+            let lanes = gathering.all(control.as_fd(), Instant::now() + Duration::from_secs(HANDSHAKE_SECONDS));
+            lanes.and_then(|lanes| link.go_on_over(lanes).map_err(|error| error.to_string()))
+        }
+        false => Ok(link),
+    };
+    let link = Arc::new(link.unwrap_or_else(|why| give_up(why)));
     drop(welcome);
     let name =
         format!("session {:016x} of {} (process {} at {})", warm.session.0, hello.program, hello.pid, link.peer());

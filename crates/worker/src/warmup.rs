@@ -127,7 +127,7 @@ impl Warm {
             })
             .collect();
         step("clGetDeviceInfo");
-        let session = SessionId(random()?);
+        let session = SessionId(u64::from_le_bytes(random()?));
         let welcome = Welcome {
             features: 0,
             session,
@@ -136,6 +136,7 @@ impl Warm {
             little_endian: cfg!(target_endian = "little"),
             peer_address: options.peer_address.clone(),
             peer_key: options.peer_key.map(|key| *key.bytes()),
+            lanes_secret: random()?,
             platforms: platforms.iter().map(describe).collect(),
         };
         let encoded_welcome = encode_opening(Opening::Welcome, &welcome);
@@ -189,6 +190,11 @@ impl Warm {
     /// Where native code's notifications go.
     pub fn post(&self) -> &Post {
         &self.post
+    }
+
+    /// What the client alone will know.
+    pub fn lanes_secret(&self) -> [u8; 32] {
+        self.welcome.lanes_secret
     }
 
     /// The names of the devices that the session sees.
@@ -405,9 +411,9 @@ fn answers(queries: &[std::ops::RangeInclusive<u32>], ask: impl Fn(u32) -> Resul
     names.map(|name| (name, ask(name))).filter(|(_, answer)| *answer != Err(cl::CL_INVALID_VALUE)).collect()
 }
 
-fn random() -> Result<u64, String> {
-    let mut bytes = [0; 8];
+fn random<const N: usize>() -> Result<[u8; N], String> {
+    let mut bytes = [0; N];
     let read = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
-    read.map_err(|error| format!("cannot read /dev/urandom for a session name: {error}"))?;
-    Ok(u64::from_le_bytes(bytes))
+    read.map_err(|error| format!("cannot read /dev/urandom for a session's name and secret: {error}"))?;
+    Ok(bytes)
 }

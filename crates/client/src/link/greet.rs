@@ -44,20 +44,25 @@ impl Through {
     }
 }
 
-/// Says hello on `link`, agrees on what it goes on `through`, and waits for the welcome: until `deadline` where the server says nothing; where it says that
+/// Says hello on `link`, agrees on what it goes on `through`, and, if that is its socket, whether that has lanes, and waits for the welcome: until `deadline` where the server says nothing; where it says that
 /// the client has to wait, as long as it says so every few seconds, [`limits::MAX_WAITING_SECONDS`] at most. `server`
 /// is the server's name for notices on standard error.
 ///
 /// # Errors
 /// [`OpenError`].
-pub fn greet(mut link: Link, through: Through, server: &str, deadline: Instant) -> Result<(Link, Welcome), OpenError> {
+pub fn greet(
+    mut link: Link,
+    (through, has_lanes): (Through, bool),
+    server: &str,
+    deadline: Instant,
+) -> Result<(Link, Welcome), OpenError> {
     let nearby = if link.may_be_nearby() { features::TAKES_NEARBY } else { 0 };
     let hello = Hello {
         features: match through {
             Through::Ucx => features::UCX,
             Through::Memory => features::SHARES_WITH_PEERS | nearby,
             Through::Socket => 0,
-        },
+        } | if has_lanes { features::LANES } else { 0 },
         purpose: Purpose::Commands,
         release: env!("CARGO_PKG_VERSION").to_owned(),
         program: program_name(),

@@ -27,6 +27,7 @@ pub(crate) mod in_flight;
 mod in_place;
 mod in_use;
 mod inbox;
+mod lanes;
 mod liveness;
 #[cfg(all(test, feature = "model"))]
 mod model;
@@ -45,3 +46,4 @@ mod waiting;
 pub use connection::Connection;
 pub use error::OpenError;
 pub use greet::{Through, greet};
+pub use lanes::Sockets;

@@ -9,6 +9,7 @@ use super::channel::Channel;
 use super::connection::Connection;
 use super::error::OpenError;
 use super::greet::{Through, greet};
+use super::lanes::{Sockets, add_lanes};
 use super::{background, deferred_flush};
 use crate::base::stats::{STATS, count};
 
@@ -19,6 +20,8 @@ pub struct Manner {
     pub timeout: Duration,
     /// Whether to share memory with a server of this machine.
     pub shares_memory: bool,
+    /// How many sockets carry the bytes of a link between machines.
+    pub sockets: Sockets,
 }
 
 impl Connection {
@@ -28,7 +31,7 @@ impl Connection {
     /// # Errors
     /// [`OpenError`], to be shown to a person behind the server's address.
     pub fn open(endpoint: &Endpoint, timeout: Duration) -> Result<Arc<Self>, OpenError> {
-        Self::open_as(endpoint, None, Manner { timeout, shares_memory: true })
+        Self::open_as(endpoint, None, Manner { timeout, shares_memory: true, sockets: Sockets::default() })
     }
 
     /// Does the same for a server that has another `name` in the configuration.
@@ -36,11 +39,16 @@ impl Connection {
     /// # Errors
     /// [`OpenError`], to be shown to a person behind that name.
     pub fn open_as(endpoint: &Endpoint, name: Option<&Endpoint>, manner: Manner) -> Result<Arc<Self>, OpenError> {
-        let Manner { timeout, shares_memory } = manner;
+        let Manner { timeout, shares_memory, sockets } = manner;
         let deadline = Instant::now() + timeout;
         let link = Link::connect(endpoint, timeout)?;
-        let (link, welcome) =
-            greet(link, Through::of(endpoint, shares_memory), &name.unwrap_or(endpoint).to_string(), deadline)?;
+        let through = Through::of(endpoint, shares_memory);
+        let has_lanes = sockets.are_several(endpoint);
+        let (mut link, welcome) =
+            greet(link, (through, has_lanes), &name.unwrap_or(endpoint).to_string(), deadline)?;
+        if has_lanes && link.is_socket_alone() {
+            link = add_lanes(link, (endpoint, sockets), &welcome, deadline.max(Instant::now() + timeout))?;
+        }
         // One round trip for the connection itself, one for hello and welcome.
         count(&STATS.round_trips, 2);
         let connection = Arc::new(Self::new(Channel::new(link), endpoint.clone(), name.cloned(), welcome)?);

@@ -119,6 +119,7 @@ fn greet(listener: &TcpListener, session: u64, serve: Serve) {
         little_endian: true,
         peer_address: None,
         peer_key: None,
+        lanes_secret: [0; 32],
         platforms: vec![PlatformInfo { properties: vec![], devices: vec![device] }],
     };
     stream.write_all(&encode_opening(Opening::Welcome, &welcome)).unwrap();

@@ -41,6 +41,7 @@ fn connect<R: Send + 'static>(serve: impl FnOnce(Server) -> R + Send + 'static) 
         little_endian: true,
         peer_address: None,
         peer_key: None,
+        lanes_secret: [0; 32],
         platforms: Vec::new(),
     };
     let connection = Connection::new(Channel::new(near), Endpoint::Local, None, welcome);

@@ -7,6 +7,7 @@
 //! discover = true          # also servers that announce themselves on the local network
 //! discover-time = 1.5      # seconds
 //! shared-memory = true     # with servers of this machine
+//! sockets = 4              # of a link between machines
 //! trusted = ["10.1.0.0/16", "gpu7"]
 //! ca = "/etc/ssl/lab.pem"   # certificates, where there are no tickets; see `Config::certificates`
 //! certificate = "/home/me/me.pem"
@@ -82,6 +83,11 @@ impl Config {
                     Some(shared) => self.shared_memory = shared,
                     None => self.problems.push(format!("{here}: shared-memory is true or false")),
                 },
+                "sockets" => {
+                    // What is no number is none that is allowed either.
+                    let count = value.get_ref().as_integer().map_or("", |count| count.as_str());
+                    self.sockets = self.setting(&here, Some(count.to_owned())).unwrap_or(self.sockets);
+                }
                 "discover-time" => self.discover_time = self.time(&here, value).unwrap_or(self.discover_time),
                 "discover" => match value.get_ref().as_bool() {
                     Some(discover) => {
@@ -95,7 +101,7 @@ impl Config {
                 "trusted" => self.read_list_of(&here, value, &place, "trusted", Self::add_trusted),
                 other => self.problems.push(format!(
                     "{here}: '{other}' is not a setting; the settings are servers, platforms, connect-timeout, discover, \
-                     discover-time, trusted, ca, certificate, key, broker, want, want-wait, shared-memory and log"
+                     discover-time, trusted, ca, certificate, key, broker, want, want-wait, shared-memory, sockets and log"
                 )),
             }
         }

@@ -11,7 +11,8 @@
 //!
 //! `auto` among the servers of the first two, or `discover = true` in the file, adds those that announce themselves on
 //! the local network and are trusted ([`crate::discover`]). `shm:off` among them, or `shared-memory = false` in the
-//! file, has servers of this machine reached through sockets alone.
+//! file, has servers of this machine reached through sockets alone; `sockets:4`, or `sockets = 4`, has several sockets carry
+//! the bytes of a link between machines.
 //!
 //! The other settings come from their environment variable, else from the same `ropeway.toml`, else they have a
 //! default. A wrong entry never takes the others with it: it is left out and described in [`Config::problems`].
@@ -27,6 +28,7 @@ use std::time::Duration;
 
 use ropeway_transport::Endpoint;
 
+use crate::link::Sockets;
 use crate::link::open::Manner;
 
 pub use crate::base::log::Level as LogLevel;
@@ -106,6 +108,8 @@ pub struct Config {
     pub connect_timeout: Duration,
     /// Whether to share memory with servers of this machine (`shm:off` among the servers, `shared-memory`).
     pub shared_memory: bool,
+    /// How many sockets carry the bytes of a link between machines (`sockets:4` among the servers, `sockets`).
+    pub sockets: Sockets,
     /// How much to say on standard error (`ROPEWAY_LOG`, `log`).
     pub log: LogLevel,
     /// Whether to look for servers on the local network (`auto` among the servers, `discover`).
@@ -133,6 +137,7 @@ impl Default for Config {
             presentation: Presentation::default(),
             connect_timeout: DEFAULT_CONNECT_TIMEOUT,
             shared_memory: true,
+            sockets: Sockets::default(),
             log: LogLevel::default(),
             discover: false,
             discover_time: DEFAULT_DISCOVER_TIME,
@@ -158,7 +163,7 @@ fn folder_of_user(env: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
 impl Config {
     /// How to connect to each server.
     pub(crate) fn manner(&self) -> Manner {
-        Manner { timeout: self.connect_timeout, shares_memory: self.shared_memory }
+        Manner { timeout: self.connect_timeout, shares_memory: self.shared_memory, sockets: self.sockets }
     }
 
     /// Adds one reason to trust, or notes what is wrong with it; `place` says where it is written.

@@ -14,6 +14,9 @@ const AUTO: &str = "auto";
 /// Has the servers of this machine reached through sockets alone.
 const NO_SHARED_MEMORY: &str = "shm:off";
 
+/// Stands before the number of sockets that carry the bytes of a link between machines.
+const SOCKETS: &str = "sockets:";
+
 impl Config {
     /// Takes the servers of `ROPEWAY_SERVERS`.
     pub(super) fn read_list(&mut self, list: &str) {
@@ -72,6 +75,10 @@ impl Config {
         }
         if entry == NO_SHARED_MEMORY {
             self.shared_memory = false;
+            return;
+        }
+        if let Some(count) = entry.strip_prefix(SOCKETS) {
+            self.sockets = self.setting(place, Some(count.to_owned())).unwrap_or(self.sockets);
             return;
         }
         match entry.parse() {
