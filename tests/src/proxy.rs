@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::Duration;
@@ -29,6 +29,9 @@ pub enum Fault {
     CutSignals(u64),
     /// The same of all other connections between peers.
     CutBulk(u64),
+    /// The second one of a link's several sockets ends after so many bytes in one direction. All other connections are left
+    /// alone.
+    CutLane(u64),
 }
 
 /// A listening proxy.
@@ -36,8 +39,12 @@ pub struct Proxy {
     url: String,
     frozen: Arc<AtomicBool>,
     sent: Arc<Mutex<HashMap<u16, u64>>>,
+    passed: Arc<Mutex<Vec<Passed>>>,
     target: Arc<OnceLock<String>>,
 }
+
+/// Bytes of a connection that came from the client, and from the server.
+type Passed = Arc<[AtomicU64; 2]>;
 
 impl Proxy {
     /// A link to the server at `address` (`host:port`).
@@ -54,6 +61,8 @@ impl Proxy {
         let frozen = Arc::new(AtomicBool::new(false));
         let sent = Arc::<Mutex<HashMap<u16, u64>>>::default();
         let counts = Arc::clone(&sent);
+        let passed = Arc::<Mutex<Vec<Passed>>>::default();
+        let connections = Arc::clone(&passed);
         let target = Arc::<OnceLock<String>>::default();
         let (address, stop) = (Arc::clone(&target), Arc::clone(&frozen));
         thread::spawn(move || {
@@ -66,14 +75,18 @@ impl Proxy {
                 let up = (client.try_clone(), server.try_clone());
                 let (Ok(from), Ok(to)) = up else { continue };
                 let mut frames = Frames::new(Arc::clone(&counts));
+                let bytes = Passed::default();
+                connections.lock().expect("no thread panics with it").push(Arc::clone(&bytes));
                 let (up, fault) = match fault {
                     Fault::Delay(_) => (fault, fault),
-                    Fault::CutSignals(limit) | Fault::CutBulk(limit) => {
+                    Fault::CutSignals(limit) | Fault::CutBulk(limit) | Fault::CutLane(limit) => {
                         let Some(purpose) = pass_hello(&mut client, &mut server) else { continue };
-                        frames.is_opened = true;
-                        let is_cut = match purpose {
-                            Purpose::Peer { link, .. } => (link == 0) == matches!(fault, Fault::CutSignals(_)),
-                            Purpose::Commands => false,
+                        frames.open(purpose);
+                        let is_cut = match (fault, purpose) {
+                            (Fault::CutLane(_), Purpose::Lane { number, .. }) => number == 1,
+                            (Fault::CutSignals(_), Purpose::Peer { link, .. }) => link == 0,
+                            (Fault::CutBulk(_), Purpose::Peer { link, .. }) => link != 0,
+                            _ => false,
                         };
                         let fault = if is_cut { Fault::CutAfter(limit) } else { Fault::None };
                         (fault, fault)
@@ -82,11 +95,20 @@ impl Proxy {
                     _ => (Fault::None, fault),
                 };
                 let (stop_up, stop_down) = (Arc::clone(&stop), Arc::clone(&stop));
-                thread::spawn(move || pump(from, to, up, &stop_up, |bytes| frames.feed(bytes)));
-                thread::spawn(move || pump(server, client, fault, &stop_down, |_| ()));
+                let back = Arc::clone(&bytes);
+                let count = |of: &AtomicU64, bytes: &[u8]| {
+                    of.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+                };
+                thread::spawn(move || {
+                    pump(from, to, up, &stop_up, |piece| {
+                        count(&bytes[0], piece);
+                        frames.feed(piece);
+                    });
+                });
+                thread::spawn(move || pump(server, client, fault, &stop_down, |piece| count(&back[1], piece)));
             }
         });
-        Self { url, frozen, sent, target }
+        Self { url, frozen, sent, passed, target }
     }
 
     /// Where it leads to: `host:port`.
@@ -100,6 +122,13 @@ impl Proxy {
     /// How many messages of this kind clients have sent.
     pub fn sent<P: Post>(&self) -> u64 {
         self.sent.lock().expect("no thread panics with it").get(&P::OPCODE).copied().unwrap_or(0)
+    }
+
+    /// How many bytes of each connection have come from the client, and from the server: in the order in which they were
+    /// made.
+    pub fn passed(&self) -> Vec<[u64; 2]> {
+        let passed = self.passed.lock().expect("no thread panics with it");
+        passed.iter().map(|bytes| bytes.each_ref().map(|bytes| bytes.load(Ordering::Relaxed))).collect()
     }
 
     /// Where clients find it.
@@ -128,7 +157,9 @@ fn pass_hello(client: &mut TcpStream, server: &mut TcpStream) -> Option<Purpose>
 struct Frames {
     counts: Arc<Mutex<HashMap<u16, u64>>>,
     is_opened: bool,
-    /// The bytes of a header so far.
+    /// Whether it has only some of a stream's bytes.
+    is_lane: bool,
+    /// The bytes of a header, or of the hello, so far.
     head: Vec<u8>,
     /// Bytes to come before the next header.
     skip: usize,
@@ -136,30 +167,42 @@ struct Frames {
 
 impl Frames {
     fn new(counts: Arc<Mutex<HashMap<u16, u64>>>) -> Self {
-        Self { counts, is_opened: false, head: Vec::new(), skip: 0 }
+        Self { counts, is_opened: false, is_lane: false, head: Vec::new(), skip: 0 }
     }
 
     fn feed(&mut self, mut bytes: &[u8]) {
-        while !bytes.is_empty() {
+        while !bytes.is_empty() && !self.is_lane {
             let skipped = self.skip.min(bytes.len());
             self.skip -= skipped;
             bytes = &bytes[skipped..];
-            let len = if self.is_opened { FRAME_HEADER_LEN } else { PREAMBLE_LEN };
-            let taken = (len - self.head.len()).min(bytes.len());
+            let taken = (self.wanted() - self.head.len()).min(bytes.len());
             self.head.extend_from_slice(&bytes[..taken]);
             bytes = &bytes[taken..];
-            if self.head.len() == len {
+            if self.head.len() == self.wanted() {
                 self.begin();
                 self.head.clear();
             }
         }
     }
 
+    /// How long a header is, or the hello, as far as that is known.
+    fn wanted(&self) -> usize {
+        match self.head.first_chunk() {
+            _ if self.is_opened => FRAME_HEADER_LEN,
+            None => PREAMBLE_LEN,
+            Some(head) => PREAMBLE_LEN + Preamble::from_bytes(head).expect("a client says hello").len as usize,
+        }
+    }
+
+    /// The hello has passed.
+    fn open(&mut self, purpose: Purpose) {
+        self.is_opened = true;
+        self.is_lane = matches!(purpose, Purpose::Lane { .. });
+    }
+
     fn begin(&mut self) {
-        if !std::mem::replace(&mut self.is_opened, true) {
-            let preamble = self.head.first_chunk().map(Preamble::from_bytes);
-            self.skip = preamble.expect("it has so many bytes").expect("a client says hello").len as usize;
-            return;
+        if !self.is_opened {
+            return self.open(decode::<Hello>(&self.head[PREAMBLE_LEN..]).expect("a hello").purpose);
         }
         let header = self.head.first_chunk().map(|head| FrameHeader::from_bytes(head, limits::MAX_BODY_TO_SERVER));
         let header = header.expect("it has so many bytes").expect("a client keeps to the protocol");
@@ -180,7 +223,7 @@ fn pump(mut from: TcpStream, mut to: TcpStream, fault: Fault, frozen: &AtomicBoo
         let mut bytes = &mut piece[..n];
         seen(bytes);
         match fault {
-            Fault::None | Fault::CutSignals(_) | Fault::CutBulk(_) => {}
+            Fault::None | Fault::CutSignals(_) | Fault::CutBulk(_) | Fault::CutLane(_) => {}
             Fault::Delay(time) => thread::sleep(time),
             Fault::RateUp(rate) => thread::sleep(Duration::from_nanos(1_000_000_000 * n as u64 / rate)),
             Fault::CutAfter(limit) => {

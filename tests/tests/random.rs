@@ -143,6 +143,18 @@ fn on_three_servers_through_sockets() {
     expect_medium(&servers, "TCP");
 }
 
+/// Each link of the program's has three sockets, in plain text and encrypted.
+#[test]
+fn on_servers_over_several_sockets() {
+    let servers = start(3, &[]);
+    let urls: Vec<_> = ["shm:off,sockets:3"].into_iter().chain(servers.iter().map(Server::url)).collect();
+    let urls = urls.join(",");
+    run(10, &departures(&Native::pocl(), true), || Program::remote(c_program("random"), &urls));
+    let server = Encrypted::start_in(&[], &[("POCL_DEVICES", "pthread pthread pthread")]);
+    let ticket = format!("sockets:4,{}", server.new_ticket("several sockets", &[]));
+    run(5, &departures(&Native::pocl(), false), || Program::remote(c_program("random"), &ticket));
+}
+
 #[test]
 fn on_three_servers_through_pinned_memory() {
     let servers = start(3, &["--force-pinned"]);

@@ -8,7 +8,7 @@ use std::net::ToSocketAddrs;
 use std::time::{Duration, Instant, SystemTime};
 
 use ropeway_client::config::Config;
-use ropeway_client::link::{OpenError, Through, greet};
+use ropeway_client::link::{OpenError, Way, greet};
 use ropeway_client::reach::{Held, reach};
 use ropeway_client::ssh::TunnelError;
 use ropeway_daemon::access::server_clock;
@@ -257,20 +257,20 @@ impl Probe {
             None => ProbeError::Connect(error),
         })?;
         set_socket_timeout(&link, Timeout::Send, Some(ANSWER)).map_err(|e| ProbeError::Link(e.into()))?;
-        let (link, welcome) =
-            match greet(link, (Through::of(address, config.shared_memory), false), &name, Instant::now() + ANSWER) {
-                Ok(greeted) => greeted,
-                Err(error) => {
-                    return Err(match reached.failed(address, error) {
-                        OpenError::Link(error) if TunnelError::of(&error).is_some() => ProbeError::Connect(error),
-                        OpenError::Link(error) => match TlsError::of(&error) {
-                            Some(known) => ProbeError::Tls(known.clone()),
-                            None => ProbeError::Link(error),
-                        },
-                        OpenError::Handshake(error) => ProbeError::Handshake(error),
-                    });
-                }
-            };
+        let way = Way { endpoint: &reached.endpoint, shares_memory: config.shared_memory, sockets: config.sockets };
+        let (link, welcome) = match greet(link, &way, &name, Instant::now() + ANSWER) {
+            Ok(greeted) => greeted,
+            Err(error) => {
+                return Err(match reached.failed(address, error) {
+                    OpenError::Link(error) if TunnelError::of(&error).is_some() => ProbeError::Connect(error),
+                    OpenError::Link(error) => match TlsError::of(&error) {
+                        Some(known) => ProbeError::Tls(known.clone()),
+                        None => ProbeError::Link(error),
+                    },
+                    OpenError::Handshake(error) => ProbeError::Handshake(error),
+                });
+            }
+        };
         Ok(Self { link, welcome, calls: 0, _held: reached.held })
     }
 

@@ -12,7 +12,9 @@ use ropeway_protocol::limits;
 use ropeway_transport::{Endpoint, Link, PartPlace, Room, Sender};
 
 use super::error::OpenError;
+use super::lanes::add_lanes;
 use super::peers::group_key;
+use super::way::Way;
 use crate::base::program::program_name;
 use crate::base::stats::{STATS, count};
 
@@ -22,10 +24,10 @@ const FIRST_NOTICE: Duration = Duration::from_secs(3);
 /// And then this often.
 const NOTICES: Duration = Duration::from_secs(30);
 
-/// What a link's bytes go through once both ends have greeted each other.
+/// What its bytes go through.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Through {
-    /// Its socket.
+enum Through {
+    /// Its socket, or several.
     Socket,
     /// Memory of both processes, where they are on one machine; else the socket.
     Memory,
@@ -34,28 +36,23 @@ pub enum Through {
 }
 
 impl Through {
-    /// For the server at `endpoint`, with which memory is shared only if that is wanted.
-    pub fn of(endpoint: &Endpoint, shares_memory: bool) -> Self {
-        match endpoint {
+    fn of(way: &Way<'_>) -> Self {
+        match way.endpoint {
             Endpoint::Ucx { .. } => Self::Ucx,
-            _ if shares_memory => Self::Memory,
+            _ if way.shares_memory => Self::Memory,
             _ => Self::Socket,
         }
     }
 }
 
-/// Says hello on `link`, agrees on what it goes on `through`, and, if that is its socket, whether that has lanes, and waits for the welcome: until `deadline` where the server says nothing; where it says that
+/// Says hello on `link`, agrees on the `way` it goes on, and waits for the welcome: until `deadline` where the server says nothing; where it says that
 /// the client has to wait, as long as it says so every few seconds, [`limits::MAX_WAITING_SECONDS`] at most. `server`
 /// is the server's name for notices on standard error.
 ///
 /// # Errors
 /// [`OpenError`].
-pub fn greet(
-    mut link: Link,
-    (through, has_lanes): (Through, bool),
-    server: &str,
-    deadline: Instant,
-) -> Result<(Link, Welcome), OpenError> {
+pub fn greet(mut link: Link, way: &Way<'_>, server: &str, deadline: Instant) -> Result<(Link, Welcome), OpenError> {
+    let (through, has_lanes) = (Through::of(way), way.has_lanes());
     let nearby = if link.may_be_nearby() { features::TAKES_NEARBY } else { 0 };
     let hello = Hello {
         features: match through {
@@ -91,7 +88,12 @@ pub fn greet(
                 count(&STATS.round_trips, 1);
                 return Ok((link.go_over_to_ucx(deadline)?, *welcome));
             }
-            Answer::Welcome(welcome) => return Ok((link.take_up_memory()?, *welcome)),
+            Answer::Welcome(welcome) => {
+                let link = link.take_up_memory()?;
+                let goes_over_lanes = has_lanes && link.is_socket_alone();
+                let link = if goes_over_lanes { add_lanes(link, way, &welcome)? } else { link };
+                return Ok((link, *welcome));
+            }
             Answer::Nearby(nearby) => {
                 link.hand_in_memory(&nearby.name, &nearby.token, Room::WithArena)?;
                 count(&STATS.messages_sent, 1);

@@ -1,7 +1,6 @@
 //! The further sockets of a link, where its configuration asks for several: made behind the welcome, all at the same time.
 
 use std::io::{self, ErrorKind, IoSlice};
-use std::str::FromStr;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -9,50 +8,23 @@ use ropeway_protocol::handshake::{
     Hello, LaneEnd, Opening, PREAMBLE_LEN, Preamble, Purpose, Welcome, decode_joined, encode_opening, lane_proof,
     proofs_equal,
 };
-use ropeway_transport::{Endpoint, LANES, Link, Sender as _};
+use ropeway_protocol::limits::HANDSHAKE_SECONDS;
+use ropeway_transport::{Endpoint, Link, Sender as _};
 
 use super::error::OpenError;
+use super::way::Way;
 use crate::base::program::program_name;
 use crate::base::stats::{STATS, count};
 use crate::base::threads;
 
-/// How many sockets carry a link's bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Sockets(u8);
-
-impl Default for Sockets {
-    /// One.
-    fn default() -> Self {
-        Self(1)
-    }
-}
-
-impl FromStr for Sockets {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let count = text.parse().ok().filter(|&count: &u8| count == 1 || LANES.contains(&count.into()));
-        count.map(Self).ok_or_else(|| format!("a link has 1 to {} sockets, and not '{text}'", LANES.end()))
-    }
-}
-
-impl Sockets {
-    /// Whether there are several, between this machine and the one at `endpoint`.
-    pub fn are_several(self, endpoint: &Endpoint) -> bool {
-        self.0 > 1 && matches!(endpoint, Endpoint::Tcp { .. } | Endpoint::Tls { .. })
-    }
-}
-
-/// Makes the sockets, until `deadline`, and goes on over them.
+/// Makes the sockets that lead the same `way`, and goes on over them.
 ///
 /// # Errors
 /// [`OpenError`]: a sentence that says what to do, if one of them cannot be made.
-pub(super) fn add_lanes(
-    link: Link,
-    (endpoint, sockets): (&Endpoint, Sockets),
-    welcome: &Welcome,
-    deadline: Instant,
-) -> Result<Link, OpenError> {
+pub(super) fn add_lanes(link: Link, way: &Way<'_>, welcome: &Welcome) -> Result<Link, OpenError> {
+    // The worker waits for as long.
+    let deadline = Instant::now() + Duration::from_secs(HANDSHAKE_SECONDS);
+    let &Way { endpoint, sockets, .. } = way;
     let open = |number: u8| open_lane(endpoint, welcome, (number, sockets.0), deadline);
     let lanes: io::Result<Vec<Link>> = thread::scope(|scope| {
         let begun: Vec<_> = (0..sockets.0)

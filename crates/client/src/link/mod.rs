@@ -42,8 +42,9 @@ pub(crate) mod slots;
 mod stream;
 pub(crate) mod transfers;
 mod waiting;
+mod way;
 
 pub use connection::Connection;
 pub use error::OpenError;
-pub use greet::{Through, greet};
-pub use lanes::Sockets;
+pub use greet::greet;
+pub use way::{Sockets, Way};

@@ -8,8 +8,8 @@ use ropeway_transport::{Endpoint, Link};
 use super::channel::Channel;
 use super::connection::Connection;
 use super::error::OpenError;
-use super::greet::{Through, greet};
-use super::lanes::{Sockets, add_lanes};
+use super::greet::greet;
+use super::way::{Sockets, Way};
 use super::{background, deferred_flush};
 use crate::base::stats::{STATS, count};
 
@@ -42,13 +42,8 @@ impl Connection {
         let Manner { timeout, shares_memory, sockets } = manner;
         let deadline = Instant::now() + timeout;
         let link = Link::connect(endpoint, timeout)?;
-        let through = Through::of(endpoint, shares_memory);
-        let has_lanes = sockets.are_several(endpoint);
-        let (mut link, welcome) =
-            greet(link, (through, has_lanes), &name.unwrap_or(endpoint).to_string(), deadline)?;
-        if has_lanes && link.is_socket_alone() {
-            link = add_lanes(link, (endpoint, sockets), &welcome, deadline.max(Instant::now() + timeout))?;
-        }
+        let way = Way { endpoint, shares_memory, sockets };
+        let (link, welcome) = greet(link, &way, &name.unwrap_or(endpoint).to_string(), deadline)?;
         // One round trip for the connection itself, one for hello and welcome.
         count(&STATS.round_trips, 2);
         let connection = Arc::new(Self::new(Channel::new(link), endpoint.clone(), name.cloned(), welcome)?);

@@ -193,3 +193,24 @@ fn discovery_is_asked_for() {
     let config = folder.load(&env);
     assert_eq!((config.trusted.len(), config.discover_time), (2, Duration::from_millis(250)));
 }
+
+#[test]
+fn a_link_has_one_to_eight_sockets() {
+    let folder = Folder::new("sockets");
+    let of = |text: &str| text.parse::<Sockets>().unwrap();
+    assert_eq!(folder.load(&[]).sockets, of("1"));
+    folder.write("user/ropeway/ropeway.toml", "servers = ['a']\nsockets = 4");
+    assert_eq!(folder.load(&[]).sockets, of("4"));
+    let config = folder.load(&[("ROPEWAY_SERVERS", "sockets:8,tcp://b")]);
+    assert_eq!((names(&config), config.sockets), (vec!["tcp://b:7590".to_owned()], of("8")));
+    for wrong in ["0", "9", "-1", "many", "", "4.5", "300"] {
+        let config = folder.load(&[("ROPEWAY_SERVERS", &format!("sockets:{wrong}"))]);
+        assert_eq!(config.sockets, of("4"), "{wrong}");
+        let said = format!("ROPEWAY_SERVERS: a link has 1 to 8 sockets, and not '{wrong}'");
+        assert_eq!(config.problems, [said]);
+    }
+    folder.write("user/ropeway/ropeway.toml", "sockets = 'four'");
+    let config = folder.load(&[]);
+    assert_eq!(config.sockets, of("1"));
+    assert!(config.problems[0].contains("ropeway.toml:1: a link has 1 to 8 sockets"), "{:?}", config.problems);
+}
