@@ -2,6 +2,7 @@
 //! between two machines of a network, which are network namespaces.
 
 use ropeway_tests::net::{Host, Net};
+use ropeway_tests::proxy::{Fault, Proxy};
 
 use crate::median::median;
 use crate::process::{Probe, Side};
@@ -27,7 +28,57 @@ pub fn rows(bench: &Bench, say: &dyn Fn(&str)) -> Vec<Row> {
         let far = format!("tcp://{}:0", net.host(1).address());
         measure(bench, Some([net.host(0), net.host(1)]), &server?, &far, wanted)
     });
-    [loopback, network].concat()
+    [loopback, network, lanes(bench, say)].concat()
+}
+
+/// What somebody on the way lets pass of each connection, in bytes a second.
+const RATE: u64 = 100_000_000;
+
+/// How many sockets a link has there.
+const SOCKETS: [usize; 3] = [1, 2, 4];
+
+fn bounded(sockets: usize) -> String {
+    let plural = if sockets == 1 { "" } else { "s" };
+    format!("100 MB/s for each connection: write of 64 MB over {sockets} socket{plural}")
+}
+
+/// Links of several sockets, where each connection is bounded on the way: by a proxy.
+fn lanes(bench: &Bench, say: &dyn Fn(&str)) -> Vec<Row> {
+    let wanted: Vec<_> = SOCKETS.into_iter().filter(|sockets| bounded(*sockets).contains(&bench.only)).collect();
+    let Some(first) = wanted.first() else { return Vec::new() };
+    say(&bounded(*first));
+    let measured = || -> Result<Vec<f64>, String> {
+        let server = Server::start(&bench.ropeway, &bench.native)?;
+        let address = server.url().trim_start_matches("tcp://").to_owned();
+        let proxy = Proxy::to(&address, Fault::RateUp(RATE));
+        let probes = SOCKETS.map(|sockets| {
+            let mut side = bench.remote.clone();
+            side.use_server(&format!("shm:off,sockets:{sockets},{}", proxy.url()));
+            ready(side.spawn("work", "", false)?)
+        });
+        let mut figures: [Vec<f64>; SOCKETS.len()] = Default::default();
+        let mut probes: Vec<Probe> = probes.into_iter().collect::<Result<_, _>>()?;
+        for _ in 0..bench.rounds(5) {
+            for (probe, figures) in probes.iter_mut().zip(&mut figures) {
+                figures.push(probe.ask(&format!("write 1 {}", 64 * MIB))?);
+            }
+        }
+        Ok(figures.iter_mut().map(|figures| median(figures)).collect())
+    };
+    let figures = measured();
+    let row = |sockets: &usize| {
+        let at = SOCKETS.iter().position(|one| one == sockets).unwrap_or(0);
+        let (ropeway, reach, rule) = match &figures {
+            Ok(all) if *sockets > 1 => {
+                let least = 0.9 * *sockets as f64 * all[0];
+                (Ok(all[at]), Reach::AtLeast(least), format!("0.9 of {sockets} times one"))
+            }
+            Ok(all) => (Ok(all[at]), Reach::Stated, String::new()),
+            Err(why) => (Err(why.clone()), Reach::Stated, String::new()),
+        };
+        Row { figure: bounded(*sockets), unit: "MB/s", native: None, ropeway, floor: None, reach, rule }
+    };
+    wanted.iter().map(row).collect()
 }
 
 type Figures = Vec<[f64; 2]>;

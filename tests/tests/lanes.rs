@@ -20,7 +20,7 @@ use ropeway_tests::{process, wait_for};
 const SOON: Duration = Duration::from_secs(2);
 
 /// Bytes that go over one socket before it is the next one's turn.
-const BLOCK: u64 = 128 << 10;
+const BLOCK: u64 = 256 << 10;
 
 /// The servers, with links of so many sockets.
 fn over(sockets: usize, url: &str) -> String {

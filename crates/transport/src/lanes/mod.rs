@@ -34,7 +34,7 @@ use crate::medium::Medium;
 use crate::patience::timespec;
 
 /// Bytes that go over one lane before it is the next one's turn: a large write has some of them for each lane.
-const BLOCK: usize = 128 << 10;
+const BLOCK: usize = 256 << 10;
 
 /// Fewest lanes, and most.
 pub const LANES: std::ops::RangeInclusive<usize> = 2..=8;
