@@ -1,5 +1,6 @@
 //! Links of several sockets: programs run over them as over one, and see each end.
 
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::Command;
 use std::thread;
@@ -10,11 +11,11 @@ use ropeway_protocol::handshake::{
 };
 use ropeway_tests::encrypted::Encrypted;
 use ropeway_tests::places::{c_program, ropeway};
-use ropeway_tests::program::{Program, Running};
+use ropeway_tests::program::Program;
 use ropeway_tests::proxy::{Fault, Proxy};
 use ropeway_tests::raw::{hello_with, knock, opening};
 use ropeway_tests::server::Server;
-use ropeway_tests::{process, wait_for};
+use ropeway_tests::{interrupted, process, wait_for};
 
 /// How soon everybody has to know of an end.
 const SOON: Duration = Duration::from_secs(2);
@@ -83,36 +84,14 @@ fn a_person_sees_them() {
     assert!(wrong.stderr.contains("a link has 1 to 8 sockets, and not '9'"), "{}", wrong.stderr);
 }
 
-fn start(mode: &str, servers: &str) -> Running {
-    let mut program = Program::remote(c_program("interrupted"), servers).args([mode]).start();
-    assert_eq!(program.line(), "ready", "{mode}");
-    // Into the middle of its waiting.
-    thread::sleep(Duration::from_millis(200));
-    program
-}
-
-fn expect_errors(mode: &str, mut program: Running, since: Instant) {
-    let ended = program.line();
-    assert!(ended.starts_with("ended with -"), "{mode}: {ended}");
-    assert!(since.elapsed() < SOON, "{mode}: only after {:?}", since.elapsed());
-    let outcome = program.finish().success();
-    assert_eq!(outcome.stdout, "finish 1\nread 1\nat once 1\n", "{mode}");
-}
-
 #[test]
-fn either_end_is_killed() {
+fn either_end_is_killed_at_any_time() {
+    const ROUNDS: u64 = 16;
     let server = Server::start();
     let servers = over(3, server.url());
-    for mode in ["finish", "events", "read", "write", "map", "build"] {
-        let program = start(mode, &servers);
-        let since = Instant::now();
-        process::kill(server.worker_of(program.pid()));
-        expect_errors(mode, program, since);
-        let program = start(mode, &servers);
-        let worker = server.worker_of(program.pid());
-        process::kill(program.pid());
-        wait_for("end of the worker", SOON, || (!process::is_alive(worker)).then_some(()));
-    }
+    let remote = |program| Program::remote(program, &servers);
+    interrupted::kill_clients(&server, remote, ROUNDS, SOON);
+    interrupted::kill_workers(&server, remote, ROUNDS, SOON);
     Program::remote(c_program("vector_add"), &servers).run().success();
 }
 
@@ -135,7 +114,10 @@ fn one_of_them_is_cut() {
 fn they_go_silent() {
     let server = Server::start();
     let silenced = Proxy::to(server.address(), Fault::None);
-    let mut programs: Vec<_> = ["finish", "read"].map(|mode| start(mode, &over(3, silenced.url()))).into();
+    let remote = |program| Program::remote(program, &over(3, silenced.url()));
+    let mut programs = ["finish", "read"].map(|mode| interrupted::start(remote, mode));
+    // Into the middle of their waiting.
+    thread::sleep(Duration::from_millis(200));
     silenced.freeze();
     let since = Instant::now();
     for program in &mut programs {
@@ -145,12 +127,11 @@ fn they_go_silent() {
     assert!(since.elapsed() < Duration::from_secs(25), "only after {:?}", since.elapsed());
 }
 
-/// A session whose client has said that it makes sockets.
-fn begin(address: &str) -> (TcpStream, Welcome) {
-    use std::io::Write as _;
+/// A session whose client says that it can do so much.
+fn begin(address: &str, features: u64) -> (TcpStream, Welcome) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    stream.write_all(&hello_with(Purpose::Commands, features::LANES)).unwrap();
+    stream.write_all(&hello_with(Purpose::Commands, features)).unwrap();
     let (preamble, body) = opening(&mut stream).unwrap();
     assert_eq!(preamble.opening, Opening::Welcome);
     (stream, decode_welcome(preamble, &body).unwrap())
@@ -163,9 +144,8 @@ fn lane(welcome: &Welcome, secret: &[u8; 32], lane: (u8, u8)) -> Purpose {
 
 #[test]
 fn strangers_carry_nothing() {
-    use std::io::Read as _;
     let server = Server::start();
-    let (mut stream, welcome) = begin(server.address());
+    let (mut stream, welcome) = begin(server.address(), features::LANES);
     let secret = welcome.lanes_secret;
     // The worker closes what does not know the secret, without a word, and waits on for its client's.
     for wrong in [lane(&welcome, &[0; 32], (0, 2)), lane(&welcome, &secret, (0, 9)), lane(&welcome, &secret, (0, 1))] {
@@ -182,13 +162,14 @@ fn strangers_carry_nothing() {
     }
     // Both are closed again, and so the session ends.
     assert_eq!(stream.read(&mut [0]).unwrap_or(0), 0);
-    // Where nobody has asked for any, none is taken.
-    let mut program = start("events", server.url());
-    process::kill(server.worker_of(program.pid()));
-    assert!(program.line().starts_with("ended with -"));
+    // Where nobody has asked for any, none is taken, and the session goes on.
+    let (mut stream, welcome) = begin(server.address(), 0);
+    assert!(knock(server.address(), lane(&welcome, &welcome.lanes_secret, (0, 2))).is_err());
+    stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    assert_eq!(stream.read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
     // Who says that it makes some, and does not, has five seconds.
     let begun = Instant::now();
-    let (mut stream, _) = begin(server.address());
+    let (mut stream, _) = begin(server.address(), features::LANES);
     assert_eq!(stream.read(&mut [0]).unwrap_or(0), 0);
     assert!((4..15).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
     server.expect_log("has not made its further sockets in time");

@@ -153,6 +153,11 @@ fn on_servers_over_several_sockets() {
     let server = Encrypted::start_in(&[], &[("POCL_DEVICES", "pthread pthread pthread")]);
     let ticket = format!("sockets:4,{}", server.new_ticket("several sockets", &[]));
     run(5, &departures(&Native::pocl(), false), || Program::remote(c_program("random"), &ticket));
+    for native in Native::others() {
+        let servers = [(); 2].map(|()| Server::start_on_native(&native));
+        let urls = format!("shm:off,sockets:2,{},{}", servers[0].url(), servers[1].url());
+        run(5, &departures(&native, true), || Program::remote(c_program("random"), &urls));
+    }
 }
 
 #[test]

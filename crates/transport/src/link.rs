@@ -1,10 +1,9 @@
 //! One connected stream.
 
 use std::io::{self, ErrorKind, IoSlice};
-use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -14,11 +13,11 @@ use socket2::Socket;
 use crate::encrypted::{Now, Records};
 use crate::inherited::Kept;
 use crate::kernel;
-use crate::machine::{self, is_gone};
+use crate::machine;
 use crate::patience::timespec;
 use crate::shared::Sharing;
 use crate::tls::{Accepting, Client, Fill, Lease, Secrets};
-use crate::vsock::{self, Kind, VsockAddress};
+use crate::vsock::{self, Kind};
 
 /// How long a thread waits on a link before it checks whether the other machine still answers and whether the wait is
 /// still wanted.
@@ -58,7 +57,7 @@ pub struct Link {
     /// What the socket is.
     pub(crate) kind: Kind,
     /// When the other machine was first seen to leave something unanswered.
-    suspected: Mutex<Option<Instant>>,
+    pub(crate) suspected: Mutex<Option<Instant>>,
     pub(crate) spins: bool,
     /// Whether there are cores that nobody misses while a reader polls.
     spares_cores: bool,
@@ -67,15 +66,6 @@ pub struct Link {
     /// Bytes sent and received, as [`Link::traffic`] returns them.
     pub(crate) sent: AtomicU64,
     pub(crate) received: AtomicU64,
-}
-
-/// Who is at the other end of a Unix socket, as the kernel says.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct PeerUser {
-    /// The user's number.
-    pub user: u32,
-    /// The numbers of the groups that the process was in.
-    pub groups: Vec<u32>,
 }
 
 /// Something that bytes can be written to whole: a link, or a test's stand-in.
@@ -528,77 +518,6 @@ impl Link {
     pub fn traffic(&self) -> (u64, u64) {
         (self.sent.load(Ordering::Relaxed), self.received.load(Ordering::Relaxed))
     }
-
-    /// Returns how many bytes the other end has taken: its machine, over TCP; its process, over a Unix socket;
-    /// all, over a vsock whose kernel does not say: it then has no more than its buffer of them.
-    ///
-    /// # Errors
-    /// The socket's error.
-    pub fn taken(&self) -> io::Result<u64> {
-        let sent = self.sent.load(Ordering::Relaxed);
-        if let Some(medium) = &self.sharing.medium {
-            return Ok(self.sharing.sent_before + medium.taken());
-        }
-        match kernel::untaken(self.fd.as_fd()) {
-            Err(_) if self.kind == Kind::Vsock => Ok(sent),
-            untaken => Ok(sent.saturating_sub(untaken?)),
-        }
-    }
-
-    /// Checks whether the other machine still answers; threads that wait do this at each [`GLANCE`]. For a Unix socket,
-    /// that machine is this one; over vsock, a virtual machine that ends resets its connections at once.
-    ///
-    /// # Errors
-    /// [`ErrorKind::TimedOut`] when it does not; what the socket said.
-    pub fn check_machine(&self) -> io::Result<()> {
-        self.sharing.medium.as_ref().map_or(Ok(()), |medium| medium.check_machine())?;
-        if self.kind != Kind::Tcp {
-            return Ok(());
-        }
-        let state = kernel::tcp_state(self.fd.as_fd())?;
-        let mut suspected = lock(&self.suspected);
-        if is_gone(&state, &mut suspected, Instant::now()) {
-            return Err(io::Error::new(
-                ErrorKind::TimedOut,
-                format!("its machine has not answered for {} s", state.since_heard.as_secs()),
-            ));
-        }
-        Ok(())
-    }
-
-    /// The network address of the peer; none for a process of this machine, and over vsock.
-    pub fn peer_address(&self) -> Option<SocketAddr> {
-        socket2::SockRef::from(&self.fd).peer_addr().ok()?.as_socket()
-    }
-
-    /// The machine and port at the other end of a vsock, as this machine's kernel says; `None` for other links.
-    pub fn peer_machine(&self) -> Option<VsockAddress> {
-        (self.kind == Kind::Vsock).then(|| vsock::peer(&self.fd)).flatten()
-    }
-
-    /// The user and the groups of the process at the other end when it connected; `None` unless it is a Unix socket.
-    pub fn peer_user(&self) -> Option<PeerUser> {
-        if self.kind != Kind::Unix {
-            return None;
-        }
-        let about = rustix::net::sockopt::socket_peercred(&self.fd).ok()?;
-        let mut groups = kernel::peer_groups(self.fd.as_fd()).ok()?;
-        groups.push(about.gid.as_raw());
-        Some(PeerUser { user: about.uid.as_raw(), groups })
-    }
-
-    /// The peer's address as a person would write it.
-    pub fn peer(&self) -> String {
-        match (self.peer_address(), self.peer_machine()) {
-            (Some(address), _) => address.to_string(),
-            (_, Some(address)) => address.to_string(),
-            _ => "a local process".to_owned(),
-        }
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Sender for Link {

@@ -4,11 +4,14 @@ use std::fmt::Debug;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
 use crate::shm::Arena;
+
+/// About the time that it takes to fall asleep and be woken.
+pub(crate) const SOON: Duration = Duration::from_micros(10);
 
 /// One side of a stream of bytes to the other process, and one back. One thread writes and one reads at a time; any may
 /// ask.
@@ -61,7 +64,17 @@ pub(crate) trait Medium: Send + Sync + Debug {
 
     /// Whether bytes come within the time that it takes to fall asleep and be woken. For a reader in the midst of a
     /// transfer.
-    fn comes_soon(&self) -> bool;
+    fn comes_soon(&self) -> bool {
+        let begun = Instant::now();
+        loop {
+            if self.has_more_in_a_moment() {
+                return true;
+            }
+            if begun.elapsed() > SOON {
+                return false;
+            }
+        }
+    }
 
     /// Whether there is something to read where the other side has closed the socket, and writes no more.
     fn has_more_at_the_end(&self) -> bool {

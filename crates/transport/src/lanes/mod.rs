@@ -23,7 +23,7 @@ use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, epoll, poll};
 use rustix::io::Errno;
@@ -41,9 +41,6 @@ pub const LANES: std::ops::RangeInclusive<usize> = 2..=8;
 
 /// How long the ends of lanes and of the socket may be apart, where a process ends.
 const LAST: Duration = Duration::from_millis(50);
-
-/// A reader in the midst of a transfer looks for so long before it falls asleep.
-const SOON: Duration = Duration::from_micros(50);
 
 /// The socket's number among what is watched; a lane has its own, and 1.
 const SOCKET: u64 = 0;
@@ -248,18 +245,6 @@ impl Medium for Lanes {
 
     fn has_more_in_a_moment(&self) -> bool {
         self.has_more()
-    }
-
-    fn comes_soon(&self) -> bool {
-        let begun = Instant::now();
-        loop {
-            if self.has_more() {
-                return true;
-            }
-            if begun.elapsed() > SOON {
-                return false;
-            }
-        }
     }
 
     fn has_more_at_the_end(&self) -> bool {

@@ -3,6 +3,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::LazyLock;
 use std::thread;
+use std::time::Instant;
 
 use proptest::prelude::*;
 

@@ -20,7 +20,7 @@ use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::io::Errno;
 
@@ -34,9 +34,6 @@ use waking::Waking;
 
 /// What it is called before a person.
 pub(crate) const SHARED_MEMORY: &str = "shared memory";
-
-/// About the time that it takes to fall asleep and be woken.
-const SOON: Duration = Duration::from_micros(10);
 
 /// Where the rings' bytes begin.
 const DATA: usize = 4096;
@@ -327,18 +324,6 @@ impl Medium for Rings {
             std::hint::spin_loop();
             self.has_more()
         })
-    }
-
-    fn comes_soon(&self) -> bool {
-        let begun = Instant::now();
-        loop {
-            if self.has_more_in_a_moment() {
-                return true;
-            }
-            if begun.elapsed() > SOON {
-                return false;
-            }
-        }
     }
 
     fn ask_to_be_woken(&self) -> bool {

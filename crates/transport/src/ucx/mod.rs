@@ -31,12 +31,9 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::io::Errno;
 
-use crate::medium::Medium;
+use crate::medium::{Medium, SOON};
 use crate::patience::timespec;
 use port::{MESSAGE, Port, lock};
-
-/// About the time that it takes to fall asleep and be woken.
-const SOON: Duration = Duration::from_micros(10);
 
 /// A sender is likely to be back before so long, and then goes on itself with what it has sent.
 const SHORTLY: Duration = Duration::from_micros(50);
@@ -313,16 +310,6 @@ impl Medium for Stream {
 
     fn has_more_in_a_moment(&self) -> bool {
         self.look(LOOKS)
-    }
-
-    fn comes_soon(&self) -> bool {
-        let begun = Instant::now();
-        while begun.elapsed() <= SOON {
-            if self.look(LOOKS) {
-                return true;
-            }
-        }
-        false
     }
 
     fn has_more_at_the_end(&self) -> bool {
