@@ -140,8 +140,9 @@ fn the_client_is_killed() {
 #[test]
 fn a_client_is_killed_that_has_forked() {
     let runtime = tempfile::tempdir().expect("a temporary folder can be made");
-    for server in [Some(Server::start()), Some(Server::start_unix()), None] {
-        let url = server.as_ref().map_or("local:", Server::url);
+    let servers = [(Some(Server::start()), ""), (Some(Server::start()), "shm:off,sockets:3,")];
+    for (server, how) in servers.into_iter().chain([(Some(Server::start_unix()), ""), (None, "")]) {
+        let url = &format!("{how}{}", server.as_ref().map_or("local:", Server::url));
         let mut program = Program::remote(c_program("fork_stays"), url).env("XDG_RUNTIME_DIR", runtime.path()).start();
         let child: u32 = program.line().parse().expect("the program says its child's process id");
         let child = Killed(child);

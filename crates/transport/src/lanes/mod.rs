@@ -23,7 +23,8 @@ use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, epoll, poll};
 use rustix::io::Errno;
@@ -41,6 +42,9 @@ pub const LANES: std::ops::RangeInclusive<usize> = 2..=8;
 
 /// How long the ends of lanes and of the socket may be apart, where a process ends.
 const LAST: Duration = Duration::from_millis(50);
+
+/// How often to look for the other's end meanwhile.
+const NAP: Duration = Duration::from_millis(1);
 
 /// The socket's number among what is watched; a lane has its own, and 1.
 const SOCKET: u64 = 0;
@@ -93,9 +97,7 @@ pub(crate) struct Lanes {
     /// How many bytes were written and read: the places in the two streams.
     written: AtomicU64,
     read: AtomicU64,
-    /// The link's own socket.
-    socket: OwnedFd,
-    /// Readable when there is something on the lane whose turn it is, or the socket has ended.
+    /// Readable when there is something on the lane whose turn it is, or the link's own socket has ended.
     watch: OwnedFd,
     /// Who helps with what is large.
     crew: Option<Arc<Crew>>,
@@ -138,7 +140,6 @@ impl Lanes {
             lanes: lanes.into_iter().map(lane).collect(),
             written: AtomicU64::new(0),
             read: AtomicU64::new(0),
-            socket: socket.try_clone_to_owned()?,
             watch,
             crew,
             has_ended: AtomicBool::new(false),
@@ -173,9 +174,14 @@ impl Lanes {
 
     /// A lane was closed: so have all, and the socket, if the other process has ended.
     fn note_end(&self) -> io::Result<()> {
-        if !is_there(self.socket.as_fd(), PollFlags::RDHUP, LAST) {
-            let text = "one of its sockets was closed, and the others were not";
-            return Err(io::Error::new(ErrorKind::ConnectionReset, text));
+        let until = Instant::now() + LAST;
+        while self.await_waking(Duration::ZERO) != Ok(0) {
+            if Instant::now() > until {
+                let text = "one of its sockets was closed, and the others were not";
+                return Err(io::Error::new(ErrorKind::ConnectionReset, text));
+            }
+            // What is watched tells of the lane as well, and would wake this thread at once.
+            thread::sleep(NAP);
         }
         self.has_ended.store(true, Ordering::Release);
         Ok(())

@@ -2,8 +2,6 @@ use std::io::IoSlice;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::LazyLock;
-use std::thread;
-use std::time::Instant;
 
 use proptest::prelude::*;
 
