@@ -21,6 +21,18 @@ pub fn start(remote: impl Fn(std::path::PathBuf) -> Program, mode: &str) -> Runn
     program
 }
 
+/// Each of these, whose server gives no sign of life `since` then, has taken it for lost after 20 seconds.
+///
+/// # Panics
+/// When one has not.
+pub fn expect_loss_by_silence(programs: &mut [Running], since: Instant) {
+    for program in programs {
+        let ended = program.line();
+        assert!(ended.starts_with("ended with -"), "{ended}");
+    }
+    assert!(since.elapsed() < Duration::from_secs(25), "only after {:?}", since.elapsed());
+}
+
 /// Not a condition: any moment will do.
 fn any_moment(round: u64) {
     thread::sleep(Duration::from_micros(round * 1717 % 20_000));

@@ -92,8 +92,13 @@ fn start(count: usize, args: &[&str]) -> Vec<Server> {
 }
 
 fn over(servers: &[Server]) -> Program {
-    let urls: Vec<_> = servers.iter().map(Server::url).collect();
-    Program::remote(c_program("random"), &urls.join(","))
+    over_links(&[], servers)
+}
+
+/// The program on these servers, by links as these words for `ROPEWAY_SERVERS` say.
+fn over_links(how: &[&str], servers: &[Server]) -> Program {
+    let words: Vec<_> = how.iter().copied().chain(servers.iter().map(Server::url)).collect();
+    Program::remote(c_program("random"), &words.join(","))
 }
 
 /// A part of the departures is needed only if a seed fails with it.
@@ -137,9 +142,7 @@ fn on_three_servers() {
 #[test]
 fn on_three_servers_through_sockets() {
     let servers = start(3, &[]);
-    let urls: Vec<_> = ["shm:off"].into_iter().chain(servers.iter().map(Server::url)).collect();
-    let urls = urls.join(",");
-    run(10, &departures(&Native::pocl(), true), || Program::remote(c_program("random"), &urls));
+    run(10, &departures(&Native::pocl(), true), || over_links(&["shm:off"], &servers));
     expect_medium(&servers, "TCP");
 }
 
@@ -147,16 +150,13 @@ fn on_three_servers_through_sockets() {
 #[test]
 fn on_servers_over_several_sockets() {
     let servers = start(3, &[]);
-    let urls: Vec<_> = ["shm:off,sockets:3"].into_iter().chain(servers.iter().map(Server::url)).collect();
-    let urls = urls.join(",");
-    run(10, &departures(&Native::pocl(), true), || Program::remote(c_program("random"), &urls));
+    run(10, &departures(&Native::pocl(), true), || over_links(&["shm:off", "sockets:3"], &servers));
     let server = Encrypted::start_in(&[], &[("POCL_DEVICES", "pthread pthread pthread")]);
     let ticket = format!("sockets:4,{}", server.new_ticket("several sockets", &[]));
     run(5, &departures(&Native::pocl(), false), || Program::remote(c_program("random"), &ticket));
     for native in Native::others() {
         let servers = [(); 2].map(|()| Server::start_on_native(&native));
-        let urls = format!("shm:off,sockets:2,{},{}", servers[0].url(), servers[1].url());
-        run(5, &departures(&native, true), || Program::remote(c_program("random"), &urls));
+        run(5, &departures(&native, true), || over_links(&["shm:off", "sockets:2"], &servers));
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, sendmsg, shutdown};
 use socket2::Socket;
 
@@ -14,7 +14,7 @@ use crate::encrypted::{Now, Records};
 use crate::inherited::Kept;
 use crate::kernel;
 use crate::machine;
-use crate::patience::timespec;
+use crate::patience::{is_ready, timespec};
 use crate::shared::Sharing;
 use crate::tls::{Accepting, Client, Fill, Lease, Secrets};
 use crate::vsock::{self, Kind};
@@ -191,7 +191,8 @@ impl Link {
     /// As [`Link::recv_exact`]; [`ErrorKind::TimedOut`] when they did not come in time.
     pub fn recv_exact_by(&self, mut into: &mut [u8], deadline: Instant) -> io::Result<()> {
         while !into.is_empty() {
-            if !self.wait_readable(Some(deadline.saturating_duration_since(Instant::now())))? {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() || !self.wait_readable(Some(left))? {
                 return Err(ErrorKind::TimedOut.into());
             }
             match self.try_recv(into) {
@@ -487,8 +488,7 @@ impl Link {
     /// Whether the other end has closed or broken the link, or this end has ended it; does not wait. Bytes that came
     /// before may still be unread.
     pub fn has_ended(&self) -> bool {
-        let mut fds = [PollFd::new(&self.fd, PollFlags::RDHUP)];
-        poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+        is_ready(self.fd.as_fd(), PollFlags::RDHUP, Duration::ZERO)
     }
 
     /// Ends both directions: all reading and writing on this link stops, at both ends.

@@ -1,21 +1,20 @@
 //! The handshake: says hello, and waits for the server's welcome, also where the server first says that the client has
 //! to wait.
 
-use std::io::{self, IoSlice};
+use std::io::IoSlice;
 use std::time::{Duration, Instant};
 
 use ropeway_protocol::handshake::{
-    Answer, HandshakeError, Hello, Opening, PREAMBLE_LEN, Part, Preamble, Purpose, Waiting, Welcome, decode_reply,
-    encode_opening, features,
+    Answer, HandshakeError, Hello, Opening, Part, Purpose, Waiting, Welcome, decode_reply, encode_opening, features,
 };
 use ropeway_protocol::limits;
 use ropeway_transport::{Endpoint, Link, PartPlace, Room, Sender};
 
 use super::error::OpenError;
 use super::lanes::add_lanes;
+use super::opening::{count_hello, hello, receive};
 use super::peers::group_key;
 use super::way::Way;
-use crate::base::program::program_name;
 use crate::base::stats::{STATS, count};
 
 /// After waiting this long, the client says so on standard error.
@@ -24,7 +23,7 @@ const FIRST_NOTICE: Duration = Duration::from_secs(3);
 /// And then this often.
 const NOTICES: Duration = Duration::from_secs(30);
 
-/// What its bytes go through.
+/// What a link's bytes go through.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Through {
     /// Its socket, or several.
@@ -54,36 +53,32 @@ impl Through {
 pub fn greet(mut link: Link, way: &Way<'_>, server: &str, deadline: Instant) -> Result<(Link, Welcome), OpenError> {
     let (through, has_lanes) = (Through::of(way), way.has_lanes());
     let nearby = if link.may_be_nearby() { features::TAKES_NEARBY } else { 0 };
+    let features = match through {
+        Through::Ucx => features::UCX,
+        Through::Memory => features::SHARES_WITH_PEERS | nearby,
+        Through::Socket => 0,
+    } | if has_lanes { features::LANES } else { 0 };
     let hello = Hello {
-        features: match through {
-            Through::Ucx => features::UCX,
-            Through::Memory => features::SHARES_WITH_PEERS | nearby,
-            Through::Socket => 0,
-        } | if has_lanes { features::LANES } else { 0 },
-        purpose: Purpose::Commands,
-        release: env!("CARGO_PKG_VERSION").to_owned(),
-        program: program_name(),
-        pid: std::process::id(),
         // The server lets in whoever shows this key as one of the session's peers.
         credential: match link.is_encrypted() {
             true => group_key().map(|key| key.bytes().to_vec()).unwrap_or_default(),
             false => Vec::new(),
         },
         devices: if through == Through::Memory { link.look_for_devices() } else { Vec::new() },
+        ..hello(features, Purpose::Commands)
     };
     let bytes = encode_opening(Opening::Hello, &hello);
     match through {
         Through::Memory => link.offer_memory(&bytes, Room::WithArena)?,
         Through::Socket | Through::Ucx => link.send_all(&mut [IoSlice::new(&bytes)])?,
     }
-    count(&STATS.messages_sent, 1);
-    count(&STATS.batches, 1);
-    count(&STATS.bytes_sent, bytes.len());
+    count_hello(bytes.len());
 
     let mut deadline = deadline;
     let mut patience = Patience::new(Instant::now());
     loop {
-        match receive(&link, deadline)? {
+        let (preamble, body) = receive(&link, deadline)?;
+        match decode_reply(preamble, &body)? {
             Answer::Welcome(welcome) if through == Through::Ucx => {
                 count(&STATS.round_trips, 1);
                 return Ok((link.go_over_to_ucx(deadline)?, *welcome));
@@ -111,35 +106,6 @@ pub fn greet(mut link: Link, way: &Way<'_>, server: &str, deadline: Instant) -> 
             }
         }
     }
-}
-
-/// Reads one answer.
-fn receive(link: &Link, deadline: Instant) -> Result<Answer, OpenError> {
-    let mut preamble = [0; PREAMBLE_LEN];
-    receive_until(link, &mut preamble, deadline)?;
-    let preamble = Preamble::from_bytes(&preamble)?;
-    let mut body = vec![0; preamble.len as usize];
-    receive_until(link, &mut body, deadline)?;
-    count(&STATS.messages_received, 1);
-    count(&STATS.bytes_received, PREAMBLE_LEN + body.len());
-    Ok(decode_reply(preamble, &body)?)
-}
-
-/// Fills `into`, however slowly the bytes come, but not beyond `deadline`.
-fn receive_until(link: &Link, mut into: &mut [u8], deadline: Instant) -> io::Result<()> {
-    while !into.is_empty() {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() || !link.wait_readable(Some(left))? {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        match link.try_recv(into) {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(n) => into = &mut into[n..],
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }
 
 /// How long a client waits for a server that says that it lives, and when the client says so.

@@ -32,6 +32,7 @@ mod liveness;
 #[cfg(all(test, feature = "model"))]
 mod model;
 pub mod open;
+mod opening;
 pub(crate) mod ordering;
 mod outbox;
 pub(crate) mod peers;

@@ -10,13 +10,15 @@ use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags, flock, fstat, open};
 use rustix::io::pwrite;
 use rustix::net::{Shutdown, shutdown};
 
 use super::{MAGIC, NAME, PartPlace, STEP};
+use crate::patience::is_ready;
 use crate::shm::{CONTROLS, LEN};
 
 /// The files that a server shares with virtual machines.
@@ -132,8 +134,7 @@ impl Shared {
 
 /// Whether the other end of a socket has closed it.
 fn has_hung_up(socket: &OwnedFd) -> bool {
-    let mut sockets = [PollFd::new(socket, PollFlags::RDHUP)];
-    poll(&mut sockets, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+    is_ready(socket.as_fd(), PollFlags::RDHUP, Duration::ZERO)
 }
 
 impl GuestPart {

@@ -79,15 +79,15 @@ impl Lanes {
         Ok(Offered { taken, is_all })
     }
 
-    /// Reads the next blocks of several lanes at the same time, and waits for what is missing, as [`Lane::read`] does; 0 if
-    /// one lane alone has its turn, or there is no crew.
+    /// Reads the next blocks of several lanes at the same time, and waits for what is missing, as [`Lane::read`] does.
+    /// `None` if one lane alone has its turn, or there is no crew.
     ///
     /// # Errors
     /// The operating system's.
-    pub(super) fn take_together(&self, into: &mut [u8]) -> io::Result<usize> {
+    pub(super) fn take_together(&self, into: &mut [u8]) -> io::Result<Option<usize>> {
         let (_, first) = self.next_to_read();
         if self.crew.is_none() || into.len() <= first || self.has_ended.load(Ordering::Relaxed) {
-            return Ok(0);
+            return Ok(None);
         }
         let (at, len, mut rest) = (self.read.load(Ordering::Relaxed), into.len(), into);
         let mut blocks: Vec<_> = blocks(at, len, self.lanes.len())
@@ -117,6 +117,6 @@ impl Lanes {
             }
         }
         self.note_read(got)?;
-        Ok(got)
+        Ok(Some(got))
     }
 }

@@ -26,13 +26,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, epoll, poll};
+use rustix::event::{PollFlags, epoll};
 use rustix::io::Errno;
 
 use crate::Link;
 use crate::crew::Crew;
 use crate::medium::Medium;
-use crate::patience::timespec;
+use crate::patience::{is_ready, timespec};
 
 /// Bytes that go over one lane before it is the next one's turn: a large write has some of them for each lane.
 const BLOCK: usize = 256 << 10;
@@ -80,14 +80,8 @@ impl Lane {
 
     /// Whether a read finds something within `patience`, be it the end.
     fn is_readable(&self, patience: Duration) -> bool {
-        !self.early().is_empty() || self.link.has_more() || is_there(self.link.as_fd(), PollFlags::IN, patience)
+        !self.early().is_empty() || self.link.has_more() || is_ready(self.link.as_fd(), PollFlags::IN, patience)
     }
-}
-
-/// Whether this is so of a socket within `patience`.
-fn is_there(socket: BorrowedFd<'_>, what: PollFlags, patience: Duration) -> bool {
-    // An interrupted look is as good as one that has found nothing.
-    poll(&mut [PollFd::from_borrowed_fd(socket, what)], Some(&timespec(patience))).is_ok_and(|ready| ready > 0)
 }
 
 /// Both sides' bytes over the lanes.
@@ -233,7 +227,7 @@ impl Medium for Lanes {
 
     fn wait_for_room(&self, patience: Duration) -> io::Result<bool> {
         let (lane, _) = turn(self.written.load(Ordering::Relaxed), self.lanes.len());
-        Ok(is_there(self.lanes[lane].link.as_fd(), PollFlags::OUT, patience))
+        Ok(is_ready(self.lanes[lane].link.as_fd(), PollFlags::OUT, patience))
     }
 
     fn read(&self, into: &mut [u8]) -> io::Result<usize> {
@@ -241,8 +235,12 @@ impl Medium for Lanes {
     }
 
     fn read_whole(&self, into: &mut [u8]) -> io::Result<usize> {
-        let got = self.take_together(into)?;
-        if got > 0 { Ok(got) } else { self.take(into, true) }
+        match self.take_together(into)? {
+            None => self.take(into, true),
+            // It has waited already: what is left to find is an end, or a fault.
+            Some(0) => self.take(into, false),
+            Some(got) => Ok(got),
+        }
     }
 
     fn has_more(&self) -> bool {

@@ -170,10 +170,6 @@ impl Medium for Counted {
         self.0.has_more_in_a_moment()
     }
 
-    fn comes_soon(&self) -> bool {
-        self.0.comes_soon()
-    }
-
     fn ask_to_be_woken(&self) -> bool {
         self.0.ask_to_be_woken()
     }
